@@ -1,0 +1,1 @@
+"""RCAD and its rivals."""

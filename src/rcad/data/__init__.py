@@ -1,0 +1,1 @@
+"""Readers: from files to arrays. They know nothing of methods."""
