@@ -1,0 +1,114 @@
+"""Mistakes that show in the data: wrong values raise, suspicious ones warn once per model.
+
+Reading values makes a GPU wait, so there it happens on a model's first batch only; on the CPU on every batch.
+Inside torch.compile and graph capture nothing is read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError
+from rcad.likelihoods import Categorical, Gaussian, Likelihood
+from rcad.passes import as_module
+from rcad.terms import Term
+from rcad.views import View
+
+_said: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+
+
+def may_read(view: View, what: str) -> bool:
+    """Whether values may be read now: always on the CPU, once per model and purpose on an accelerator."""
+    if torch.compiler.is_compiling():
+        return False
+    if view.x.device.type == "cpu":
+        return True
+    if view.x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return False
+    return _first_time(view, f"read {what}")
+
+
+def _first_time(view: View, what: str) -> bool:
+    module = as_module(view.forward)
+    if module is None:
+        return True
+    seen = _said.setdefault(module, set())
+    return not (what in seen or seen.add(what))  # type: ignore[func-returns-value]
+
+
+def _warn_once(view: View, kind: str, message: str) -> None:
+    if _first_time(view, kind):
+        warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def check_input(view: View, terms: list[Term], units: str) -> None:
+    """NaN in x raises; images that look normalised, and a model left in eval mode, warn."""
+    if not may_read(view, "input"):
+        return
+    low, high = (value.item() for value in view.x.detach().aminmax())
+    if not (low > -float("inf") and high < float("inf")):
+        raise InputError("expected finite inputs, but x holds NaN or inf")
+    moves = [term.where for term in terms if term.where is not None]
+    image = view.x.ndim == 4 and view.x.shape[1] in (1, 3, 4)
+    if (
+        units == "pixels"
+        and image
+        and any(getattr(move, "std", None) is None for move in moves)
+        and (low < -0.1 or high > 1.1)
+    ):
+        _warn_once(
+            view,
+            "normalised",
+            f"the images span [{low:.2f}, {high:.2f}] and look normalised, but alpha is a distance in [0, 1] pixels; "
+            "pass std= (the numbers they were divided by), or units='input' if alpha is meant in their own units",
+        )
+    module = as_module(view.forward)
+    if moves and module is not None and not module.training and torch.is_grad_enabled():
+        _warn_once(
+            view,
+            "eval",
+            "the model is in eval mode, where BatchNorm and dropout do not train; call model.train() before the step",
+        )
+
+
+def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:
+    """Shapes and values of output and target against each other; probabilities in place of logits warn."""
+    if hasattr(likelihood, "check_shapes"):
+        likelihood.check_shapes(output, view.target)
+    if not may_read(view, "output"):
+        return
+    if hasattr(likelihood, "check_values"):
+        likelihood.check_values(output, view.target)
+    if isinstance(likelihood, Categorical):
+        p = output.detach()
+        if bool((p >= 0).all()) and bool(((p.sum(likelihood.class_dim) - 1).abs() < 1e-3).all()):
+            _warn_once(
+                view,
+                "probabilities",
+                "the model's outputs look like probabilities, but logits are expected; "
+                "remove the softmax at the end of the model",
+            )
+    if isinstance(likelihood, Gaussian) and isinstance(likelihood.cap, float) and len(view.target) >= 16:
+        variance = view.target.float().var().item()
+        if variance > 25 * torch.tensor(likelihood.cap).exp().item():
+            _warn_once(
+                view,
+                "scale",
+                f"the targets' variance is {variance:.3g}, but the entropy is capped for a variance of "
+                f"exp(cap={likelihood.cap:.3g}); standardise the targets or use Gaussian.fit(y_train)",
+            )
+
+
+def check_gradient(view: View, gradient: Tensor) -> None:
+    """A gradient of zero for every example means that nothing can be perturbed: warns."""
+    if may_read(view, "gradient") and not bool(gradient.any()):
+        _warn_once(
+            view,
+            "zero gradient",
+            "the loss has a zero gradient with respect to every input, so x' = x; the model ignores this input, "
+            "detaches it, or is saturated",
+        )

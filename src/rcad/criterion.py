@@ -1,0 +1,180 @@
+"""RCAD for anybody's training loop: a criterion that is called with the model, not with its output."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError
+from rcad.fused import fused_backward, refusal
+from rcad.geometry import Channels, Norm
+from rcad.likelihoods import Categorical, Likelihood
+from rcad.objective import ERM, Loss, StepCounter, Units, evaluate
+from rcad.passes import Inputs, Model
+from rcad.perturbations import GradientStep
+from rcad.terms import Losses, MeasureName, Term, active
+from rcad.validate import finite, whole
+
+log = logging.getLogger("rcad")
+
+
+class Scaler(Protocol):
+    """The part of torch.amp.GradScaler that is needed."""
+
+    def scale(self, outputs: Tensor) -> Tensor: ...
+
+
+class Criterion:
+    """Any sum of terms as a loss for one's own loop. `Objective` is the same thing with the model inside.
+
+    Args:
+        likelihood: what the model's output means.
+        terms: what is summed; the default is the plain negative log-likelihood.
+        input_key, mask_key, units: see `Loss`.
+
+    Example:
+        >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
+        >>> loss = criterion(model, x, y)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood = Categorical(),
+        terms: Sequence[Term] = ERM,
+        *,
+        input_key: str | None = None,
+        mask_key: str | None = None,
+        units: Units = "pixels",
+    ) -> None:
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units)
+        self._counter = StepCounter(self.loss.terms)
+        self._reasons: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)})"
+
+    def __call__(self, model: Model, x: Inputs, y: Tensor, **options: Any) -> Tensor:
+        """The loss, to be run backward by the caller. Options as in `Objective.forward`."""
+        return self.losses(model, x, y, **options).total
+
+    def losses(
+        self,
+        model: Model,
+        x: Inputs,
+        y: Tensor,
+        *,
+        step: int | None = None,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> Losses:
+        """The loss with its parts and the model's output. Options as in `Objective.forward`."""
+        terms = active(self.loss.terms, self._counter.next(step))
+        views = self.loss.views(model, terms, x, y, **options)
+        return evaluate(self.loss.likelihood, terms, views, generator=generator)
+
+    def backward(
+        self,
+        model: Model,
+        x: Inputs,
+        y: Tensor,
+        *,
+        scaler: Scaler | None = None,
+        accumulate: int = 1,
+        step: int | None = None,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> Losses:
+        """Adds the loss's gradients to `.grad` in the fewest passes and returns the detached losses.
+
+        Args:
+            scaler: a torch.amp.GradScaler, which then scales the loss as usual.
+            accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
+        """
+        whole("accumulate", accumulate, minimum=1)
+        if not torch.is_grad_enabled():
+            raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
+        terms = active(self.loss.terms, self._counter.next(step))
+        views = self.loss.views(model, terms, x, y, **options)
+        reason = refusal(self.loss.likelihood, terms, views, scaled=scaler is not None)
+        scale = None if scaler is None else scaler.scale
+        if reason is None:
+            return fused_backward(
+                self.loss.likelihood, terms, views, scale=scale, divide=accumulate, generator=generator
+            )
+        self._say_once(reason)
+        losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
+        share = losses.total / accumulate if accumulate != 1 else losses.total
+        (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        return losses._replace(total=losses.total.detach())
+
+    def _say_once(self, reason: str) -> None:
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            log.info("the fused step would not be exact (%s); using the reference passes", reason)
+
+
+class RCAD(Criterion):
+    """Reducing Confidence along Adversarial Directions: -log p(y|x) - lam * H(p(.|x')), x' = x + alpha * direction.
+
+    Args:
+        alpha: the distance from x to x', in the units of the input: an L2 distance in [0, 1] pixel space for images.
+            Its useful window is set by the distance between classes; a value from another data set is a guess.
+        lam: the weight of the entropy.
+        likelihood: Categorical(), Gaussian() or Bernoulli().
+        norm: "l2" (each example moves by alpha), "raw" (alpha times the gradient, the paper's formula), "linf".
+        steps: ascent steps to that distance.
+        bounds: limits on x', in the same units; none by default, as in the paper.
+        mean, std: the numbers by which the images were already normalised, so that alpha stays in pixels.
+        measure: "negative_entropy", or "uniform_cross_entropy".
+        every: apply the regulariser at every k-th step only, with k times the weight.
+        input_key, mask_key, units: see `Loss`.
+
+    Example:
+        >>> criterion = RCAD(alpha=0.5, lam=0.02)
+        >>> criterion(model, x, y).backward()      # autograd  # doctest: +SKIP
+        >>> criterion.backward(model, x, y)        # the same gradients, faster  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        alpha: float,
+        lam: float,
+        *,
+        likelihood: Likelihood = Categorical(),
+        norm: Norm = "l2",
+        steps: int = 1,
+        bounds: tuple[float, float] | None = None,
+        mean: Channels | None = None,
+        std: Channels | None = None,
+        measure: MeasureName = "negative_entropy",
+        every: int = 1,
+        input_key: str | None = None,
+        mask_key: str | None = None,
+        units: Units = "pixels",
+    ) -> None:
+        finite("lam", lam, minimum=0.0)
+        where = GradientStep(alpha, norm, bounds, mean, std, steps)
+        terms = (Term("nll"), Term("rcad", measure, lam, where, every))
+        super().__init__(likelihood, terms, input_key=input_key, mask_key=mask_key, units=units)
+        self.alpha, self.lam = alpha, lam
+
+
+def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: float, lam: float, **options: Any) -> Tensor:
+    """The RCAD loss of one batch, to be run backward.
+
+    Args:
+        model: anything that maps x to logits (a tensor, a tuple, a mapping, or an object with `.logits`).
+        x: the batch, with values in [0, 1] for images.
+        y: labels (B,), probabilities (B, K), or real targets.
+        alpha, lam: see `RCAD`; so are the other options.
+
+    Example:
+        >>> loss = rcad_loss(model, x, y, alpha=0.5, lam=0.02)  # doctest: +SKIP
+        >>> loss.backward()  # doctest: +SKIP
+    """
+    call = {key: options.pop(key) for key in ("weight", "generator") if key in options}
+    return RCAD(alpha, lam, **options)(model, x, y, **call)

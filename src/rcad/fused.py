@@ -1,0 +1,111 @@
+"""The same gradients in fewer passes: the clean backward also gives the gradient with respect to x.
+
+RCAD takes 2 forwards and 2 backwards, where `evaluate` followed by `backward()` takes 2 forwards and 3 backwards
+(one of them with respect to x alone). Exact, not an approximation: what cannot be done exactly is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from rcad.checks import check_gradient, check_output
+from rcad.likelihoods import Likelihood
+from rcad.objective import direction_losses, perturbed
+from rcad.passes import frozen_batch_stats
+from rcad.terms import Losses, Term
+from rcad.views import View
+
+Scale = Callable[[Tensor], Tensor]
+
+
+def refusal(
+    likelihood: Likelihood, terms: Sequence[Term], views: dict[str, View], *, scaled: bool = False
+) -> str | None:
+    """Why the fused step would not be exact here; None if it is."""
+    for name, view in views.items():
+        mine = [term for term in terms if term.view == name]
+        reason = _view_refusal(view) or _term_refusal(likelihood, mine, view, scaled)
+        if reason:
+            return reason
+    return None
+
+
+def _view_refusal(view: View) -> str | None:
+    if view.x.requires_grad:
+        return "the input is part of a larger graph, which one backward would free"
+    if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
+        return "DistributedDataParallel would reduce the gradients twice"
+    return None
+
+
+def _term_refusal(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) -> str | None:
+    directions = direction_losses(likelihood, terms)
+    if not directions:
+        return None
+    clean = [term for term in terms if term.where is None]
+    if len(clean) != 1 or clean[0].measure != "nll" or clean[0].weight <= 0:
+        return "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
+    if directions != [clean[0].likelihood or likelihood]:
+        return "the direction comes from another loss than the clean term's"
+    if view.weight is not None:
+        return "sample weights of zero would erase directions"
+    raw = any(getattr(term.where, "norm", None) == "raw" for term in terms)
+    return "a raw gradient cannot be told from its loss scale" if raw and scaled else None
+
+
+def fused_backward(
+    likelihood: Likelihood,
+    terms: Sequence[Term],
+    views: dict[str, View],
+    *,
+    scale: Scale | None = None,
+    divide: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> Losses:
+    """Adds the gradients of the total to `.grad`, one backward per pass; returns detached losses.
+
+    Args:
+        scale: what a GradScaler does to a loss before it is run backward.
+        divide: the number of batches whose gradients are accumulated.
+    """
+    parts: dict[str, Tensor] = {}
+    total: Tensor | None = None
+    output: Tensor | None = None
+
+    def run(group: list[Term], prediction: Tensor, view: View) -> None:
+        nonlocal total
+        values = {term.name: term.mean(likelihood, prediction, view.target, view.weight) for term in group}
+        loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
+        share = loss / divide if divide != 1 else loss
+        (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        parts.update({name: value.detach() for name, value in values.items()})
+        total = loss.detach() if total is None else total + loss.detach()
+
+    for name, view in views.items():
+        mine = [term for term in terms if term.view == name]
+        clean = [term for term in mine if term.where is None]
+        directions = direction_losses(likelihood, mine)
+        gradients: dict[Likelihood, Tensor] = {}
+        if clean:
+            x = view.x.detach().requires_grad_(bool(directions))
+            prediction = view.forward(x)
+            check_output(view, likelihood, prediction)
+            run(clean, prediction, view)
+            output = prediction.detach() if output is None else output
+            del prediction
+            if directions:
+                assert x.grad is not None
+                # The backward ran on a mean: undo that for directions that keep the gradient's length.
+                gradients[directions[0]] = x.grad * (len(x) * divide / clean[0].weight)
+                check_gradient(view, x.grad)
+        for index, term in enumerate(t for t in mine if t.where is not None):
+            x_adv = perturbed(term, likelihood, view, gradients, generator)
+            with frozen_batch_stats(view.forward) if clean or index else nullcontext():
+                prediction = view.forward(x_adv)
+            run([term], prediction, view)
+    assert total is not None
+    return Losses(total, parts, output)

@@ -1,0 +1,119 @@
+"""Passes through a model that leave it as they found it: statistics, mode, `.grad` and random state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from rcad.errors import InputError
+
+Model = Callable[..., Any]
+Inputs = Tensor | Mapping[str, Any]
+
+LOGIT_KEYS = ("logits", "out", "output")
+
+
+def logits_of(output: Any) -> Tensor:
+    """The prediction in what a model returned: a tensor, a tuple, a mapping, or an object with `.logits`."""
+    if isinstance(output, Tensor):
+        return output
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
+    if isinstance(output, Mapping):
+        for key in LOGIT_KEYS:
+            if isinstance(output.get(key), Tensor):
+                return output[key]  # type: ignore[no-any-return]
+        raise InputError(
+            f"expected the model's mapping to hold one of {', '.join(LOGIT_KEYS)}, but got {', '.join(output)}"
+        )
+    if isinstance(output, tuple | list):
+        for item in output:
+            if isinstance(item, Tensor) and item.ndim > 0:
+                return item
+    raise InputError(
+        "expected the model to return a tensor, a tuple, a mapping or an object with .logits, "
+        f"but got {type(output).__name__}"
+    )
+
+
+class Forward:
+    """A model as a function of the one tensor that may be perturbed; the other inputs are filled in."""
+
+    def __init__(self, model: Model, inputs: Mapping[str, Any] | None = None, key: str | None = None) -> None:
+        self.model = model
+        self._rest = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
+        self._key = key
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._rest is None:
+            return logits_of(self.model(x))
+        return logits_of(self.model(**self._rest, **{str(self._key): x}))
+
+    def inner(self) -> Forward:
+        """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
+        twin = Forward.__new__(Forward)
+        twin.model, twin._rest, twin._key = unwrap(self.model), self._rest, self._key
+        return twin
+
+
+def unwrap(model: Model) -> Model:
+    """The module inside DistributedDataParallel; anything else as it is."""
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        return model.module  # type: ignore[no-any-return]
+    return model
+
+
+def as_module(model: Model | Forward) -> nn.Module | None:
+    """The nn.Module behind a model, if there is one."""
+    model = model.model if isinstance(model, Forward) else model
+    return model if isinstance(model, nn.Module) else None
+
+
+@contextmanager
+def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
+    """Inside, BatchNorm in train mode uses the batch's statistics but leaves its running averages alone.
+
+    Layers in eval mode stay as they are. Re-entrant, and restores on an exception.
+    """
+    module = as_module(model)
+    layers = [m for m in module.modules() if isinstance(m, _NormBase) and m.training] if module else []
+    found = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
+    for layer, switch, off, _ in found:
+        setattr(layer, switch, off)
+    try:
+        yield
+    finally:
+        for layer, switch, _, before in found:
+            setattr(layer, switch, before)
+
+
+def _averaging_switch(layer: _NormBase) -> tuple[str, Any, Any]:
+    """The attribute that stops a layer's running averages, its value for that, and its value now."""
+    if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
+        return "momentum", 0.0, layer.momentum
+    return "track_running_stats", False, True
+
+
+@contextmanager
+def preserved_rng(device: torch.device) -> Iterator[None]:
+    """Inside, dropout and the like may draw; outside, the generators stand where they stood."""
+    if torch.compiler.is_compiling():
+        yield
+        return
+    devices = [] if device.type == "cpu" else [device.index if device.index is not None else 0]
+    with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):
+        yield
+
+
+@contextmanager
+def undisturbed(model: Model | Forward, device: torch.device) -> Iterator[None]:
+    """`frozen_batch_stats` and `preserved_rng` together: for passes that only look."""
+    with frozen_batch_stats(model), preserved_rng(device):
+        yield

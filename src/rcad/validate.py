@@ -1,0 +1,46 @@
+"""Checks of single values, made once where a value is built. Each says what was expected and what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from difflib import get_close_matches
+from numbers import Real
+from typing import Any
+
+from rcad.errors import InputError
+
+
+def is_number(value: Any) -> bool:
+    """True for ints and floats of any kind; a bool is not a number here."""
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def finite(name: str, value: Any, *, minimum: float | None = None, above: float | None = None) -> None:
+    """`value` must be a finite number, at least `minimum` and greater than `above`."""
+    good = is_number(value) and math.isfinite(value)
+    good = good and (minimum is None or value >= minimum) and (above is None or value > above)
+    if not good:
+        limit = f" >= {minimum:g}" if minimum is not None else f" > {above:g}" if above is not None else ""
+        raise InputError(f"expected {name} to be a finite number{limit}, but got {value!r}")
+
+
+def fraction(name: str, value: Any) -> None:
+    """`value` must lie in [0, 1)."""
+    if not (is_number(value) and 0 <= value < 1):
+        raise InputError(f"expected {name} to be a number in [0, 1), but got {value!r}")
+
+
+def whole(name: str, value: Any, *, minimum: int) -> None:
+    """`value` must be an int of at least `minimum`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise InputError(f"expected {name} to be a whole number >= {minimum}, but got {value!r}")
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
+    """`value` must be one of `choices`; a near miss is named."""
+    choices = list(choices)
+    if value not in choices:
+        near = get_close_matches(str(value), choices, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"expected {name} to be one of {', '.join(choices)}, but got {value!r}{hint}")
