@@ -4,51 +4,73 @@
 >>> loss.backward()  # doctest: +SKIP
 """
 
-from rcad import methods
-from rcad.augment import Cutmix, Cutout, Flip, Mixup, PadCrop, augment
-from rcad.composition import METHODS, Method, compose, method
-from rcad.criterion import RCAD, Criterion, rcad_loss
-from rcad.errors import InputError, MissingExtraError
-from rcad.growth import FeatureAscent
-from rcad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from rcad.objective import Objective
-from rcad.passes import frozen_batch_stats
-from rcad.perturbations import GradientStep, Perturbation, ProjectedAscent, RandomStep
-from rcad.terms import Losses, Term, negative_entropy, nll, uniform_cross_entropy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rcad import methods as methods
+    from rcad.augmentations import Cutmix as Cutmix
+    from rcad.augmentations import Cutout as Cutout
+    from rcad.augmentations import Flip as Flip
+    from rcad.augmentations import Mixup as Mixup
+    from rcad.augmentations import PadCrop as PadCrop
+    from rcad.augmentations import augment as augment
+    from rcad.composition import Method as Method
+    from rcad.composition import compose as compose
+    from rcad.criterion import RCAD as RCAD
+    from rcad.criterion import Criterion as Criterion
+    from rcad.criterion import rcad_loss as rcad_loss
+    from rcad.errors import InputError as InputError
+    from rcad.errors import MissingExtraError as MissingExtraError
+    from rcad.growth import FeatureAscent as FeatureAscent
+    from rcad.likelihoods import Bernoulli as Bernoulli
+    from rcad.likelihoods import Categorical as Categorical
+    from rcad.likelihoods import Gaussian as Gaussian
+    from rcad.likelihoods import Likelihood as Likelihood
+    from rcad.methods import METHODS as METHODS
+    from rcad.methods import method as method
+    from rcad.objective import Objective as Objective
+    from rcad.passes import frozen_batch_stats as frozen_batch_stats
+    from rcad.perturbations import GradientStep as GradientStep
+    from rcad.perturbations import Perturbation as Perturbation
+    from rcad.perturbations import ProjectedAscent as ProjectedAscent
+    from rcad.perturbations import RandomStep as RandomStep
+    from rcad.terms import Losses as Losses
+    from rcad.terms import Term as Term
+    from rcad.terms import negative_entropy as negative_entropy
+    from rcad.terms import nll as nll
+    from rcad.terms import uniform_cross_entropy as uniform_cross_entropy
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "METHODS",
-    "RCAD",
-    "Bernoulli",
-    "Categorical",
-    "Criterion",
-    "Cutmix",
-    "Cutout",
-    "FeatureAscent",
-    "Flip",
-    "Gaussian",
-    "GradientStep",
-    "InputError",
-    "Likelihood",
-    "Losses",
-    "Method",
-    "MissingExtraError",
-    "Mixup",
-    "Objective",
-    "PadCrop",
-    "Perturbation",
-    "ProjectedAscent",
-    "RandomStep",
-    "Term",
-    "augment",
-    "compose",
-    "frozen_batch_stats",
-    "method",
-    "methods",
-    "negative_entropy",
-    "nll",
-    "rcad_loss",
-    "uniform_cross_entropy",
-]
+# The names are imported when they are first used, so that `rcad --help` need not wait for torch.
+_HOMES = {
+    "augmentations": ("Cutmix", "Cutout", "Flip", "Mixup", "PadCrop", "augment"),
+    "composition": ("Method", "compose"),
+    "criterion": ("RCAD", "Criterion", "rcad_loss"),
+    "errors": ("InputError", "MissingExtraError"),
+    "growth": ("FeatureAscent",),
+    "likelihoods": ("Bernoulli", "Categorical", "Gaussian", "Likelihood"),
+    "methods": ("METHODS", "method"),
+    "objective": ("Objective",),
+    "passes": ("frozen_batch_stats",),
+    "perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),
+    "terms": ("Losses", "Term", "negative_entropy", "nll", "uniform_cross_entropy"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*sorted(_HOME), "methods"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "methods":
+        return import_module("rcad.methods")
+    if name not in _HOME:
+        raise AttributeError(f"module 'rcad' has no attribute {name!r}")
+    value = getattr(import_module(f"rcad.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

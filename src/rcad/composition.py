@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 
 from torch import nn
 
-from rcad.augment import Augmentation
+from rcad.augmentations import Augmentation
 from rcad.criterion import Criterion
 from rcad.errors import InputError
 from rcad.growth import FeatureAscent

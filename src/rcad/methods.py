@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rcad.augment import Cutmix, Cutout, Flip, Mixup, PadCrop
+from rcad.augmentations import Cutmix, Cutout, Flip, Mixup, PadCrop
 from rcad.composition import METHODS, Method, compose, method, recipe
 from rcad.geometry import Norm
 from rcad.growth import FeatureAscent

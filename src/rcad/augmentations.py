@@ -190,13 +190,13 @@ def _mixed(target: Tensor, own: Tensor, partner: Tensor) -> Tensor:
 
 
 def beta(alpha: float, x: Tensor, generator: torch.Generator | None) -> Tensor:
-    """One draw from Beta(alpha, alpha) per example of x, on its device."""
+    """One draw from Beta(alpha, alpha) per example of x, on its device, in float64."""
     shape = torch.full((2, len(x)), alpha, device=x.device, dtype=torch.float64)
     first, second = torch._standard_gamma(shape, generator=generator)
     total = first + second
     # For a tiny alpha both gammas can underflow; the distribution is then a fair coin.
     coin = (_rand(x, generator) < 0.5).double()
-    return torch.where(total > 0, first / total, coin).float()
+    return torch.where(total > 0, first / total, coin)
 
 
 def probabilities(target: Tensor, classes: int | None) -> Tensor:

@@ -1,0 +1,118 @@
+"""What several test files share: small nets, batches, and the comparison of two models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from rcad.models import build
+
+CLASSES = 5
+
+
+def images(count: int = 7, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """A batch of random 3x8x8 images in [0, 1] and labels; an odd number, so that nothing divides it."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(count, 3, 8, 8, generator=generator, dtype=dtype)
+    return x, torch.randint(CLASSES, (count,), generator=generator)
+
+
+def soft(y: Tensor, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Probabilities that lean towards y."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.rand(len(y), CLASSES, generator=generator, dtype=dtype)
+    return 0.6 * nn.functional.one_hot(y, CLASSES) + 0.4 * noise / noise.sum(1, keepdim=True)
+
+
+def smooth_net(seed: int = 0, *, dropout: float = 0.0) -> nn.Sequential:
+    """A small net without BatchNorm, smooth enough for exact comparisons."""
+    torch.manual_seed(seed)
+    layers = [nn.Flatten(), nn.Linear(192, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, CLASSES)]
+    net = nn.Sequential(*layers)
+    with torch.no_grad():
+        net[-1].weight.mul_(6)  # confident enough that entropies and gradients differ between examples
+    return net
+
+
+def norm_net(seed: int = 0, *, dropout: float = 0.0) -> nn.Sequential:
+    """A small convnet with BatchNorm."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Conv2d(6, 8, 3, padding=1, stride=2, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, CLASSES),
+    )
+
+
+def fitted_resnet() -> nn.Module:
+    """A narrow ResNet-18 with BatchNorm after some steps of training: its statistics are no longer the initial ones."""
+    torch.manual_seed(0)
+    net = build("resnet18", num_outputs=CLASSES, in_shape=(3, 8, 8), width=8)
+    x, y = images(40, seed=9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(12):
+        optimizer.zero_grad()
+        cross_entropy(net(x), y).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    return net
+
+
+def twins(net: nn.Module) -> Iterator[nn.Module]:
+    """Equal copies of a net, as many as are asked for."""
+    while True:
+        yield copy.deepcopy(net)
+
+
+def gradients(net: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+
+
+def assert_same_state(one: nn.Module, other: nn.Module, *, rtol: float = 1e-5, atol: float = 1e-7) -> None:
+    """Every gradient and every buffer agrees, relative to the largest entry of its tensor."""
+    left, right = gradients(one), gradients(other)
+    assert left.keys() == right.keys()
+    assert left, "no gradient at all"
+    for name, value in left.items():
+        limit = rtol * max(value.abs().max().item(), right[name].abs().max().item()) + atol
+        difference = (value - right[name]).abs().max().item()
+        assert difference <= limit, f"gradient of {name} differs by {difference:.3g}, allowed {limit:.3g}"
+    for (name, value), (_, twin) in zip(one.named_buffers(), other.named_buffers(), strict=True):
+        assert torch.allclose(value.double(), twin.double(), rtol=rtol, atol=atol), f"buffer {name} differs"
+
+
+class PassCounter:
+    """Counts the forwards and backwards of a model by hooks."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.forwards = self.backwards = 0
+        net.register_forward_hook(self._forward)
+
+    def _forward(self, module: nn.Module, inputs: object, output: Tensor) -> None:
+        self.forwards += 1
+        if output.requires_grad:
+            output.register_hook(self._backward)
+
+    def _backward(self, gradient: Tensor) -> None:
+        self.backwards += 1
+
+
+def numeric_gradient(f: Callable[[Tensor], Tensor], x: Tensor, eps: float = 1e-6) -> Tensor:
+    """Central differences of a scalar function, entry by entry."""
+    gradient = torch.zeros_like(x)
+    for index in range(x.numel()):
+        step = torch.zeros_like(x).view(-1)
+        step[index] = eps
+        gradient.view(-1)[index] = (f(x + step.view_as(x)) - f(x - step.view_as(x))) / (2 * eps)
+    return gradient

@@ -1,0 +1,88 @@
+"""What looks like a mistake warns once per model, and only then."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad import RCAD, Gaussian
+from support import images, norm_net, smooth_net
+
+
+def said(criterion: RCAD, net: nn.Module, x: Tensor, y: Tensor, times: int = 1) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(times):
+            criterion(net, x, y)
+    return [str(w.message) for w in caught]
+
+
+def test_an_ordinary_batch_is_silent() -> None:
+    assert said(RCAD(0.5, 0.1), norm_net(), *images(), times=2) == []
+
+
+def test_normalised_images_warn_once() -> None:
+    x, y = images()
+    z = (x - 0.5) / 0.2
+    messages = said(RCAD(0.5, 0.1), norm_net(), z, y, times=3)
+    assert len(messages) == 1
+    assert "look normalised, but alpha is a distance in [0, 1] pixels; pass std=" in messages[0]
+    assert said(RCAD(0.5, 0.1, std=(0.2,) * 3), norm_net(), z, y) == []
+    assert said(RCAD(0.5, 0.1, units="input"), norm_net(), z, y) == []
+
+
+def test_standardised_tables_are_no_images() -> None:
+    net = nn.Linear(4, 3)
+    assert said(RCAD(0.5, 0.1), net, 5 * torch.randn(8, 4), torch.randint(3, (8,))) == []
+
+
+def test_probabilities_in_place_of_logits_warn_once() -> None:
+    net = nn.Sequential(smooth_net(), nn.Softmax(1))
+    messages = said(RCAD(0.5, 0.1), net, *images(), times=3)
+    assert len(messages) == 1
+    assert "look like probabilities, but logits are expected" in messages[0]
+
+
+def test_a_model_that_ignores_the_input_warns_once() -> None:
+    class Deaf(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = nn.Parameter(torch.randn(5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.logits + 0 * x.flatten(1)[:, :5]
+
+    messages = said(RCAD(0.5, 0.1), Deaf(), *images(), times=3)
+    assert len(messages) == 1
+    assert "zero gradient with respect to every input" in messages[0]
+
+
+def test_eval_mode_warns_while_training_but_not_while_validating() -> None:
+    net = norm_net().eval()
+    messages = said(RCAD(0.5, 0.1), net, *images(), times=2)
+    assert len(messages) == 1
+    assert "call model.train()" in messages[0]
+    with torch.no_grad():
+        assert said(RCAD(0.5, 0.1), norm_net().eval(), *images()) == []
+
+
+def test_targets_far_above_the_cap_warn() -> None:
+    net = nn.Linear(4, 2)
+    x, y = torch.randn(32, 4), 100 * torch.randn(32)
+    criterion = RCAD(0.3, 0.3, likelihood=Gaussian())
+    messages = said(criterion, net, x, y, times=2)
+    assert len(messages) == 1
+    assert "standardise the targets or use Gaussian.fit(y_train)" in messages[0]
+    assert said(RCAD(0.3, 0.3, likelihood=Gaussian.fit(y)), nn.Linear(4, 2), x, y) == []
+
+
+def test_another_model_is_warned_about_again() -> None:
+    x, y = images()
+    criterion = RCAD(0.5, 0.1)
+    with pytest.warns(UserWarning, match="normalised"):
+        criterion(norm_net(), 4 * x - 2, y)
+    with pytest.warns(UserWarning, match="normalised"):
+        criterion(norm_net(), 4 * x - 2, y)

@@ -1,0 +1,255 @@
+"""Closed forms, PyTorch's own losses, limits, gradients, saturation and wrong input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.distributions import Bernoulli as TorchBernoulli
+from torch.distributions import Categorical as TorchCategorical
+from torch.distributions import Normal
+from torch.nn import functional as F
+
+from rcad import Bernoulli, Categorical, Gaussian, InputError, Likelihood
+
+LOGITS = torch.randn(9, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+LABELS = torch.randint(5, (9,), generator=torch.Generator().manual_seed(1))
+SOFT = torch.rand(9, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64).softmax(1)
+
+
+def test_the_three_are_likelihoods() -> None:
+    assert all(isinstance(kind(), Likelihood) for kind in (Categorical, Gaussian, Bernoulli))
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.2, 0.6])
+@pytest.mark.parametrize("weight", [None, (0.5, 1.0, 2.0, 0.0, 3.0)])
+def test_categorical_equals_torch_cross_entropy(eps: float, weight: tuple[float, ...] | None) -> None:
+    ours = Categorical(smoothing=eps, weight=weight)
+    torch_weight = None if weight is None else torch.tensor(weight, dtype=torch.float64)
+    for target in (LABELS, SOFT):
+        theirs = F.cross_entropy(LOGITS, target, torch_weight, reduction="none", label_smoothing=eps)
+        torch.testing.assert_close(ours.nll(LOGITS, target), theirs)
+
+
+def test_the_papers_smoothing_leaves_one_minus_eps_on_the_label() -> None:
+    eps, k = 0.3, 5
+    target = torch.full((9, k), eps / (k - 1), dtype=torch.float64).scatter(1, LABELS[:, None], 1 - eps)
+    expected = -(target * LOGITS.log_softmax(1)).sum(1)
+    smoothed = Categorical(smoothing=eps, convention="others")
+    torch.testing.assert_close(smoothed.nll(LOGITS, LABELS), expected)
+    hard_as_soft = F.one_hot(LABELS, k).double()
+    torch.testing.assert_close(smoothed.nll(LOGITS, hard_as_soft), expected)
+
+
+def test_categorical_entropy_equals_torch_distributions() -> None:
+    torch.testing.assert_close(Categorical().entropy(LOGITS), TorchCategorical(logits=LOGITS).entropy())
+
+
+@pytest.mark.parametrize("k", [2, 3, 100])
+def test_uniform_logits_have_the_largest_entropy(k: int) -> None:
+    output = torch.full((4, k), 1.7)
+    torch.testing.assert_close(Categorical().entropy(output), torch.full((4,), math.log(k)))
+    torch.testing.assert_close(Categorical().uniform_nll(output), torch.full((4,), math.log(k)))
+
+
+def test_gaussian_equals_torch_distributions() -> None:
+    output = LOGITS[:, :2]
+    y = LOGITS[:, 2]
+    normal = Normal(output[:, 0], (0.5 * output[:, 1]).exp())
+    free = Gaussian(cap=None)
+    torch.testing.assert_close(free.nll(output, y), -normal.log_prob(y))
+    torch.testing.assert_close(free.entropy(output), normal.entropy())
+
+
+def test_several_targets_are_averaged() -> None:
+    output, y = LOGITS[:, :4], LOGITS[:, 3:5]
+    normal = Normal(output[:, :2], (0.5 * output[:, 2:]).exp())
+    torch.testing.assert_close(Gaussian(cap=None).nll(output, y), -normal.log_prob(y).mean(1))
+    torch.testing.assert_close(Gaussian(cap=(0.5, -0.5)).entropy(output), _capped(output[:, 2:], (0.5, -0.5)))
+
+
+def _capped(log_variance: Tensor, cap: tuple[float, ...]) -> Tensor:
+    limited = torch.stack([log_variance[:, i].clamp(max=c) for i, c in enumerate(cap)], 1)
+    return (0.5 * (math.log(2 * math.pi * math.e) + limited)).mean(1)
+
+
+def test_the_cap_ends_the_reward_for_variance() -> None:
+    log_variance = torch.tensor([-1.0, 0.4, 3.0], requires_grad=True)
+    output = torch.stack([torch.zeros(3), log_variance], 1)
+    entropy = Gaussian(cap=0.5).entropy(output)
+    assert entropy[2].item() == pytest.approx(0.5 * (math.log(2 * math.pi) + 1 + 0.5))
+    (gradient,) = torch.autograd.grad(entropy.sum(), log_variance)
+    assert gradient.tolist() == [0.5, 0.5, 0.0]
+
+
+def test_fit_measures_the_marginal() -> None:
+    y = torch.tensor([1.0, 3.0, 5.0, 7.0])
+    assert Gaussian.fit(y).cap == pytest.approx(math.log(5.0))
+    fitted = Gaussian.fit(torch.stack([y, 2 * y], 1)).cap
+    assert fitted == pytest.approx((math.log(5.0), math.log(20.0)))
+
+
+@pytest.mark.parametrize("shape", [(9,), (9, 4)])
+def test_bernoulli_equals_torch(shape: tuple[int, ...]) -> None:
+    z = LOGITS.flatten()[: math.prod(shape)].view(shape)
+    y = (torch.arange(math.prod(shape)).view(shape) % 2).double()
+    nll = F.binary_cross_entropy_with_logits(z, y, reduction="none")
+    entropy = TorchBernoulli(logits=z).entropy()
+    average = (lambda t: t.mean(1)) if len(shape) > 1 else (lambda t: t)
+    torch.testing.assert_close(Bernoulli().nll(z, y), average(nll))
+    torch.testing.assert_close(Bernoulli().entropy(z), average(entropy))
+    weighted = F.binary_cross_entropy_with_logits(z, y, reduction="none", pos_weight=torch.tensor(3.0))
+    torch.testing.assert_close(Bernoulli(positive_weight=3.0).nll(z, y), average(weighted))
+    torch.testing.assert_close(Bernoulli(smoothing=0.2).nll(z, y), Bernoulli().nll(z, 0.8 * y + 0.1))
+
+
+def test_dense_outputs_average_their_pixels_and_skip_ignored_ones() -> None:
+    output = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(3))
+    target = torch.randint(5, (2, 3, 4), generator=torch.Generator().manual_seed(4))
+    whole = Categorical()
+    torch.testing.assert_close(
+        whole.nll(output, target), F.cross_entropy(output, target, reduction="none").flatten(1).mean(1)
+    )
+    torch.testing.assert_close(
+        whole.entropy(output), TorchCategorical(logits=output.movedim(1, -1)).entropy().flatten(1).mean(1)
+    )
+    target[0, 0, :] = -100
+    kept = F.cross_entropy(output[0:1], target[0:1])  # torch averages over what is not ignored
+    torch.testing.assert_close(whole.nll(output, target)[0], kept)
+    valid = whole.valid(target)
+    assert valid is not None
+    only = TorchCategorical(logits=output[0].movedim(0, -1)).entropy()[1:].mean()
+    torch.testing.assert_close(whole.entropy(output, valid)[0], only)
+
+
+def test_classes_may_come_last() -> None:
+    tokens = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(3))
+    labels = torch.randint(5, (2, 7))
+    last = Categorical(class_dim=-1)
+    torch.testing.assert_close(last.nll(tokens, labels), Categorical().nll(tokens.movedim(-1, 1), labels))
+    torch.testing.assert_close(last.entropy(tokens), Categorical().entropy(tokens.movedim(-1, 1)))
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e4, 1e30, 3e38])
+@pytest.mark.parametrize("likelihood", [Categorical(), Categorical(0.1), Categorical(0.1, "others"), Bernoulli()])
+def test_saturated_logits_give_no_nan(scale: float, likelihood: Categorical | Bernoulli) -> None:
+    z = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 1.0]], requires_grad=True)
+    target = torch.tensor([0, 1]) if isinstance(likelihood, Categorical) else torch.tensor([[1.0, 0, 1], [0, 1, 0]])
+    for value in (likelihood.entropy(z * scale), likelihood.uniform_nll(z * scale), likelihood.nll(z * scale, target)):
+        assert not value.isnan().any()
+    (gradient,) = torch.autograd.grad(likelihood.entropy(z * scale).sum(), z)
+    assert not gradient.isnan().any()
+
+
+def test_a_masked_class_adds_nothing() -> None:
+    z = torch.tensor([[0.5, -math.inf, 0.5]], requires_grad=True)
+    entropy = Categorical().entropy(z)
+    assert entropy.item() == pytest.approx(math.log(2))
+    (gradient,) = torch.autograd.grad(entropy.sum(), z)
+    assert torch.isfinite(gradient).all()
+
+
+def test_a_perfect_fit_stays_finite() -> None:
+    output = torch.tensor([[1.0, -1e4], [1.0, 1e4]], requires_grad=True)
+    nll = Gaussian().nll(output, torch.tensor([1.5, 1.0]))
+    nll.sum().backward()
+    assert torch.isfinite(nll).all()
+    assert output.grad is not None
+    assert torch.isfinite(output.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_outputs_are_measured_in_full(dtype: torch.dtype) -> None:
+    small = LOGITS.to(dtype)
+    assert Categorical().nll(small, LABELS).dtype == torch.float32
+    torch.testing.assert_close(Categorical().entropy(small), Categorical().entropy(small.float()))
+    assert Gaussian().nll(small[:, :2], LABELS.to(dtype)).dtype == torch.float32
+    assert Bernoulli().entropy(small[:, 0]).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "width", "target"),
+    [
+        (Categorical(), 5, LABELS),
+        (Categorical(), 5, SOFT),
+        (Categorical(0.2, "others", (1.0, 2.0, 0.5, 1.0, 1.0)), 5, LABELS),
+        (Gaussian(cap=None), 2, LOGITS[:, 3]),
+        (Gaussian(cap=0.3), 4, LOGITS[:, :2]),
+        (Bernoulli(0.1), 3, (LOGITS[:, :3] > 0).double()),
+    ],
+)
+def test_gradcheck(likelihood: Categorical | Gaussian | Bernoulli, width: int, target: Tensor) -> None:
+    z = LOGITS[:, :width].clone().requires_grad_(True)
+    assert torch.autograd.gradcheck(lambda z: likelihood.nll(z, target), z)
+    assert torch.autograd.gradcheck(likelihood.entropy, z)
+    if not isinstance(likelihood, Gaussian):
+        assert torch.autograd.gradcheck(likelihood.uniform_nll, z)
+
+
+def test_plain_forgets_smoothing_and_weights() -> None:
+    assert Categorical(0.2, "others", (1.0, 2.0), class_dim=-1).plain() == Categorical(0.0, "others", class_dim=-1)
+    assert Bernoulli(0.2, 3.0).plain() == Bernoulli()
+    assert Gaussian(cap=1.0).plain() == Gaussian(cap=1.0)
+
+
+@given(
+    count=st.integers(1, 6),
+    classes=st.integers(2, 6),
+    dense=st.lists(st.integers(1, 3), max_size=2),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_shape_gives_one_number_per_example(
+    count: int, classes: int, dense: list[int], dtype: torch.dtype, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    output = torch.randn(count, classes, *dense, generator=generator).to(dtype)
+    target = torch.randint(classes, (count, *dense), generator=generator)
+    likelihood = Categorical(smoothing=0.1)
+    likelihood.check_shapes(output, target)
+    likelihood.check_values(output, target)
+    for values in (likelihood.nll(output, target), likelihood.entropy(output), likelihood.uniform_nll(output)):
+        assert values.shape == (count,)
+        assert torch.isfinite(values).all()
+    assert bool((likelihood.entropy(output) <= math.log(classes) + 1e-3).all())
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
+        (lambda: Categorical(smoothing="a"), "expected smoothing"),  # type: ignore[arg-type]
+        (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),  # type: ignore[arg-type]
+        (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
+        (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
+        (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
+        (lambda: Gaussian.fit([2.0, 2.0]), "constant"),
+        (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
+        (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
+        (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
+        (lambda: Categorical().check_shapes(LOGITS, LABELS[:, None]), "expected integer labels of shape (9,)"),
+        (lambda: Categorical().check_shapes(LOGITS, LABELS.double()), "expected integer labels of shape (9,)"),
+        (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
+        (lambda: Categorical().check_values(LOGITS, LABELS + 3), "expected labels from 0 to 4"),
+        (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
+        (lambda: Categorical().check_values(LOGITS, 2 * SOFT), "sum to 1"),
+        (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
+        (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
+        (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),
+        (lambda: Gaussian(cap=(0.0, 1.0)).check_shapes(LOGITS[:, :2], LOGITS[:, 0]), "expected 1 caps"),
+        (lambda: Gaussian().check_values(LOGITS[:, :2], LOGITS[:, 0] / 0), "finite targets"),
+        (lambda: Bernoulli().check_shapes(LOGITS, LABELS), "like the prediction"),
+        (lambda: Bernoulli().check_values(LOGITS[:, 0], LABELS), "binary targets in [0, 1]"),
+    ],
+)
+def test_wrong_input_is_named_in_one_sentence(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,105 @@
+"""A model is left as it was found, and its output is found whatever it returns."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad import InputError, frozen_batch_stats
+from rcad.passes import Forward, logits_of, preserved_rng
+from support import images, norm_net
+
+LOGITS = torch.randn(3, 4)
+
+
+class Named(NamedTuple):
+    hidden: Tensor
+    logits: Tensor
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        LOGITS,
+        (LOGITS, LOGITS + 1),
+        [torch.tensor(2.0), LOGITS],  # a loss before the logits
+        {"logits": LOGITS, "loss": torch.tensor(1.0)},
+        {"out": LOGITS, "aux": LOGITS + 1},
+        SimpleNamespace(logits=LOGITS),
+        Named(LOGITS + 1, LOGITS),
+    ],
+)
+def test_logits_are_found(output: Any) -> None:
+    assert logits_of(output) is LOGITS
+
+
+@pytest.mark.parametrize("output", [None, 3.0, {"features": LOGITS}, (torch.tensor(1.0),), SimpleNamespace(x=1)])
+def test_other_outputs_are_refused(output: Any) -> None:
+    with pytest.raises(InputError, match="expected the model"):
+        logits_of(output)
+
+
+def test_a_mapping_is_called_by_name() -> None:
+    def model(a: Tensor, b: Tensor) -> Tensor:
+        return a - 2 * b
+
+    forward = Forward(model, {"a": LOGITS, "b": LOGITS}, "b")
+    torch.testing.assert_close(forward(torch.zeros(3, 4)), LOGITS)
+
+
+def test_frozen_layers_use_the_batch_and_keep_their_averages() -> None:
+    net, (x, _) = norm_net(), images()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    with frozen_batch_stats(net):
+        inside = net(x)
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+    assert torch.equal(net(x), inside)  # the same batch statistics as in an ordinary pass
+    assert net[1].num_batches_tracked == 1
+
+
+def test_it_nests_and_restores_after_an_exception() -> None:
+    net = norm_net()
+    with pytest.raises(RuntimeError, match="inside"), frozen_batch_stats(net), frozen_batch_stats(net):
+        raise RuntimeError("inside")
+    assert net[1].track_running_stats
+    with frozen_batch_stats(net):
+        with frozen_batch_stats(net):
+            pass
+        assert not net[1].track_running_stats
+    assert net[1].track_running_stats
+
+
+def test_layers_in_eval_mode_and_without_averages_are_left_alone() -> None:
+    net, (x, _) = norm_net(), images()
+    net(x)
+    net.eval()
+    expected = net(x)
+    with frozen_batch_stats(net):
+        assert torch.equal(net(x), expected)
+    bare = nn.BatchNorm2d(3, track_running_stats=False)
+    with frozen_batch_stats(bare):
+        bare(x)
+    assert not bare.track_running_stats
+
+
+def test_instance_norm_with_averages_is_frozen_too() -> None:
+    layer, (x, _) = nn.InstanceNorm2d(3, track_running_stats=True), images()
+    before = layer.running_mean.clone()
+    with frozen_batch_stats(layer):
+        layer(x)
+    assert torch.equal(layer.running_mean, before)
+    layer(x)
+    assert not torch.equal(layer.running_mean, before)
+
+
+def test_random_state_is_given_back() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    with preserved_rng(torch.device("cpu")):
+        torch.rand(100)
+    assert torch.equal(torch.rand(3), expected)
