@@ -32,7 +32,8 @@ if how in ("objective", "norm"):
     model = DDP(Objective(net, terms=TERMS))
     model(x[half], y[half]).total.backward()
 elif how == "criterion":
-    RCAD(0.5, 0.1)(DDP(net), x[half], y[half]).backward()
+    model = DDP(net)
+    RCAD(0.5, 0.1)(model, x[half], y[half]).backward()
 else:
     RCAD(0.5, 0.1).backward(DDP(net), x[half], y[half])
 torch.save({n: p.grad for n, p in net.named_parameters()}, f"{folder}/{rank}.pt")

@@ -205,7 +205,7 @@ def test_inference_tensors_and_wrong_options_are_named() -> None:
     with torch.inference_mode():
         x, y = images()
         net = smooth_net()
-    with pytest.raises(InputError, match="outside torch.inference_mode"):
+    with pytest.raises(InputError, match=r"outside torch\.inference_mode"):
         Objective(net, terms=RCAD_TERMS)(x, y)
     with pytest.raises(InputError, match="expected units to be one of pixels, input"):
         Objective(net, terms=RCAD_TERMS, units="pixel")  # type: ignore[arg-type]
