@@ -1,0 +1,126 @@
+"""Downloads that can be cut and continued: HTTP Range, a checksum, and an atomic rename at the end."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from rcad.data.files import DISK_ERRORS, check_digest, exclusive_lock, make_folder, writing
+from rcad.data.known import KNOWN, Remote
+from rcad.errors import InputError
+
+Progress = Callable[[int, int], None]
+_BLOCK = 1 << 18
+
+
+def fetch(
+    name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress | None = None, timeout: float = 30.0
+) -> list[Path]:
+    """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
+
+    Args:
+        extra: also the optional files (SVHN's extra digits, 1.3 GB).
+        progress: called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown.
+    """
+    if name not in KNOWN:
+        raise InputError(f"expected a data set that can be fetched ({', '.join(KNOWN)}), but got {name!r}")
+    known = KNOWN[name]
+    remotes = (*known.files, *(known.optional if extra else ()))
+    folder = Path(data_dir) / name
+    return [fetch_file(remote, folder, progress=progress, timeout=timeout) for remote in remotes]
+
+
+def fetch_file(
+    remote: Remote, folder: Path, *, progress: Progress | None = None, attempts: int = 4, timeout: float = 30.0
+) -> Path:
+    """Download one file into `folder`, continuing a `.part` file that an earlier attempt left there.
+
+    Args:
+        attempts: how often a lost connection is taken up again before giving up.
+        timeout: seconds without a byte that count as a lost connection.
+    """
+    if not remote.url.startswith(("http://", "https://")):
+        raise InputError(f"expected an http or https address, but got {remote.url!r}")
+    make_folder(folder, "data", "pass another data_dir= (--data-dir)")
+    target = folder / remote.filename
+    again = "delete it and fetch it again"
+    remedy = "free some space there, or pass another data_dir= (--data-dir)"
+    with writing(folder, "download", remedy), exclusive_lock(folder / f".{target.name}.lock"):
+        if target.exists():
+            check_digest(target, remote.md5, again)
+            return target
+        part = target.with_name(f"{target.name}.part")
+        _receive_all(remote.url, part, target, progress, attempts, timeout)
+        try:
+            check_digest(part, remote.md5, f"fetch it again; the server's file may have changed ({remote.url})")
+        except InputError:
+            part.unlink()  # continuing a wrong file could never succeed
+            raise
+        os.replace(part, target)
+    return target
+
+
+def _receive_all(url: str, part: Path, target: Path, progress: Progress | None, attempts: int, timeout: float) -> None:
+    reason = "the connection was lost"
+    for attempt in range(attempts):
+        try:
+            if _receive(url, part, progress, timeout):
+                return
+        except urllib.error.HTTPError as error:
+            reason = f"HTTP {error.code} {error.reason}"
+            if error.code < 500:  # asking again changes nothing
+                break
+        except (OSError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) in DISK_ERRORS:
+                raise
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+        if attempt + 1 < attempts:
+            time.sleep(min(0.1 * 4**attempt, 5.0))
+    raise InputError(
+        f"expected to download {url}, but got: {reason}; try again to continue, or put the file at {target} by hand"
+    )
+
+
+def _receive(url: str, part: Path, progress: Progress | None, timeout: float) -> bool:
+    """One connection; returns whether the file is complete."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "rcad"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:
+            raise
+        # Nothing is left to send: the part is whole, or longer than the file and useless.
+        whole = error.headers.get("Content-Range", "") == f"bytes */{have}"
+        if not whole:
+            part.unlink()
+        return whole
+    with response:
+        resumed = response.status == 206 and _range_start(response) == have
+        if response.status == 206 and not resumed:
+            part.unlink()
+            return False
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length and length.isdigit() else 0
+        with part.open("ab" if resumed else "wb") as out:
+            while block := response.read(_BLOCK):
+                out.write(block)
+                have += len(block)
+                if progress is not None:
+                    progress(have, total)
+    # A server that cuts the connection ends the stream like one that is done; only the length tells them apart.
+    return total == 0 or have == total
+
+
+def _range_start(response: http.client.HTTPResponse) -> int:
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return int(match[1]) if match else -1

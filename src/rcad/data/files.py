@@ -1,0 +1,99 @@
+"""Writing files so that a reader never meets half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rcad.errors import InputError
+
+_BLOCK = 1 << 20
+# What a full or read-only disk says, as opposed to a damaged source or a lost connection.
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+
+
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """The hexadecimal digest of a file's bytes."""
+    hasher = hashlib.new(algorithm, usedforsecurity=False)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                hasher.update(block)
+    except OSError as error:
+        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
+    return hasher.hexdigest()
+
+
+def check_digest(path: Path, expected: str, remedy: str) -> None:
+    """Compare a file with a published digest.
+
+    Args:
+        expected: hexadecimal md5 (32 digits) or sha256 (64 digits).
+        remedy: what the message tells the user to do when the two differ.
+    """
+    algorithm = {32: "md5", 64: "sha256"}[len(expected)]
+    found = digest(path, algorithm)
+    if found != expected.lower():
+        raise InputError(f"expected {algorithm} {expected} for {path}, but got {found}; {remedy}")
+
+
+def make_folder(folder: Path, purpose: str, remedy: str) -> None:
+    """Create `folder` and its parents, or say in one line why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"expected a {purpose} folder that can be written, but got {folder} ({error.strerror}); {remedy}"
+        ) from None
+
+
+@contextlib.contextmanager
+def writing(folder: Path, purpose: str, remedy: str) -> Iterator[None]:
+    """Turn what the file system refuses (no space, no permission) into one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        where = f" ({error.filename})" if error.filename else ""
+        raise InputError(f"expected to write the {purpose} in {folder}, but got: {reason}{where}; {remedy}") from None
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write `text` to a sibling and rename it: another process sees the old file or the new one, never a part."""
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+@contextlib.contextmanager
+def exclusive_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock file `path`; yields whether the system can lock at all.
+
+    The lock only saves double work: correctness rests on atomic renames. It dies with its process, so a killed
+    one leaves nothing to clean up.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield False
+        return
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # some network file systems have no locks
+            yield False
+            return
+        yield True

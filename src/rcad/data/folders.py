@@ -1,0 +1,122 @@
+"""Images sorted into folders: root/<class>/*.png, or root/train/<class>/*.jpg with root/val or root/test beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rcad.data.cache import Described, cached
+from rcad.data.dataset import Dataset
+from rcad.data.decoding import Progress, decode_splits
+from rcad.data.encoded import FileRun, Run, in_runs
+from rcad.data.images import check_size, is_image_name
+from rcad.data.labels import check_several
+from rcad.errors import InputError
+
+TEST_NAMES = ("test", "val", "valid", "validation")
+# By class name, the image names relative to the root.
+ClassFiles = Mapping[str, Sequence[str]]
+
+
+def load(
+    name_or_path: str,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    size: int | None = None,
+) -> Dataset:
+    """Images whose folder names their class; labels follow the sorted class names.
+
+    Returns:
+        uint8 images (N, 3, H, W). `test` comes from root/test, else root/val; None for a plain root/<class>.
+
+    Args:
+        size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
+    """
+    check_size(size)
+    root = Path(name_or_path)
+    found = split_folders(root) or {"train": root}
+    splits = {split: _class_files(root, folder) for split, folder in found.items()}
+    classes = tuple(splits["train"])
+    check_several(classes, str(found["train"]))
+    for name in splits.get("test", ()):
+        if name not in classes:
+            raise InputError(
+                f"expected the classes of {found['train']} in {found['test']}, "
+                f"but got {name!r} as well; rename or remove it"
+            )
+    return read(root, splits, classes, size, cache_dir, progress, kind="folders")
+
+
+def read(
+    root: Path,
+    splits: Mapping[str, ClassFiles],
+    classes: tuple[str, ...],
+    size: int | None,
+    cache_dir: Path | None,
+    progress: Progress | None,
+    *,
+    kind: str,
+    extra_files: Sequence[Path] = (),
+) -> Dataset:
+    """Decode image files below `root` that are already sorted by class.
+
+    Args:
+        extra_files: files below `root` that the classes were read from; they are part of the cache's key.
+    """
+    flat = {split: [name for c in classes for name in files.get(c, ())] for split, files in splits.items()}
+    paths = [root / name for names in flat.values() for name in names]
+
+    def build(folder: Path) -> Described:
+        runs: dict[str, Sequence[Run]] = {
+            split: [FileRun(str(root), tuple(part)) for part in in_runs(names)] for split, names in flat.items()
+        }
+        decode_splits(folder, runs, size, progress)
+        save_labels(folder, splits, classes)
+        return Described(classes, f"{len(paths):,} images in {len(classes)} classes from {root.name}")
+
+    return cached(kind, [*paths, *extra_files], root, {"size": size, "classes": classes}, build, cache_dir)
+
+
+def save_labels(folder: Path, splits: Mapping[str, ClassFiles], classes: tuple[str, ...]) -> None:
+    """Write `<split>_y.npy` for images in class order."""
+    for split, files in splits.items():
+        counts = [len(files.get(name, ())) for name in classes]
+        np.save(folder / f"{split}_y.npy", np.repeat(np.arange(len(classes), dtype=np.int64), counts))
+
+
+def split_folders(root: Path) -> dict[str, Path] | None:
+    """root/train and the first of root/test, root/val, ... that is there; None without root/train."""
+    if not (root / "train").is_dir():
+        return None
+    tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
+    # ImageNet's test folder has no labels, hence no class folders: its validation folder serves.
+    labelled = [folder for folder in tests if any(child.is_dir() for child in folder.iterdir())]
+    return {"train": root / "train"} | ({"test": labelled[0]} if labelled else {})
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The sub-folders that name classes, sorted; hidden ones are not."""
+    return sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith((".", "__")))
+
+
+def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:
+    classes = {child.name: _images_below(root, child) for child in class_folders(folder)}
+    if not classes:
+        raise InputError(f"expected one sub-folder per class in {folder}, but got none; sort the images into folders")
+    for name, files in classes.items():
+        if not files:
+            raise InputError(f"expected images in {folder / name}, but got none; add some or remove the folder")
+    return classes
+
+
+def _images_below(root: Path, folder: Path) -> list[str]:
+    """Image names relative to `root`, sorted, at any depth."""
+    found = []
+    for parent, _, names in os.walk(folder, followlinks=True):
+        found += [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
+    return sorted(found)

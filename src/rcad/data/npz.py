@@ -1,0 +1,183 @@
+"""NumPy .npz files: x_train, y_train [, x_test, y_test], or x, y. Never with pickles."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rcad.data.dataset import Dataset, Split, Task
+from rcad.data.decoding import Progress
+from rcad.data.labels import check_labels, check_several, count_classes
+from rcad.errors import InputError
+
+Array = npt.NDArray[Any]
+_LAYOUTS = ("NCHW", "NHWC")
+
+
+def load(
+    name_or_path: str,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    layout: str | None = None,
+) -> Dataset:
+    """Images or features from an .npz; read into memory, since they are already decoded.
+
+    Images (N, H, W), (N, C, H, W) or (N, H, W, C) with C of 1 or 3 become uint8 (N, C, H, W); floats must lie in [0, 1]
+    and are rounded to the nearest of 256 levels. Features (N, D) become float32. Integer or text targets are classes;
+    float targets are regression.
+
+    Args:
+        layout: "NCHW" or "NHWC", needed only where the shape fits both.
+    """
+    if layout is not None and layout not in _LAYOUTS:
+        raise InputError(f"expected layout to be 'NCHW' or 'NHWC', but got {layout!r}")
+    path = Path(name_or_path)
+    arrays = _read(path)
+    if "x_train" in arrays or "y_train" in arrays:
+        names = [("x_train", "y_train")]
+        names += [("x_test", "y_test")] if {"x_test", "y_test"} & arrays.keys() else []
+    else:
+        names = [("x", "y")]
+    pairs = [_pair(arrays, x, y, path, layout) for x, y in names]
+    if len(pairs) == 2 and pairs[0][0].shape[1:] != pairs[1][0].shape[1:]:
+        shapes = " and ".join(str(x.shape[1:]) for x, _ in pairs)
+        raise InputError(f"expected x_train and x_test of {path} to agree in shape, but got {shapes}; store them alike")
+    task, classes, targets = _targets([y for _, y in pairs], path)
+    splits = [Split(x, y) for (x, _), y in zip(pairs, targets, strict=True)]
+    return Dataset(
+        name=path.stem,
+        task=task,
+        train=splits[0],
+        test=splits[1] if len(splits) == 2 else None,
+        classes=classes,
+        note=f"arrays from {path.name}",
+    )
+
+
+def _read(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as opened:
+            if not isinstance(opened, np.lib.npyio.NpzFile):
+                raise InputError(f"expected {path} to be an .npz archive, but got a single array; name it .npy")
+            return {name: opened[name] for name in opened.files}
+    except InputError:
+        raise
+    except ValueError as error:
+        if "pickle" in str(error).lower():
+            raise InputError(
+                f"expected plain arrays in {path}, but got pickled objects, which may run code; save numeric arrays"
+            ) from None
+        raise _unreadable(path, error) from None
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:100] or type(error).__name__
+    return InputError(f"expected {path} to be a whole .npz file, but it cannot be read ({reason}); save it again")
+
+
+def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path, layout: str | None) -> tuple[Array, Array]:
+    for name in (x_name, y_name):
+        if name not in arrays:
+            got = ", ".join(arrays) or "nothing"
+            raise InputError(
+                f"expected arrays x_train, y_train[, x_test, y_test] or x, y in {path}, "
+                f"but {name} is missing among {got}; rename them"
+            )
+    x, y = arrays[x_name], arrays[y_name]
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1 or x.ndim < 2 or len(x) != len(y) or not x.size:
+        raise InputError(
+            f"expected one target per example in {path}, but got {x_name} {x.shape} and {y_name} {y.shape}; "
+            "store (N, ...) and (N,)"
+        )
+    origin = f"{path}:{x_name}"
+    return (_features(x, origin) if x.ndim == 2 else _images(x, origin, layout)), y
+
+
+def _features(x: Array, origin: str) -> Array:
+    if x.dtype.kind not in "biuf":
+        raise InputError(f"expected numeric features in {origin}, but got dtype {x.dtype}; encode them as numbers")
+    _check_finite(x, origin)
+    return x.astype(np.float32)
+
+
+def _images(x: Array, origin: str, layout: str | None) -> npt.NDArray[np.uint8]:
+    if x.ndim == 3:
+        x = x[:, None]
+    elif x.ndim != 4:
+        raise InputError(f"expected images of 3 or 4 dimensions in {origin}, but got {x.shape}; store (N, C, H, W)")
+    elif _layout(x.shape, origin, layout) == "NHWC":
+        x = x.transpose(0, 3, 1, 2)
+    if x.dtype.kind == "f":
+        _check_finite(x, origin)
+        high = 1.0
+    elif x.dtype.kind in "iu":
+        high = 255
+    else:
+        raise InputError(f"expected uint8 or float images in {origin}, but got dtype {x.dtype}; store pixels")
+    if x.min() < 0 or x.max() > high:
+        raise InputError(
+            f"expected {x.dtype} pixels in [0, {high}] in {origin}, but got [{x.min():.6g}, {x.max():.6g}]; "
+            "rescale them, without normalising"
+        )
+    if x.dtype.kind == "f":
+        x = np.rint(x * 255)
+    return np.ascontiguousarray(x, dtype=np.uint8)
+
+
+def _layout(shape: tuple[int, ...], origin: str, asked: str | None) -> str:
+    fits = [name for name, axis in zip(_LAYOUTS, (1, 3), strict=True) if shape[axis] in (1, 3)]
+    if asked in fits:
+        return str(asked)
+    if not fits or asked is not None:
+        raise InputError(f"expected 1 or 3 channels in {origin}, but got shape {shape}; store (N, C, H, W)")
+    if len(fits) == 2:
+        raise InputError(
+            f"expected one way to read shape {shape} in {origin}, but got two; pass layout='NCHW' or 'NHWC'"
+        )
+    return fits[0]
+
+
+def _check_finite(x: Array, origin: str) -> None:
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        row = int(np.argmax(~np.isfinite(x.reshape(len(x), -1)).all(axis=1)))
+        raise InputError(f"expected finite numbers in {origin}, but got NaN or infinity in row {row}; clean the data")
+
+
+def _targets(ys: list[Array], path: Path) -> tuple[Task, tuple[str, ...], list[Array]]:
+    """The task, the class names, and the targets of each split as int64 labels or float32 values."""
+    kind = ys[0].dtype.kind
+    if any(y.dtype.kind not in ("iu" if kind in "iu" else kind) for y in ys) or kind not in "iufU":
+        got = " and ".join(str(y.dtype) for y in ys)
+        raise InputError(f"expected integer, text or float targets in {path}, but got {got}; store one of them")
+    if kind == "f":
+        for y in ys:
+            _check_finite(y, f"{path} (targets)")
+        return "regression", (), [y.astype(np.float32) for y in ys]
+
+    def origin(index: int) -> str:
+        return f"{path} example {index}"
+
+    if kind == "U":
+        names = np.unique(ys[0])
+        for y in ys:
+            if unknown := sorted(set(y.tolist()) - set(names.tolist())):
+                raise InputError(
+                    f"expected the classes of y_train in {path}, but got {unknown[0]!r} in y_test; correct it"
+                )
+        classes = tuple(map(str, names))
+        ys = [np.searchsorted(names, y) for y in ys]
+    else:
+        classes = tuple(map(str, range(count_classes(ys[0], origin))))
+    check_several(classes, str(path))
+    return "classification", classes, [check_labels(y, len(classes), origin) for y in ys]

@@ -1,0 +1,228 @@
+"""Images in Parquet shards as Hugging Face writes them: train-*.parquet with test-*.parquet or valid*-*.parquet.
+
+An image column is a struct with `bytes`, or plain binary; a label column holds integers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rcad.data.cache import Described, cached
+from rcad.data.dataset import Dataset
+from rcad.data.decoding import Progress, decode_splits
+from rcad.data.encoded import RUN_LENGTH, ParquetRun, Run
+from rcad.data.images import check_size
+from rcad.data.labels import check_labels, check_several, count_classes
+from rcad.data.lazy import need
+from rcad.errors import InputError
+
+IMAGE_COLUMNS = ("img", "image")
+LABEL_COLUMNS = ("label", "fine_label")
+_SPLIT = re.compile(r"^(train|test|valid|validation|val)([-_.].*)?\.parquet$")
+_SHARD = re.compile(r"-(\d+)-of-(\d+)\.parquet$")
+
+
+def load(
+    name_or_path: str,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    size: int | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    classes: Sequence[str] | None = None,
+) -> Dataset:
+    """Images from a folder of Parquet shards, or from one shard (then there is no test split).
+
+    Returns:
+        uint8 images (N, 3, H, W), greyscale as RGB; `test` is the test shards where they have labels, else valid.
+
+    Args:
+        size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
+        image_column: by default `img` or `image`.
+        label_column: by default `label` or `fine_label`.
+        classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
+    """
+    check_size(size)
+    path = Path(name_or_path)
+    shards = find_shards(path)
+    files = [file for split in shards.values() for file in split]
+    named = tuple(classes) if classes is not None else None
+
+    def build(folder: Path) -> Described:
+        return _build(folder, path, shards, (image_column, label_column), named, size, progress)
+
+    options = {"size": size, "image": image_column, "label": label_column, "classes": named}
+    return cached("parquet", files, files[0].parent, options, build, cache_dir)
+
+
+def find_shards(path: Path) -> dict[str, list[Path]]:
+    """The shards of each split ("train", "test", "valid"), in order; none may be missing from its numbered series."""
+    if path.is_file():
+        return {"train": [path]}
+    folder = path if any(path.glob("*.parquet")) else path / "data"
+    splits: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.parquet")):
+        if match := _SPLIT.match(file.name):
+            split = match[1] if match[1] in ("train", "test") else "valid"
+            splits.setdefault(split, []).append(file)
+    if "train" not in splits:
+        got = next((file.name for file in sorted(folder.glob("*.parquet"))), "no Parquet file")
+        raise InputError(f"expected train-*.parquet in {path}, but got {got}; rename the shards after their split")
+    for files in splits.values():
+        series = [match for file in files if (match := _SHARD.search(file.name))]
+        if series and len(series) != int(series[0][2]):
+            raise InputError(
+                f"expected {int(series[0][2])} shards like {files[0].name} in {folder}, "
+                f"but got {len(series)}; fetch the missing ones"
+            )
+    return splits
+
+
+def has_images(file: Path) -> bool:
+    """Whether a Parquet file has an image column; reads its footer only."""
+    schema = _open(file).schema_arrow
+    return any(name in schema.names and _leaf(schema, name) for name in IMAGE_COLUMNS)
+
+
+def _build(
+    folder: Path,
+    path: Path,
+    shards: Mapping[str, Sequence[Path]],
+    columns: tuple[str | None, str | None],
+    classes: tuple[str, ...] | None,
+    size: int | None,
+    progress: Progress | None,
+) -> Described:
+    tables = {split: [_Shard(file, *columns) for file in files] for split, files in shards.items()}
+    labels = {split: np.concatenate([shard.labels() for shard in parts]) for split, parts in tables.items()}
+    for split, values in labels.items():
+        if not len(values):
+            raise InputError(f"expected rows in {shards[split][0]}, but got none; fetch it again")
+    chosen = {"train": "train"}
+    if tests := [split for split in ("test", "valid") if split in labels and not (labels[split] == -1).all()]:
+        chosen["test"] = tests[0]
+    if classes is None:
+        classes = tables["train"][0].class_names()
+    if classes is None:
+        classes = tuple(map(str, range(count_classes(labels["train"], _Origin(tables["train"])))))
+    check_several(classes, str(path))
+    runs: dict[str, Sequence[Run]] = {}
+    for name, split in chosen.items():
+        origin = _Origin(tables[split])
+        np.save(folder / f"{name}_y.npy", check_labels(labels[split], len(classes), origin))
+        runs[name] = [run for shard in tables[split] for run in shard.runs()]
+    decode_splits(folder, runs, size, progress)
+    counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
+    return Described(classes, f"Parquet shards from {path.name}: {counts}")
+
+
+class _Shard:
+    """One file: its columns found and checked, nothing read yet but the footer."""
+
+    def __init__(self, path: Path, image_column: str | None, label_column: str | None) -> None:
+        self.path = path
+        self.file = _open(path)
+        self.schema = self.file.schema_arrow
+        image = self._column("image", image_column, IMAGE_COLUMNS)
+        self.label = self._column("label", label_column, LABEL_COLUMNS)
+        self.leaf = _leaf(self.schema, image)
+        if self.leaf is None:
+            raise InputError(
+                f"expected column {image} of {path} to be a struct with bytes, "
+                f"but got {self.schema.field(image).type}; pass image_column="
+            )
+
+    def __len__(self) -> int:
+        return int(self.file.metadata.num_rows)
+
+    def _column(self, what: str, asked: str | None, usual: Sequence[str]) -> str:
+        wanted = (asked,) if asked else usual
+        for name in wanted:
+            if name in self.schema.names:
+                return name
+        raise InputError(
+            f"expected the {what} column {' or '.join(wanted)} in {self.path}, but got {', '.join(self.schema.names)}; "
+            f"pass {what}_column="
+        )
+
+    def labels(self) -> npt.NDArray[np.int64]:
+        """The label column, int64 (rows,), not yet range-checked."""
+        arrow = need("pyarrow", "pyarrow")
+        if not arrow.types.is_integer(self.schema.field(self.label).type):
+            got = self.schema.field(self.label).type
+            raise InputError(
+                f"expected integer labels in column {self.label} of {self.path}, but got {got}; number them"
+            )
+        try:
+            column = self.file.read([self.label]).column(0)
+        except Exception as error:
+            raise _unreadable(self.path, error) from None
+        if column.null_count:
+            row = column.to_pylist().index(None)
+            raise InputError(f"expected a label in {self.path} row {row}, but got null; drop the row or label it")
+        labels: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64)
+        return labels
+
+    def runs(self) -> list[ParquetRun]:
+        """The images, in pieces of at most RUN_LENGTH rows."""
+        runs, first = [], 0
+        for group in range(self.file.metadata.num_row_groups):
+            rows = self.file.metadata.row_group(group).num_rows
+            for start in range(0, rows, RUN_LENGTH):
+                stop = min(start + RUN_LENGTH, rows)
+                runs.append(ParquetRun(str(self.path), self.leaf or "", group, first, start, stop))
+            first += rows
+        return runs
+
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names that the datasets library leaves in the schema's metadata, where it did."""
+        try:
+            features = json.loads((self.schema.metadata or {})[b"huggingface"])["info"]["features"]
+            return tuple(map(str, features[self.label]["names"]))
+        except (KeyError, ValueError, TypeError):
+            return None
+
+
+class _Origin:
+    """Names the shard and row of an index into a split."""
+
+    def __init__(self, shards: Sequence[_Shard]) -> None:
+        self.shards = shards
+
+    def __call__(self, index: int) -> str:
+        for shard in self.shards:
+            if index < len(shard):
+                break
+            index -= len(shard)
+        return f"{shard.path} row {index}"
+
+
+def _open(path: Path) -> Any:
+    parquet = need("pyarrow.parquet", "pyarrow")
+    try:
+        return parquet.ParquetFile(path)
+    except Exception as error:  # Arrow has no common base for what a damaged file raises
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:100]
+    return InputError(f"expected {path} to be a whole Parquet file, but it cannot be read ({reason}); fetch it again")
+
+
+def _leaf(schema: Any, column: str) -> str | None:
+    """The Parquet column that holds the encoded bytes: "img.bytes" of a struct, or a binary column itself."""
+    types = need("pyarrow", "pyarrow").types
+    kind = schema.field(column).type
+    if types.is_struct(kind) and "bytes" in [kind.field(i).name for i in range(kind.num_fields)]:
+        return f"{column}.bytes"
+    return column if types.is_binary(kind) or types.is_large_binary(kind) else None

@@ -1,0 +1,207 @@
+"""Data sets by name or path: `load("cifar100")`, `load("images/")`, `load("table.csv")`.
+
+To add a data set, add its name to `READERS`; to add a kind of file, add its layout to `LAYOUT_READERS`. A reader is
+"module:function", imported when it is first used, with the signature
+
+    load(name_or_path: str, *, data_dir: Path | None, cache_dir: Path | None, progress, **options) -> Dataset
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rcad.data import cache
+from rcad.data.archives import unpacked
+from rcad.data.dataset import Dataset
+from rcad.data.known import KNOWN
+from rcad.data.layouts import Found, locate, recognise
+from rcad.data.lazy import resolve
+from rcad.errors import InputError
+
+Progress = Callable[[int, int], None]
+Reader = str | Callable[..., Dataset]
+
+LAYOUT_READERS: dict[str, Reader] = {
+    "cifar10": "rcad.data.cifar:load_cifar10",
+    "cifar100": "rcad.data.cifar:load_cifar100",
+    "svhn": "rcad.data.svhn:load",
+    "tiny-imagenet": "rcad.data.tiny_imagenet:load",
+    "parquet": "rcad.data.parquet:load",
+    "folders": "rcad.data.folders:load",
+    "npz": "rcad.data.npz:load",
+    "tabular": "rcad.data.tabular:load",
+}
+
+READERS: dict[str, Reader] = {
+    **dict.fromkeys(KNOWN, "rcad.data.registry:load_known"),
+    **dict.fromkeys(("boston", "concrete", "energy", "wine", "yacht"), "rcad.data.uci:load"),
+    **dict.fromkeys(("digits", "breast_cancer", "diabetes"), "rcad.data.embedded:load"),
+}
+
+
+class Available(NamedTuple):
+    """A line of `rcad data list`: `where` is None when the files are not there."""
+
+    name: str
+    kind: str
+    where: str | None
+    note: str
+
+
+def data_root(data_dir: Path | str | None = None) -> Path | None:
+    """The data folder: the argument, else $RCAD_DATA, else None."""
+    chosen = data_dir or os.environ.get("RCAD_DATA")
+    return Path(chosen).expanduser() if chosen else None
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    data_dir: Path | str | None = None,
+    cache_dir: Path | str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Dataset:
+    """Read a data set by name or path.
+
+    Args:
+        name_or_path: a name of `READERS`, or a file or folder; a path is also looked up below the data folder.
+        data_dir: the data folder; else $RCAD_DATA.
+        cache_dir: where decoded images are kept; else $RCAD_CACHE, else ~/.cache/rcad.
+        progress: called with (done, total) while images are decoded.
+        options: the reader's own, e.g. `size=64`.
+    """
+    name, root = str(name_or_path), data_root(data_dir)
+    cache_path = cache.cache_root(cache_dir)
+    where = {"data_dir": root, "cache_dir": cache_path, "progress": progress}
+    if name in READERS:
+        dataset = _call(READERS[name], name, where, options)
+    else:
+        dataset = _read(_recognised(_existing(name, root), cache_path), where, options)
+    return dataclasses.replace(dataset, name=name)
+
+
+def load_known(
+    name_or_path: str,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Dataset:
+    """A known image set from its official files or another layout that holds it (Parquet shards, class folders)."""
+    known = KNOWN[name_or_path]
+    if data_dir is None:
+        raise InputError(
+            f"expected a data folder for {known.name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
+        )
+    found = locate(known.name, data_dir)
+    if found is None:
+        looked = f"{known.name}/, {known.folder}/, {', '.join(remote.filename for remote in known.files)}"
+        raise InputError(
+            f"expected {known.name} in {data_dir}, but found none of: {looked}; "
+            f"run: rcad data fetch {known.name} --data-dir {data_dir}"
+        )
+    if found.layout == "parquet" and "label_column" not in options:
+        # Shards often carry no names; for a known set the classes and so the allowed labels are known.
+        options.setdefault("classes", known.classes or tuple(map(str, range(known.n_classes))))
+    where = {"data_dir": data_dir, "cache_dir": cache_dir, "progress": progress}
+    return _read(found, where, options)
+
+
+def available(data_dir: Path | str | None = None) -> list[Available]:
+    """Every data set known by name, and where its files were found."""
+    root = data_root(data_dir)
+    return [_available(name, reader, root) for name, reader in READERS.items()]
+
+
+def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = None) -> list[tuple[Path, str | None]]:
+    """Check every byte of the known archives in the data folder and of the cache: (path, None or what is wrong)."""
+    results: list[tuple[Path, str | None]] = []
+    root = data_root(data_dir)
+    for known in KNOWN.values():
+        folders = (root / known.name, root, root / known.name / known.folder, root / known.folder) if root else ()
+        names = [remote.filename for remote in (*known.files, *known.optional)]
+        for file in (folder / name for folder in folders for name in names):
+            if file.is_file():
+                try:
+                    known.check(file)
+                    results.append((file, None))
+                except InputError as error:
+                    results.append((file, str(error)))
+    return results + [(entry, cache.verify(entry)) for entry in cache.entries(cache_dir)]
+
+
+def _available(name: str, reader: Reader, root: Path | None) -> Available:
+    if name in KNOWN:
+        found = locate(name, root) if root is not None else None
+        return Available(name, "images", str(found.path) if found else None, KNOWN[name].note)
+    module = reader.partition(":")[0] if isinstance(reader, str) else reader.__module__
+    if module.endswith(".embedded"):
+        kind = "images" if name == "digits" else "tabular"
+        return Available(name, kind, _package("sklearn"), "inside scikit-learn")
+    where = None
+    if root is not None and importlib.util.find_spec(module) is not None:
+        # A module that can say where its files lie has `find(name, data_dir) -> Path | None`.
+        find = getattr(importlib.import_module(module), "find", None)
+        where = find(name, root) if find is not None else None
+    return Available(name, "tabular", str(where) if where else None, "UCI, 20 standard splits")
+
+
+def _package(name: str) -> str | None:
+    return name if importlib.util.find_spec(name) is not None else None
+
+
+def _existing(name: str, root: Path | None) -> Path:
+    """The file or folder that `name` means."""
+    candidates = [Path(name).expanduser(), *([root / name] if root is not None else [])]
+    for path in candidates:
+        if name and path.exists():
+            return path
+    if Path(name).suffix or os.sep in name or "/" in name:
+        looked = " or ".join(map(str, candidates))
+        raise InputError(f"expected a file or folder at {looked}, but there is none; check the path")
+    close = difflib.get_close_matches(name.lower(), READERS, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else "run: rcad data list"
+    raise InputError(f"expected a path or one of {', '.join(READERS)}, but got {name!r}; {hint}")
+
+
+def _recognised(path: Path, cache_dir: Path) -> Found:
+    found = recognise(path)
+    if found is not None and found.layout == "archive":
+        found = recognise(unpacked(found.path, cache_dir))
+    if found is None:
+        raise InputError(
+            f"expected {path} to hold class folders of images, Parquet shards, an archive, .npz, .csv, .tsv or .npy, "
+            "but recognised none of them; see: rcad data list"
+        )
+    return found
+
+
+def _read(found: Found, where: dict[str, Any], options: dict[str, Any]) -> Dataset:
+    if found.layout not in LAYOUT_READERS:
+        raise InputError(f"expected a data set in {found.path}, but got a nested {found.layout}; unpack it first")
+    return _call(LAYOUT_READERS[found.layout], str(found.path), where, options)
+
+
+def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dict[str, Any]) -> Dataset:
+    function = resolve(reader) if isinstance(reader, str) else reader
+    parameters = inspect.signature(function).parameters
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        own = [name for name in parameters if name not in ("name_or_path", *where)]
+        for option in options:
+            if option not in own:
+                close = difflib.get_close_matches(option, own, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
+                raise InputError(
+                    f"expected for {name_or_path} the options {', '.join(own) or 'none'}, but got {option!r}{hint}"
+                )
+    dataset: Dataset = function(name_or_path, **where, **options)
+    return dataset

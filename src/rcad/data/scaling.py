@@ -1,0 +1,124 @@
+"""Statistics of a table, fitted on training rows only and then frozen.
+
+A reader returns raw numbers with NaN where one is missing and computes no statistic; medians, means and scales are
+born here, from the rows that the caller has already set apart for training. So a test row cannot leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rcad.errors import InputError
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Standardizer:
+    """Fill in what is missing, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps in training.
+
+    Args:
+        median: what a missing value becomes, per column.
+        mean: subtracted, per column.
+        scale: > 0, divided by, per column.
+        indicators: the columns that get another column, 1 where the value was missing and 0 elsewhere.
+    """
+
+    median: tuple[float, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    indicators: tuple[int, ...] = ()
+
+    @classmethod
+    def fit(cls, x: npt.NDArray[Any], *, keep_binary: bool = True) -> Standardizer:
+        """Take the statistics of the training rows.
+
+        Args:
+            x: (N, D), finite or NaN for missing.
+            keep_binary: leave columns of 0 and 1 as they are (one-hot columns: scaling would blow up rare
+                levels); False scales them like the others.
+        """
+        rows = _rows(x).astype(np.float64)
+        if np.isinf(rows).any():
+            raise InputError("expected finite numbers or NaN in the training rows, but got an infinite one")
+        gaps = np.isnan(rows)
+        median, mean, scale = (np.full(rows.shape[1], v) for v in (0.0, 0.0, 1.0))
+        for j in np.flatnonzero(~gaps.all(axis=0)):
+            seen = rows[~gaps[:, j], j]
+            median[j] = np.median(seen)
+            if keep_binary and np.isin(seen, (0.0, 1.0)).all():
+                continue
+            mean[j] = seen.mean()
+            # A constant column has no scale of its own: it becomes zero, whatever rounding its mean suffered.
+            scale[j] = seen.std() if seen.min() < seen.max() else 1.0
+        indicators = np.flatnonzero(gaps.any(axis=0))
+        return cls(tuple(median.tolist()), tuple(mean.tolist()), tuple(scale.tolist()), tuple(indicators.tolist()))
+
+    def transform(self, x: npt.NDArray[Any]) -> Array:
+        """(N, D) with NaN for missing -> float32 (N, D + M) without any."""
+        rows = _rows(x).astype(np.float64)
+        if rows.shape[1] != len(self.mean):
+            raise InputError(f"expected {len(self.mean)} columns, but got {rows.shape[1]}")
+        gaps = np.isnan(rows)
+        filled = np.where(gaps, np.asarray(self.median), rows)
+        scaled = (filled - np.asarray(self.mean)) / np.asarray(self.scale)
+        return np.hstack([scaled, gaps[:, list(self.indicators)]]).astype(np.float32)
+
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The names of the transformed columns."""
+        return (*columns, *(f"{columns[j]} is missing" for j in self.indicators))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Lists of numbers, ready for JSON."""
+        return {key: list(value) for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Standardizer:
+        return cls(**{key: tuple(value) for key, value in state.items()})
+
+
+@dataclass(frozen=True)
+class TargetScaler:
+    """Real targets with mean 0 and deviation 1 on the training rows.
+
+    A density in scaled units is `scale` times the one in the target's units: add log(scale) to an NLL.
+    """
+
+    mean: float
+    scale: float
+
+    @classmethod
+    def fit(cls, y: npt.NDArray[Any]) -> TargetScaler:
+        """Take the statistics of the training targets (N,)."""
+        values = np.asarray(y, dtype=np.float64)
+        if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+            raise InputError(f"expected finite targets of shape (N,), but got shape {values.shape}")
+        if values.min() == values.max():
+            raise InputError(f"expected training targets that differ, but all are {values[0]:g}")
+        return cls(float(values.mean()), float(values.std()))
+
+    def transform(self, y: npt.NDArray[Any]) -> Array:
+        """Targets (N,) -> float32 (N,) in units of the training deviation."""
+        return ((np.asarray(y, dtype=np.float64) - self.mean) / self.scale).astype(np.float32)
+
+    def inverse(self, y: npt.NDArray[Any]) -> Array:
+        """Scaled targets or predicted means (N,) -> the target's own unit."""
+        return (np.asarray(y, dtype=np.float64) * self.scale + self.mean).astype(np.float32)
+
+    def to_dict(self) -> dict[str, float]:
+        return {"mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, float]) -> TargetScaler:
+        return cls(**state)
+
+
+def _rows(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if x.ndim != 2 or not len(x):
+        raise InputError(f"expected rows of shape (N, D), but got shape {x.shape}")
+    return x

@@ -1,0 +1,217 @@
+"""One's own table: CSV, TSV, Parquet or NumPy, numeric and categorical columns, one of them the target."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from rcad.data.dataset import Dataset, Split, Task
+from rcad.data.encoding import TableEncoder, labels, number_of, numbers
+from rcad.data.table_files import Table, read_table
+from rcad.errors import InputError
+
+AnyTask = Literal["auto", "classification", "regression"]
+
+MOST_INTEGER_CLASSES = 20
+"""A target of whole numbers with at most this many values is taken for classes."""
+
+# Beyond 2^53 a float64 no longer tells neighbouring whole numbers apart: such a target is an identifier.
+_LARGEST_TARGET = 2.0**53
+
+
+def load(
+    name_or_path: str,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    target: str | int | None = None,
+    task: AnyTask = "auto",
+    header: bool = True,
+    delimiter: str | None = None,
+    drop: Collection[str] = (),
+    numeric: Collection[str] = (),
+    categorical: Collection[str] = (),
+    max_levels: int = 100,
+) -> Dataset:
+    """Read a table without taking any statistic of it: `Standardizer.fit` does that, on the training rows.
+
+    Args:
+        name_or_path: a file as given, or below `data_dir`.
+        data_dir: where else to look.
+        cache_dir, progress: not needed here.
+        target: the column to predict, by name or position (negative from the end).
+        task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
+        header: whether the first line of a text file holds the names; else they are x0, x1, ...
+        delimiter: of a text file; None finds it out.
+        drop: columns to leave out.
+        numeric: columns where anything but a number is an error.
+        categorical: columns that are one-hot even if they hold numbers.
+        max_levels: the most levels of a categorical column.
+
+    Returns:
+        x float32 (N, D): numbers with NaN for missing; for each level of a categorical column a feature of 0 or
+        1, and one more for missing or unknown. y int64 labels in the order of `classes`, or float32.
+    """
+    path = _find(name_or_path, data_dir)
+    table = read_table(path, header=header, delimiter=delimiter)
+    return encode(
+        table,
+        target=target,
+        task=task,
+        drop=drop,
+        numeric=numeric,
+        categorical=categorical,
+        max_levels=max_levels,
+    )[0]
+
+
+def encode(
+    table: Table,
+    *,
+    target: str | int | None,
+    task: AnyTask = "auto",
+    drop: Collection[str] = (),
+    numeric: Collection[str] = (),
+    categorical: Collection[str] = (),
+    max_levels: int = 100,
+) -> tuple[Dataset, TableEncoder]:
+    """What `load` does once the file is read; the encoder is for new rows of the same kind."""
+    if task not in get_args(AnyTask):
+        raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
+    t = _target_position(table, target)
+    for option, names in (("drop", drop), ("numeric", numeric), ("categorical", categorical)):
+        for name in names:
+            _position(table, name, option)
+    both = sorted(set(numeric) & set(categorical))
+    if both:
+        raise InputError(f"expected column {both[0]!r} to be numeric or categorical, but got both")
+    columns = [j for j, name in enumerate(table.names) if j != t and name not in drop]
+    if not columns:
+        raise InputError(f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none")
+    encoder = TableEncoder.fit(table, columns, numeric=numeric, categorical=categorical, max_levels=max_levels)
+    chosen, why = _choose_task(table, t, task)
+    x = encoder.transform(table)
+    y: npt.NDArray[Any]
+    classes: tuple[str, ...]
+    if chosen == "classification":
+        y, classes = _classes(table, t)
+    else:
+        y, classes = _real(table, t), ()
+    note = f"{table.path.name}: {len(table)} rows, {len(columns)} columns, target {table.names[t]!r}; {why}"
+    dataset = Dataset(table.path.stem, chosen, Split(x, y), classes=classes, columns=encoder.features, note=note)
+    return dataset, encoder
+
+
+def _find(name: str, data_dir: Path | None) -> Path:
+    path = Path(name).expanduser()
+    if not path.exists() and data_dir is not None and (data_dir / name).exists():
+        return data_dir / name
+    return path
+
+
+def _target_position(table: Table, target: str | int | None) -> int:
+    if target is None:
+        raise InputError(
+            f"expected the name of the column to predict, but got none; choose a target out of {_some(table)}"
+        )
+    if isinstance(target, str) and target not in table.names:
+        try:
+            target = int(target)  # a command line gives positions as text
+        except ValueError:
+            return _position(table, str(target), "target")
+    if isinstance(target, str):
+        return table.names.index(target)
+    size = len(table.names)
+    if not -size <= target < size:
+        raise InputError(f"expected target to be a column from 0 to {size - 1} of {table.path}, but got {target}")
+    return target % size
+
+
+def _position(table: Table, name: str, option: str) -> int:
+    if name not in table.names:
+        near = difflib.get_close_matches(name, table.names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {_some(table)}"
+        raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
+    return table.names.index(name)
+
+
+def _some(table: Table) -> str:
+    more = ", ..." if len(table.names) > 8 else ""
+    return ", ".join(table.names[:8]) + more
+
+
+def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, str]:
+    """The task, and a sentence on how it was chosen."""
+    if task != "auto":
+        return task, f"{task} as told"
+    values = table.columns[t]
+    if any(isinstance(v, str) and number_of(v) is None for v in values):
+        return "classification", "classification, since the target is text (task= to change)"
+    found = numbers(table, t)
+    distinct = np.unique(found[~np.isnan(found)])
+    few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))
+    if few and (distinct == np.rint(distinct)).all():
+        why = f"the target has {len(distinct)} whole-number values (task= to change)"
+        return "classification", f"classification, since {why}"
+    return "regression", f"regression, since the target has {len(distinct)} numeric values (task= to change)"
+
+
+def _classes(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Labels 0..K-1 in the order of the class names: by value where all are numbers, else by letters."""
+    seen = labels(table, t)
+    for row, label in enumerate(seen):
+        if label is None:
+            raise InputError(f"expected a class in {table.where(row, t)}, but it is missing; remove the row")
+    names = {label for label in seen if label is not None}
+    values = {name: number_of(name) for name in names}
+    if None in values.values():
+        classes = sorted(names)
+        code = {name: k for k, name in enumerate(classes)}
+    else:
+        real = numbers(table, t)
+        _check_size(table, t, real)
+        # "1" and "1.0" are one class.
+        levels = np.unique(real).tolist()
+        classes = [repr(int(v)) if float(v).is_integer() else repr(v) for v in levels]
+        code = {name: levels.index(values[name]) for name in names}
+    if len(classes) < 2:
+        raise InputError(
+            f"expected at least 2 classes in column {table.names[t]!r} of {table.path}, but got only {classes[0]!r}"
+        )
+    if len(classes) == len(table) > 2:
+        raise InputError(
+            f"expected classes that repeat in column {table.names[t]!r} of {table.path}, but got {len(classes)} "
+            f"values in {len(table)} rows; give another target or task='regression'"
+        )
+    return np.asarray([code[str(label)] for label in seen], dtype=np.int64), tuple(classes)
+
+
+def _real(table: Table, t: int) -> npt.NDArray[np.float32]:
+    values = numbers(table, t)
+    gaps = np.flatnonzero(np.isnan(values))
+    if len(gaps):
+        where = table.where(int(gaps[0]), t)
+        raise InputError(f"expected a number in {where}, but it is missing; remove the row")
+    _check_size(table, t, values)
+    real = values.astype(np.float32)
+    if real.min() == real.max():
+        raise InputError(
+            f"expected targets that differ in column {table.names[t]!r} of {table.path}, but all are {real[0]:g}"
+        )
+    return real
+
+
+def _check_size(table: Table, t: int, values: npt.NDArray[np.float64]) -> None:
+    large = np.flatnonzero(np.abs(values) > _LARGEST_TARGET)
+    if len(large):
+        row = int(large[0])
+        raise InputError(
+            f"expected a target of at most 2^53 in size in {table.where(row, t)}, but got {values[row]:g}; "
+            "is it an identifier?"
+        )

@@ -1,0 +1,155 @@
+"""No member of an archive may leave the folder; damage is named."""
+
+import errno
+import io
+import stat
+import tarfile
+import zipfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rcad.data.archives import check_member, extract, tar_files, unpacked, zip_names
+from rcad.data.files import check_digest, digest
+from rcad.errors import InputError
+
+
+def make_tar(path, *members, mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        for name, kind in members:
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            info.size = 5 if kind == tarfile.REGTYPE else 0
+            info.linkname = "/etc/passwd"
+            archive.addfile(info, io.BytesIO(b"hello"))
+    return path
+
+
+def make_zip(path, *members):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, mode in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, b"hello")
+    return path
+
+
+FILE, LINK = stat.S_IFREG | 0o644, stat.S_IFLNK | 0o777
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: make_tar(p / "a.tar.gz", ("top/x.txt", tarfile.REGTYPE), ("top/sub", tarfile.DIRTYPE)),
+        lambda p: make_tar(p / "a.tar", ("top/x.txt", tarfile.REGTYPE), mode="w"),
+        lambda p: make_zip(p / "a.zip", ("top/x.txt", FILE)),
+        lambda p: make_zip(p / "a.zip", ("top/x.txt", 0)),
+    ],
+)
+def test_good_archives_are_unpacked_once(tmp_path, make):
+    archive = make(tmp_path)
+    folder = unpacked(archive, tmp_path / "cache")
+    assert folder.name == "top"
+    assert (folder / "x.txt").read_bytes() == b"hello"
+    (folder / "x.txt").write_bytes(b"kept!")
+    assert (unpacked(archive, tmp_path / "cache") / "x.txt").read_bytes() == b"kept!"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "problem"),
+    [
+        ("../evil", tarfile.REGTYPE, "leaves"),
+        ("a/../../evil", tarfile.REGTYPE, "leaves"),
+        ("/abs/evil", tarfile.REGTYPE, "leaves"),
+        ("C:/evil", tarfile.REGTYPE, "leaves"),
+        ("..\\evil", tarfile.REGTYPE, "leaves"),
+        ("link", tarfile.SYMTYPE, "link or device"),
+        ("hard", tarfile.LNKTYPE, "link or device"),
+        ("fifo", tarfile.FIFOTYPE, "link or device"),
+        ("disk", tarfile.BLKTYPE, "link or device"),
+    ],
+)
+def test_bad_tar_members_stop_everything(tmp_path, name, kind, problem):
+    archive = make_tar(tmp_path / "a.tar.gz", ("good.bin", tarfile.REGTYPE), (name, kind))
+    target = tmp_path / "in" / "out"
+    target.mkdir(parents=True)
+    for attempt in (lambda: extract(archive, target), lambda: list(tar_files(archive, (".bin",)))):
+        with pytest.raises(InputError, match=problem) as caught:
+            attempt()
+        assert str(archive) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert not list(target.iterdir())
+    assert not (tmp_path / "in" / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "problem"),
+    [("../evil", FILE, "leaves"), ("/evil", 0, "leaves"), ("link", LINK, "link or device")],
+)
+def test_bad_zip_members_stop_everything(tmp_path, name, mode, problem):
+    archive = make_zip(tmp_path / "a.zip", ("good", FILE), (name, mode))
+    with pytest.raises(InputError, match=problem):
+        zip_names(archive)
+    with pytest.raises(InputError, match=problem):
+        unpacked(archive, tmp_path / "cache")
+    assert not list((tmp_path / "cache" / "unpacked").glob("[!.]*"))
+
+
+@given(st.text(st.sampled_from("./\\aC:~\0"), min_size=1, max_size=12))
+def test_an_accepted_name_stays_inside(tmp_path_factory, name):
+    root = tmp_path_factory.getbasetemp().resolve()
+    try:
+        check_member(root, name, regular=True)
+    except InputError:
+        return
+    assert (root / name).resolve().is_relative_to(root)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 60, -20])
+@pytest.mark.parametrize("suffix", ["zip", "tar.gz"])
+def test_truncation_is_named(tmp_path, keep, suffix):
+    if suffix == "zip":
+        archive = make_zip(tmp_path / "a.zip", ("x" * 50, FILE))
+    else:
+        archive = make_tar(tmp_path / "a.tar.gz", ("x" * 50, tarfile.REGTYPE))
+    archive.write_bytes(archive.read_bytes()[:keep])
+    with pytest.raises(InputError, match=r"^expected .*whole archive.*download it again$") as caught:
+        unpacked(archive, tmp_path / "cache")
+    assert archive.name in str(caught.value)
+
+
+def test_a_flipped_byte_in_a_zip_is_named(tmp_path):
+    archive = make_zip(tmp_path / "a.zip", ("x", FILE))
+    archive.write_bytes(archive.read_bytes().replace(b"hello", b"jello"))
+    with pytest.raises(InputError, match="CRC"):
+        unpacked(archive, tmp_path / "cache")
+
+
+def test_more_than_the_disk_holds_is_refused_first(tmp_path, monkeypatch):
+    archive = make_zip(tmp_path / "a.zip", ("x", FILE))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4})())
+    with pytest.raises(InputError, match="GB free"):
+        extract(archive, tmp_path)
+    assert not (tmp_path / "x").exists()
+
+
+def test_digests(tmp_path):
+    file = tmp_path / "f"
+    file.write_bytes(b"abc")
+    assert digest(file, "md5") == "900150983cd24fb0d6963f7d28e17f72"
+    check_digest(file, "900150983CD24FB0D6963F7D28E17F72", "")
+    check_digest(file, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "")
+    with pytest.raises(InputError, match=r"expected md5 0{32} for .*f, but got 9001.*; try again"):
+        check_digest(file, "0" * 32, "try again")
+
+
+def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
+    archive = make_zip(tmp_path / "a.zip", ("x", FILE))
+
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(InputError, match=r"expected to write the cache in .*No space left.*RCAD_CACHE"):
+        unpacked(archive, tmp_path / "cache")

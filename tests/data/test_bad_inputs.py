@@ -1,0 +1,345 @@
+"""Every broken source is one line that names the file, and leaves nothing half-written."""
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+from PIL import Image
+
+from rcad.data.registry import load
+from rcad.errors import InputError
+
+RECORD10 = bytes([3]) + bytes(3072)
+RECORD100 = bytes([1, 2]) + bytes(3072)
+
+
+def png(size=(4, 4)):
+    buffer = io.BytesIO()
+    Image.effect_noise(size, 50).convert("RGB").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def tree(root: Path, **files: bytes) -> Path:
+    """Files below root; in a keyword, "__" is a slash and "_dot_" a dot."""
+    root.mkdir(parents=True, exist_ok=True)
+    for key, data in files.items():
+        path = root / key.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+def tar(path: Path, members: dict[str, bytes], link: str | None = None, keep: int | None = None) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        if link:
+            info = tarfile.TarInfo(link)
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(info)
+    path.write_bytes(path.read_bytes()[:keep])
+    return path
+
+
+def cifar10(tmp: Path, batch: bytes = RECORD10, **options) -> Path:
+    members = {f"c/data_batch_{i}.bin": RECORD10 for i in range(1, 5)}
+    members |= {"c/data_batch_5.bin": batch, "c/test_batch.bin": RECORD10}
+    return tar(tmp / "cifar-10-binary.tar.gz", members, **options)
+
+
+def cifar100(tmp: Path, train: bytes) -> Path:
+    return tree(tmp / "bins", train_dot_bin=train, test_dot_bin=RECORD100)
+
+
+def zip_of(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def tiny(tmp: Path, **changes: bytes) -> Path:
+    members = {"t/wnids.txt": b"n1\nn2", "t/val/val_annotations.txt": b"v.JPEG\tn1\t0\t0\t1\t1\n"}
+    members |= {f"t/train/{n}/images/a.JPEG": png() for n in ("n1", "n2")} | {"t/val/images/v.JPEG": png()}
+    members |= {key.replace("__", "/").replace("_dot_", "."): value for key, value in changes.items()}
+    return zip_of(tmp / "tiny-imagenet-200.zip", {key: data for key, data in members.items() if data})
+
+
+def svhn(tmp: Path, label: int = 1, keep: int | None = None, **content) -> Path:
+    content = content or {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[label], [2]])}
+    for part in ("train", "test"):
+        scipy.io.savemat(tmp / f"{part}_32x32.mat", content, do_compression=True)
+    file = tmp / "train_32x32.mat"
+    file.write_bytes(file.read_bytes()[:keep])
+    return file
+
+
+def shard(tmp: Path, columns: dict, name: str = "train-00000-of-00001.parquet", keep: int | None = None) -> Path:
+    folder = tree(tmp / "hf")
+    pq.write_table(pa.table(columns), folder / name)
+    (folder / name).write_bytes((folder / name).read_bytes()[:keep])
+    return folder
+
+
+def images(*data: bytes | None) -> pa.Array:
+    return pa.array(
+        [{"bytes": value, "path": "a.png"} for value in data], pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    )
+
+
+def npz(tmp: Path, keep: int | None = None, **arrays) -> Path:
+    path = tmp / "d.npz"
+    np.savez(path, **arrays)
+    path.write_bytes(path.read_bytes()[:keep])
+    return path
+
+
+PIXELS = np.zeros((4, 3, 5, 5), np.uint8)
+Y = np.array([0, 1, 0, 1])
+TWO = [0, 1]
+
+# name: (make the source, what the line must say, options)
+CASES = {
+    "tar truncated": (lambda t: cifar10(t, keep=60), "tar.gz to be a whole archive", {"check": False}),
+    "tar empty file": (lambda t: cifar10(t, keep=0), "tar.gz to be a whole archive", {"check": False}),
+    "tar with ..": (
+        lambda t: tar(t / "a.tar.gz", {"../evil.png": png()}),
+        r"a.tar.gz, but member '\.\./evil.png' leaves",
+        {},
+    ),
+    "tar absolute": (lambda t: tar(t / "a.tar.gz", {"/evil.png": png()}), "member '/evil.png' leaves", {}),
+    "tar with symlink": (lambda t: cifar10(t, link="c/link"), "member 'c/link' is a link", {"check": False}),
+    "tar wrong md5": (cifar10, "expected md5 c32a1d4ab5d03f1284b67883e8d87530 for .*tar.gz, but got", {}),
+    "tar without a batch": (
+        lambda t: tar(t / "cifar-10-binary.tar.gz", {"c/data_batch_1.bin": RECORD10}),
+        "expected data_batch_2.bin in .*tar.gz",
+        {"check": False},
+    ),
+    "pickled cifar": (lambda t: tar(t / "cifar-10-python.tar.gz", {"a": b"b"}), "cifar-10-binary.tar.gz.*pickles", {}),
+    "cifar record cut": (
+        lambda t: cifar10(t, RECORD10[:-1]),
+        "data_batch_5.bin to hold records of 3073",
+        {"check": False},
+    ),
+    "cifar label 10": (
+        lambda t: cifar10(t, RECORD10 + bytes([10]) + bytes(3072)),
+        "labels from 0 to 9, but got 10 in .*data_batch_5.bin image 1",
+        {"check": False},
+    ),
+    "cifar100 label 100": (
+        lambda t: cifar100(t, bytes([0, 100]) + bytes(3072)),
+        "0 to 99, but got 100 in .*train.bin",
+        {},
+    ),
+    "cifar100 empty": (lambda t: cifar100(t, b""), "train.bin to hold records", {}),
+    "cifar100 without test": (lambda t: tree(t / "bins", train_dot_bin=RECORD100), "expected test.bin in .*bins", {}),
+    "cifar100 labels option": (
+        lambda t: cifar100(t, RECORD100),
+        "'fine' or 'coarse', but got 'middle'",
+        {"labels": "middle"},
+    ),
+    "zip leaving the folder": (lambda t: zip_of(t / "a.zip", {"../../evil.png": png()}), "a.zip, but member", {}),
+    "zip truncated": (lambda t: tree(t, a_dot_zip=b"PK\x03\x04") / "a.zip", "a.zip to be a whole archive", {}),
+    "zip without images": (lambda t: zip_of(t / "a.zip", {"readme.txt": b"x"}), "a.zip to hold class folders", {}),
+    "archive in an archive": (
+        lambda t: zip_of(t / "a.zip", {"cats/b.zip": b"x", "dogs/c.zip": b"x"}),
+        "expected images in .*cats",
+        {},
+    ),
+    "tiny corrupt image": (
+        lambda t: tiny(t, t__val__images__v_dot_JPEG=b"x"),
+        "zip:t/val/images/v.JPEG",
+        {"check": False},
+    ),
+    "tiny unknown class": (
+        lambda t: tiny(t, t__val__val_annotations_dot_txt=b"v.JPEG\tn9\t0\n"),
+        "line 1, but got 'n9'",
+        {"check": False},
+    ),
+    "tiny image missing": (
+        lambda t: tiny(t, t__val__images__v_dot_JPEG=b""),
+        "the 1 images of .*but got 0",
+        {"check": False},
+    ),
+    "tiny class missing": (
+        lambda t: tiny(t, t__train__n2__images__a_dot_JPEG=b""),
+        "expected images in train/n2 of .*zip",
+        {"check": False},
+    ),
+    "tiny without annotations": (
+        lambda t: tiny(t, t__val__val_annotations_dot_txt=b""),
+        "expected val/val_annotations.txt in",
+        {"check": False},
+    ),
+    "mat truncated": (lambda t: svhn(t, keep=150), "train_32x32.mat to be a whole MATLAB 5 file", {"check": False}),
+    "mat is text": (lambda t: svhn(t, keep=0), "train_32x32.mat to be a whole", {"check": False}),
+    "mat wrong md5": (svhn, "expected md5 e26dedcc434d2e4c54c9b2d4a06d8373 for", {}),
+    "mat label 11": (lambda t: svhn(t, label=11), "1 to 10, but got 11 in .*train_32x32.mat image 0", {"check": False}),
+    "mat label 0": (lambda t: svhn(t, label=0), "1 to 10, but got 0 in", {"check": False}),
+    "mat without y": (lambda t: svhn(t, X=np.zeros((32, 32, 3, 2), np.uint8)), r"y \(0,\)", {"check": False}),
+    "mat of floats": (lambda t: svhn(t, X=np.zeros((32, 32, 3, 1)), y=[[1]]), "uint8 .*float64", {"check": False}),
+    "folder empty": (lambda t: tree(t / "pets"), "pets to hold class folders", {}),
+    "folder of one class": (
+        lambda t: tree(t / "pets", cat__a_dot_png=png()),
+        "at least 2 classes in .*pets, but got only 'cat'",
+        {},
+    ),
+    "folder with an empty class": (
+        lambda t: tree(t / "pets", cat__a_dot_png=png(), dog__a_dot_txt=b"x"),
+        "expected images in .*dog, but got none",
+        {},
+    ),
+    "folder of flat images": (lambda t: tree(t / "pets", a_dot_png=png()), "pets to hold class folders", {}),
+    "png corrupt": (
+        lambda t: tree(t / "pets", cat__a_dot_png=png(), dog__b_dot_png=png()[:60]),
+        "dog/b.png to be an image",
+        {},
+    ),
+    "png is text": (
+        lambda t: tree(t / "pets", cat__a_dot_png=b"hello", dog__b_dot_png=png()),
+        "cat/a.png to be an image",
+        {},
+    ),
+    "differing sizes": (
+        lambda t: tree(t / "pets", cat__a_dot_png=png(), dog__b_dot_png=png((6, 4))),
+        "4x4 like the first, but got 6x4 in .*dog/b.png; pass size=",
+        {},
+    ),
+    "size of zero": (lambda t: tree(t / "pets", cat__a_dot_png=png()), "size to be .* but got 0", {"size": 0}),
+    "size as text": (lambda t: tree(t / "pets", cat__a_dot_png=png()), "size to be .* but got '64'", {"size": "64"}),
+    "test class unknown": (
+        lambda t: tree(t / "s", train__a__1_dot_png=png(), train__b__1_dot_png=png(), val__c__1_dot_png=png()),
+        "but got 'c' as well",
+        {},
+    ),
+    "unknown option": (lambda t: tree(t / "pets", cat__a_dot_png=png()), "options size, but got 'sizes'", {"sizes": 3}),
+    "parquet truncated": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": TWO}, keep=200),
+        "train-.*parquet to be a whole Parquet file",
+        {},
+    ),
+    "parquet empty file": (lambda t: shard(t, {"a": TWO}, keep=0), "to be a whole Parquet file", {}),
+    "parquet without rows": (
+        lambda t: shard(t, {"img": images(), "label": pa.array([], pa.int64())}),
+        "expected rows in .*train-",
+        {},
+    ),
+    "parquet image column unknown": (
+        lambda t: shard(t, {"photo": images(png(), png()), "label": TWO}),
+        "image column img or image in .*but got photo, label; pass image_column=",
+        {},
+    ),
+    "parquet label column unknown": (
+        lambda t: shard(t, {"img": images(png(), png()), "kind": TWO}),
+        "label column label or fine_label in .*pass label_column=",
+        {},
+    ),
+    "parquet image is a number": (
+        lambda t: shard(t, {"img": TWO, "label": TWO}),
+        "to be a struct with bytes, but got int64",
+        {},
+    ),
+    "parquet image null": (
+        lambda t: shard(t, {"img": images(png(), None), "label": TWO}),
+        "parquet row 1, but got none",
+        {},
+    ),
+    "parquet image corrupt": (
+        lambda t: shard(t, {"img": images(png(), b"x"), "label": TWO}),
+        "parquet row 1 to be an image",
+        {},
+    ),
+    "parquet label negative": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": [1, -1]}),
+        "from 0, but got -1 in .*parquet row 1",
+        {},
+    ),
+    "parquet label null": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": pa.array([0, None], pa.int64())}),
+        "label in .*parquet row 1, but got null",
+        {},
+    ),
+    "parquet label huge": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": [0, 10**9]}),
+        "among 2 examples",
+        {},
+    ),
+    "parquet label is text": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": ["a", "b"]}),
+        "expected integer labels in column label",
+        {},
+    ),
+    "parquet one class": (lambda t: shard(t, {"img": images(png(), png()), "label": [0, 0]}), "at least 2 classes", {}),
+    "parquet shard missing": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": TWO}, "train-00000-of-00003.parquet"),
+        "expected 3 shards like train-00000-of-00003.parquet in .*but got 1",
+        {},
+    ),
+    "parquet without train": (
+        lambda t: shard(t, {"img": images(png(), png()), "label": TWO}, "part-0.parquet"),
+        r"expected train-\*.parquet in .*but got part-0.parquet",
+        {},
+    ),
+    "npz of objects": (lambda t: npz(t, x=np.array([{}, []], object), y=Y), "d.npz, but got pickled objects", {}),
+    "npz truncated": (lambda t: npz(t, x=PIXELS, y=Y, keep=100), "d.npz to be a whole .npz file", {}),
+    "npz without y": (lambda t: npz(t, x=PIXELS), "but y is missing among x", {}),
+    "npz without y_test": (
+        lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS),
+        "but y_test is missing among",
+        {},
+    ),
+    "npz other keys": (lambda t: npz(t, images=PIXELS, labels=Y), "but x is missing among images, labels", {}),
+    "npz NaN pixels": (lambda t: npz(t, x=np.where(PIXELS == 0, np.nan, 0), y=Y), "NaN or infinity in row 0", {}),
+    "npz NaN feature": (
+        lambda t: npz(t, x=np.array([[0.0], [1], [np.inf], [2]]), y=Y),
+        "d.npz:x, but got NaN or infinity in row 2",
+        {},
+    ),
+    "npz NaN target": (lambda t: npz(t, x=np.eye(4), y=np.array([0, 1, 2, np.nan])), "NaN or infinity in row 3", {}),
+    "npz normalised pixels": (
+        lambda t: npz(t, x=PIXELS - 0.5, y=Y),
+        r"pixels in \[0, 1.0\] in .*without normalising",
+        {},
+    ),
+    "npz pixels above 255": (lambda t: npz(t, x=PIXELS.astype(int) + 300, y=Y), r"\[0, 255\]", {}),
+    "npz lengths differ": (lambda t: npz(t, x=PIXELS, y=Y[:3]), r"x \(4, 3, 5, 5\) and y \(3,\)", {}),
+    "npz seven channels": (lambda t: npz(t, x=np.zeros((4, 7, 5, 5), np.uint8), y=Y), "1 or 3 channels", {}),
+    "npz label negative": (lambda t: npz(t, x=PIXELS, y=Y - 1), "from 0, but got -1 in .*d.npz example 0", {}),
+    "npz test label too large": (
+        lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS, y_test=Y + 1),
+        "0 to 1, but got 2 in .*d.npz example 1",
+        {},
+    ),
+    "npz shapes differ": (
+        lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS[..., :4], y_test=Y),
+        "to agree in shape",
+        {},
+    ),
+    "npz complex": (lambda t: npz(t, x=PIXELS.astype(complex), y=Y), "but got dtype complex128", {}),
+    "npz empty": (lambda t: npz(t, x=PIXELS[:0], y=Y[:0]), "one target per example", {}),
+    "unknown kind of file": (lambda t: tree(t, a_dot_xyz=b"?") / "a.xyz", "a.xyz to hold", {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_line_and_nothing_left(tmp_path, case):
+    make, message, options = CASES[case]
+    source = make(tmp_path)
+    cache = tmp_path / "cache"
+    with pytest.raises(InputError, match=message) as caught:
+        load(source, cache_dir=cache, **options)
+    line = str(caught.value)
+    assert line.startswith("expected ")
+    assert "\n" not in line
+    kept = [p for p in cache.rglob("*") if p.is_file() and p.suffix != ".lock" and p.parent.name != "fingerprints"]
+    if "images" not in case and "archive" not in case:  # those were unpacked before they disappointed
+        assert kept == []
+    assert not (tmp_path.parent / "evil.png").exists()

@@ -1,0 +1,269 @@
+"""The cache: whole or absent, keyed by content, opened without reading its sources."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rcad.data import cache, fingerprint
+from rcad.data.cache import Described, cached, entries, open_entry, verify
+from rcad.errors import InputError
+
+IMAGES = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
+
+
+class Source:
+    """A one-file source whose builder counts its calls."""
+
+    def __init__(self, tmp_path: Path, content: bytes = b"pixels") -> None:
+        self.cache_dir = tmp_path / "cache"
+        self.file = tmp_path / "source.bin"
+        self.built = 0
+        self.write(content)
+
+    def write(self, content: bytes, age: float = 60.0) -> None:
+        self.file.write_bytes(content)
+        old = self.file.stat().st_mtime - age
+        os.utime(self.file, (old, old))
+
+    def build(self, folder: Path) -> Described:
+        self.built += 1
+        np.save(folder / "train_x.npy", IMAGES)
+        np.save(folder / "train_y.npy", np.array([0, 1]))
+        return Described(("a", "b"), "two images")
+
+    def load(self, **options):
+        return cached("toy", [self.file], self.file.parent, options, self.build, self.cache_dir)
+
+    @property
+    def entry(self) -> Path:
+        (entry,) = entries(self.cache_dir)
+        return entry
+
+
+@pytest.fixture
+def source(tmp_path):
+    return Source(tmp_path)
+
+
+def test_a_second_load_opens_what_the_first_built(source):
+    first, second = source.load(), source.load()
+    assert source.built == 1
+    for dataset in (first, second):
+        np.testing.assert_array_equal(dataset.train.x, IMAGES)
+        np.testing.assert_array_equal(dataset.train.y, [0, 1])
+        assert dataset.train.x.dtype == np.uint8
+        assert dataset.classes == ("a", "b")
+        assert dataset.note == "two images"
+        assert dataset.test is None
+    assert isinstance(second.train.x.base, np.memmap)
+
+
+def test_content_and_options_are_the_key_and_place_is_not(source, tmp_path):
+    source.load()
+    source.load(size=8)
+    assert source.built == 2
+    source.write(b"other!")
+    source.load()
+    assert source.built == 3
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = Source(elsewhere, b"other!")
+    moved.cache_dir = source.cache_dir
+    moved.load()
+    assert moved.built == 0
+
+
+def test_opening_reads_no_source_file(source, monkeypatch):
+    source.load()
+    monkeypatch.setattr(fingerprint, "digest", lambda path: pytest.fail(f"read {path}"))
+    source.load()
+    assert source.built == 1
+
+
+def test_a_file_replaced_with_same_size_and_times_is_noticed(source):
+    source.load()
+    times = source.file.stat()
+    source.file.write_bytes(b"PIXELS")
+    os.utime(source.file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    source.load()
+    assert source.built == 2
+
+
+def test_a_file_just_written_is_not_remembered(source):
+    source.write(b"fresh", age=0)
+    source.load()
+    assert not list((source.cache_dir / "fingerprints").iterdir())
+
+
+def test_large_trees_are_keyed_by_names_sizes_and_times(tmp_path, monkeypatch):
+    files = [tmp_path / f"{i}.png" for i in range(3)]
+    for file in files:
+        file.write_bytes(b"x")
+    monkeypatch.setattr(fingerprint, "CONTENT_FILES", 2)
+    monkeypatch.setattr(fingerprint, "digest", lambda path: pytest.fail(f"read {path}"))
+    before = fingerprint.fingerprint(files, tmp_path, tmp_path)
+    assert before == fingerprint.fingerprint(files[::-1], tmp_path, tmp_path)
+    os.utime(files[0], (1, 1))
+    assert before != fingerprint.fingerprint(files, tmp_path, tmp_path)
+
+
+def _truncate(entry):
+    with (entry / "train_x.npy").open("r+b") as file:
+        file.truncate(100)
+
+
+def _append(entry):
+    with (entry / "train_y.npy").open("ab") as file:
+        file.write(bytes(8))
+
+
+def _other_header(entry):
+    np.save(entry / "train_x.npy", IMAGES.reshape(2, 3, 2, 8))
+
+
+def _edit_manifest(entry):
+    manifest = json.loads((entry / "manifest.json").read_text())
+    manifest["classes"] = ["b", "a"]
+    (entry / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _append,
+        _other_header,
+        _edit_manifest,
+        lambda entry: (entry / "train_y.npy").unlink(),
+        lambda entry: (entry / "manifest.json").unlink(),
+        lambda entry: (entry / "manifest.json").write_text('{"format": 1, "arr'),
+        lambda entry: (entry / "manifest.json").write_text("[]"),
+        lambda entry: (entry / "manifest.json").write_bytes(b"\xff\xfe"),
+    ],
+)
+def test_a_broken_entry_is_rebuilt(source, damage):
+    source.load()
+    damage(source.entry)
+    assert open_entry(source.entry) is None
+    assert verify(source.entry) is not None
+    np.testing.assert_array_equal(source.load().train.x, IMAGES)
+    assert source.built == 2
+    assert verify(source.entry) is None
+
+
+def test_verify_sees_one_flipped_bit_that_opening_does_not(source):
+    source.load()
+    path = source.entry / "train_x.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert open_entry(source.entry) is not None
+    assert "train_x.npy" in verify(source.entry)
+
+
+def test_writing_to_the_images_leaves_the_file_alone(source):
+    dataset = source.load()
+    dataset.train.x[:] = 0
+    np.testing.assert_array_equal(source.load().train.x, IMAGES)
+    assert verify(source.entry) is None
+
+
+def test_a_failed_build_leaves_nothing(source, monkeypatch):
+    def fail(folder):
+        np.save(folder / "train_x.npy", IMAGES)
+        raise InputError("expected luck")
+
+    monkeypatch.setattr(source, "build", fail)
+    with pytest.raises(InputError, match="luck"):
+        source.load()
+    assert entries(source.cache_dir) == []
+    assert not list((source.cache_dir / "images").glob(".*partial*"))
+
+
+def test_what_a_killed_process_left_is_ignored_and_removed(source):
+    source.load()
+    entry = source.entry
+    stale = entry.with_name(f".{entry.name}.partial-dead")
+    entry.rename(stale)
+    (stale / "manifest.json").unlink()
+    assert entries(source.cache_dir) == []
+    source.load()
+    assert source.built == 2
+    assert not stale.exists()
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_threads_building_at_once_agree(source, monkeypatch, locks):
+    if not locks:  # a system without fcntl
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+    results = []
+    gate = threading.Barrier(4)
+
+    def work():
+        gate.wait()
+        results.append(source.load())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    for dataset in results:
+        np.testing.assert_array_equal(dataset.train.x, IMAGES)
+    assert verify(source.entry) is None
+    assert source.built == 1 or not locks
+    assert not list((source.cache_dir / "images").glob(".*partial*"))
+
+
+def test_processes_building_at_once_agree(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; import numpy as np; from rcad.data.registry import load\n"
+        "d = load(sys.argv[1], cache_dir=sys.argv[2]); print(int(d.train.x.sum()))"
+    )
+    from PIL import Image
+
+    for name in ("a", "b"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        for i in range(20):
+            Image.new("RGB", (8, 8), (i, 2, 3)).save(tmp_path / "set" / name / f"{i}.png")
+    arguments = [sys.executable, "-c", program, str(tmp_path / "set"), str(tmp_path / "cache")]
+    processes = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    outputs = [process.communicate(timeout=60)[0].strip() for process in processes]
+    assert outputs == [str(2 * 64 * (sum(range(20)) + 20 * 5))] * 3
+    (entry,) = entries(tmp_path / "cache")
+    assert verify(entry) is None
+
+
+def test_root_is_argument_then_environment_then_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "env"))
+    assert cache.cache_root(tmp_path / "arg") == tmp_path / "arg"
+    assert cache.cache_root() == tmp_path / "env"
+    monkeypatch.delenv("RCAD_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.cache_root() == tmp_path / ".cache" / "rcad"
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(source, tmp_path, monkeypatch):
+    source.cache_dir = source.file
+    with pytest.raises(InputError, match=r"^expected a cache folder.*RCAD_CACHE$"):
+        source.load()
+
+    def full_disk(folder):
+        raise OSError(28, "No space left on device")
+
+    source.cache_dir = tmp_path / "cache"
+    monkeypatch.setattr(source, "build", full_disk)
+    with pytest.raises(InputError, match=r"No space left.*RCAD_CACHE$"):
+        source.load()
+
+
+def test_too_little_space_is_said_before_decoding(tmp_path):
+    with pytest.raises(InputError, match=r"^expected \d+.*GB free.*but got"):
+        cache.allocate(tmp_path / "x.npy", (10**9, 3, 1000, 1000))

@@ -1,0 +1,82 @@
+"""CIFAR's binary records, from the archive and from its folder."""
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+from rcad.data.cifar import load_cifar10, load_cifar100
+from rcad.data.known import CIFAR10_CLASSES, CIFAR100_CLASSES
+from rcad.errors import InputError
+
+
+def records(count, label_bytes, seed=0, classes=10):
+    """(images, labels (N, label_bytes), file bytes)"""
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+    labels = rng.integers(0, classes, (count, label_bytes), dtype=np.uint8)
+    return images, labels, np.concatenate([labels, images.reshape(count, -1)], 1).tobytes()
+
+
+def write(target, files):
+    """As a folder, or as an archive with one top folder, by the target's name."""
+    if target.name.endswith(".gz"):
+        with tarfile.open(target, "w:gz") as archive:
+            for name, data in files.items():
+                info = tarfile.TarInfo(f"top/{name}")
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    else:
+        target.mkdir()
+        for name, data in files.items():
+            (target / name).write_bytes(data)
+    return target
+
+
+@pytest.mark.parametrize("name", ["cifar-10-binary.tar.gz", "folder"])
+def test_cifar10_joins_its_batches_in_order(tmp_path, name):
+    batches = {f"data_batch_{i}.bin": records(2, 1, i) for i in (3, 1, 2, 5, 4)}
+    test = records(3, 1, 9)
+    files = {"test_batch.bin": test[2]} | {key: data for key, (_, _, data) in batches.items()}
+    path = write(tmp_path / name, files | {"readme.html": b"<html>"})
+    calls = []
+    dataset = load_cifar10(
+        str(path), cache_dir=tmp_path / "cache", check=False, progress=lambda *counts: calls.append(counts)
+    )
+    ordered = [batches[f"data_batch_{i}.bin"] for i in range(1, 6)]
+    np.testing.assert_array_equal(dataset.train.x, np.concatenate([images for images, _, _ in ordered]))
+    np.testing.assert_array_equal(dataset.train.y, np.concatenate([labels[:, 0] for _, labels, _ in ordered]))
+    np.testing.assert_array_equal(dataset.test.x, test[0])
+    assert dataset.train.y.dtype == np.int64
+    assert dataset.classes == CIFAR10_CLASSES
+    assert calls[-1] == (13, 13)
+
+
+@pytest.mark.parametrize("name", ["cifar-100-binary.tar.gz", "folder"])
+def test_cifar100_has_coarse_and_fine_labels(tmp_path, name):
+    images, labels, data = records(4, 2, classes=20)
+    names = "\n".join(f"super{i}" for i in range(20))
+    files = {"train.bin": data, "test.bin": data, "coarse_label_names.txt": names.encode()}
+    path = str(write(tmp_path / name, files))
+    fine = load_cifar100(path, cache_dir=tmp_path / "cache", check=False)
+    coarse = load_cifar100(path, cache_dir=tmp_path / "cache", check=False, labels="coarse")
+    np.testing.assert_array_equal(fine.train.x, images)
+    np.testing.assert_array_equal(coarse.train.y, labels[:, 0])
+    np.testing.assert_array_equal(fine.train.y, labels[:, 1])
+    assert fine.classes == CIFAR100_CLASSES
+    assert coarse.classes == tuple(names.split())
+
+
+def test_an_archive_of_the_official_name_must_have_the_official_md5(tmp_path):
+    _, _, data = records(1, 2)
+    path = write(tmp_path / "cifar-100-binary.tar.gz", {"train.bin": data, "test.bin": data})
+    with pytest.raises(InputError, match=r"expected md5 03b5dce01913d631647c71ecec9e9cb8 for .*check=False"):
+        load_cifar100(str(path), cache_dir=tmp_path / "cache")
+
+
+def test_class_names_are_the_official_ones():
+    assert len(CIFAR10_CLASSES) == 10
+    assert len(set(CIFAR100_CLASSES)) == 100
+    assert list(CIFAR100_CLASSES) == sorted(CIFAR100_CLASSES)
+    assert (CIFAR100_CLASSES[0], CIFAR100_CLASSES[99]) == ("apple", "worm")

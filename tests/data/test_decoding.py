@@ -1,0 +1,156 @@
+"""Pixels are exact, sizes are checked, and many processes write what one would."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rcad.data import decoding
+from rcad.data.decoding import decode_splits
+from rcad.data.encoded import FileRun
+from rcad.data.images import decode
+from rcad.errors import InputError
+
+
+def encode(pixels, kind="PNG", **options):
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("BMP", {}), ("WEBP", {"lossless": True}), ("TIFF", {})])
+def test_lossless_formats_are_exact(kind, options):
+    pixels = noise(5, 7, 3)
+    np.testing.assert_array_equal(decode(encode(pixels, kind, **options), "x"), pixels.transpose(2, 0, 1))
+
+
+def test_grey_palette_and_alpha_become_rgb():
+    grey = noise(4, 4)
+    np.testing.assert_array_equal(decode(encode(grey), "x"), np.stack([grey] * 3))
+    rgba = noise(4, 4, 4)
+    np.testing.assert_array_equal(decode(encode(rgba), "x"), rgba[..., :3].transpose(2, 0, 1))
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 4), (10, 20, 30)).convert("P", palette=Image.Palette.ADAPTIVE).save(buffer, "PNG")
+    assert decode(buffer.getvalue(), "x")[:, 0, 0].tolist() == [10, 20, 30]
+
+
+def test_size_takes_the_centred_square():
+    pixels = np.zeros((4, 12, 3), np.uint8)
+    pixels[:, 4:8] = 200
+    assert (decode(encode(pixels), "x", size=4) == 200).all()
+    halved = decode(encode(pixels), "x", size=2)
+    assert halved.shape == (3, 2, 2)
+    same = noise(6, 6, 3)
+    np.testing.assert_array_equal(decode(encode(same), "x", size=6), same.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "cannot be decoded"),
+        (b"hello", "cannot be decoded"),
+        (encode(noise(8, 8, 3))[:100], "cannot be decoded"),
+        (encode(noise(64, 64, 3), "JPEG")[:600], "cannot be decoded"),
+        (encode(noise(4, 4).astype(np.uint16) * 257), "8-bit"),
+    ],
+)
+def test_broken_images_are_named(data, problem):
+    with pytest.raises(InputError, match=problem) as caught:
+        decode(data, "folder/cat.png")
+    assert "folder/cat.png" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "0x" not in str(caught.value)
+
+
+def make_files(folder, count, shape=(6, 5, 3)):
+    images = [noise(*shape, seed=i) for i in range(count)]
+    for i, pixels in enumerate(images):
+        (folder / f"{i}.png").write_bytes(encode(pixels))
+    return [f"{i}.png" for i in range(count)], np.stack(images).transpose(0, 3, 1, 2)
+
+
+def test_processes_write_what_one_process_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "_BLOCK_BYTES", 300)
+    names, images = make_files(tmp_path, 23)
+    splits = {
+        "train": [FileRun(str(tmp_path), tuple(names[:9])), FileRun(str(tmp_path), tuple(names[9:20]))],
+        "test": [FileRun(str(tmp_path), tuple(names[20:]))],
+    }
+    for workers in (1, 2):
+        calls = []
+        folder = tmp_path / str(workers)
+        folder.mkdir()
+        thread = threading.get_ident()
+
+        def progress(done, total, calls=calls, thread=thread):
+            assert threading.get_ident() == thread
+            calls.append((done, total))
+
+        decode_splits(folder, splits, None, progress, workers)
+        np.testing.assert_array_equal(np.load(folder / "train_x.npy"), images[:20])
+        np.testing.assert_array_equal(np.load(folder / "test_x.npy"), images[20:])
+        assert calls[-1] == (23, 23)
+        assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+        assert len(calls) > 2
+
+
+def runs_of(tmp_path, names):
+    return {"train": [FileRun(str(tmp_path), (name,)) for name in names]}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_errors_keep_their_line_across_processes(tmp_path, workers):
+    names, _ = make_files(tmp_path, 3)
+    (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
+    with pytest.raises(InputError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
+        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+    (tmp_path / "2.png").unlink()
+    with pytest.raises(InputError, match=r"2\.png to be readable"):
+        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+
+
+def started(monkeypatch, command=None):
+    """Keep the processes that are started; `command` replaces the worker's program."""
+    real, processes = decoding.subprocess.Popen, []
+
+    def start(arguments, **options):
+        processes.append(real(command or arguments, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(decoding.subprocess, "Popen", start)
+    return processes
+
+
+def test_workers_end_when_progress_raises(tmp_path, monkeypatch):
+    names, _ = make_files(tmp_path, 4)
+    processes = started(monkeypatch)
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        decode_splits(tmp_path, runs_of(tmp_path, names), None, interrupt, 2)
+    assert len(processes) == 2
+    assert all(process.returncode is not None for process in processes)
+
+
+def test_a_worker_that_dies_is_an_error_and_no_hang(tmp_path, monkeypatch):
+    names, _ = make_files(tmp_path, 4)
+    started(monkeypatch, ["sh", "-c", "read line; exit 7"])
+    with pytest.raises(RuntimeError, match="ended with code 7"):
+        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, workers):
+    names, _ = make_files(tmp_path, 4)
+    # /dev/full refuses every write; the header goes to a real file first.
+    monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
+    with pytest.raises(OSError, match="No space left"):
+        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)

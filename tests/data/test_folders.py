@@ -1,0 +1,141 @@
+"""Images sorted into folders, and Tiny ImageNet's own arrangement of them."""
+
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rcad.data import encoded, folders, tiny_imagenet
+from rcad.errors import InputError
+
+
+def save(path, colour, size=(8, 8)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (colour, 0, 0)).save(path)
+
+
+def reds(split):
+    return split.x[:, 0, 0, 0].tolist()
+
+
+def test_plain_folders(tmp_path):
+    root = tmp_path / "pets"
+    save(root / "dog" / "b.png", 3)
+    save(root / "cat" / "z.PNG", 2)
+    save(root / "cat" / "deep" / "a.bmp", 1)
+    (root / "cat" / "notes.txt").write_text("not an image")
+    (root / "cat" / "._z.png").write_text("left by a Mac")
+    (root / ".git").mkdir()
+    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    assert dataset.classes == ("cat", "dog")
+    assert reds(dataset.train) == [1, 2, 3]
+    assert dataset.train.y.tolist() == [0, 0, 1]
+    assert dataset.train.x.shape == (3, 3, 8, 8)
+    assert dataset.test is None
+
+
+@pytest.mark.parametrize("test_name", ["val", "test", "validation"])
+def test_imagenet_style(tmp_path, test_name):
+    root = tmp_path / "imagenet"
+    for i, wnid in enumerate(("n02", "n01", "n03")):
+        save(root / "train" / wnid / "a.png", i)
+        save(root / "train" / wnid / "b.png", 10 + i)
+    save(root / test_name / "n01" / "c.png", 42)
+    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    assert reds(dataset.train) == [1, 11, 0, 10, 2, 12]
+    assert dataset.train.y.tolist() == [0, 0, 1, 1, 2, 2]
+    assert (reds(dataset.test), dataset.test.y.tolist()) == ([42], [0])
+
+
+def test_an_unlabelled_test_folder_gives_way_to_val(tmp_path):
+    root = tmp_path / "imagenet"
+    for split, wnid, colour in (("train", "n1", 1), ("train", "n2", 2), ("val", "n1", 3)):
+        save(root / split / wnid / "a.png", colour)
+    save(root / "test" / "a.png", 9)
+    assert reds(folders.load(str(root), cache_dir=tmp_path / "cache").test) == [3]
+
+
+def test_size_makes_differing_images_alike(tmp_path):
+    root = tmp_path / "pets"
+    save(root / "cat" / "a.png", 1, (8, 12))
+    save(root / "dog" / "b.png", 2, (20, 10))
+    with pytest.raises(InputError, match="size="):
+        folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = folders.load(str(root), cache_dir=tmp_path / "cache", size=6)
+    assert dataset.train.x.shape == (2, 3, 6, 6)
+    assert reds(dataset.train) == [1, 2]
+
+
+def test_long_lists_keep_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoded, "RUN_LENGTH", 3)
+    for i in range(10):
+        save(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", i)
+    assert reds(folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache").train) == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        1,
+        3,
+        5,
+        7,
+        9,
+    ]
+
+
+def tiny(folder, wnids=("n02", "n01")):
+    """Tiny ImageNet in small: two classes, two training images and one validation image each."""
+    root = folder / "tiny-imagenet-200"
+    for i, wnid in enumerate(wnids):
+        for j in range(2):
+            save(root / "train" / wnid / "images" / f"{wnid}_{j}.JPEG", 100 * i + 50 * j)
+        (root / "train" / wnid / f"{wnid}_boxes.txt").write_text("boxes")
+        save(root / "val" / "images" / f"val_{i}.JPEG", 200 + i)
+    save(root / "test" / "images" / "test_0.JPEG", 9)
+    (root / "wnids.txt").write_text("\n".join(wnids))
+    lines = [f"val_{i}.JPEG\t{wnid}\t0\t0\t7\t7\n" for i, wnid in enumerate(wnids)]
+    (root / "val" / "val_annotations.txt").write_text("".join(lines))
+    return root
+
+
+def zipped(root):
+    path = root.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted(root.rglob("*")):
+            archive.write(file, file.relative_to(root.parent))
+    return path
+
+
+def test_tiny_imagenet_zip_and_folder_agree(tmp_path):
+    root = tiny(tmp_path)
+    options = {"cache_dir": tmp_path / "cache", "check": False}
+    from_folder = tiny_imagenet.load(str(root), **options)
+    from_zip = tiny_imagenet.load(str(zipped(root)), **options)
+    assert from_folder.classes == ("n01", "n02")
+    # The second wnid listed sorts first: its images, 100 and 150, are class 0.
+    np.testing.assert_allclose(reds(from_folder.train), [100, 150, 0, 50], atol=3)
+    np.testing.assert_allclose(reds(from_folder.test), [201, 200], atol=3)
+    assert from_folder.train.y.tolist() == [0, 0, 1, 1]
+    assert from_folder.test.y.tolist() == [0, 1]
+    for split in ("train", "test"):
+        for field in ("x", "y"):
+            np.testing.assert_array_equal(
+                getattr(getattr(from_folder, split), field), getattr(getattr(from_zip, split), field)
+            )
+
+
+def test_tiny_imagenet_annotations_are_part_of_the_key(tmp_path):
+    root = tiny(tmp_path)
+    options = {"cache_dir": tmp_path / "cache"}
+    before = tiny_imagenet.load(str(root), **options)
+    text = root / "val" / "val_annotations.txt"
+    text.write_text(text.read_text().replace("val_0.JPEG\tn02", "val_0.JPEG\tn01"))
+    assert before.test.y.tolist() == [0, 1]
+    assert tiny_imagenet.load(str(root), **options).test.y.tolist() == [0, 0]
+
+
+def test_tiny_imagenet_md5_is_checked(tmp_path):
+    with pytest.raises(InputError, match="expected md5 90528d7ca1a48142e341f4ef8d21d0de"):
+        tiny_imagenet.load(str(zipped(tiny(tmp_path))), cache_dir=tmp_path / "cache")

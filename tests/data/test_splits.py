@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rcad.data.dataset import Dataset, Split
+from rcad.data.splits import holdout, index_hash, parse_spec, resolve, subset
+from rcad.errors import InputError
+
+LABELS = st.lists(st.integers(0, 5), min_size=2, max_size=120).map(np.asarray)
+SEEDS = st.integers(0, 2**70)
+FRACTIONS = st.floats(0.01, 0.99)
+
+
+def counts(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    return np.asarray([(y == c).sum() for c in classes])
+
+
+@given(LABELS, FRACTIONS, SEEDS, st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_holdout_parts_all_examples(y: np.ndarray, fraction: float, seed: int, stratified: bool) -> None:
+    size = min(max(round(fraction * len(y)), 1), len(y) - 1)
+    classes, whole = np.unique(y, return_counts=True)
+    share = size * whole / len(y)
+    if stratified and np.minimum(np.ceil(share.round(9)), whole - 1).sum() < size:
+        with pytest.raises(InputError, match="every class to keep an example"):
+            holdout(y, fraction, seed=seed)
+        return
+    train, val = holdout(y, fraction, seed=seed, stratified=stratified)
+    assert np.array_equal(np.sort(np.concatenate([train, val])), np.arange(len(y)))
+    assert len(val) == size
+    again = holdout(y, fraction, seed=seed, stratified=stratified)
+    assert np.array_equal(train, again[0])
+    assert np.array_equal(val, again[1])
+    if stratified:
+        assert (np.abs(counts(y[val], classes) - share) < 1).all()
+        assert (counts(y[train], classes) >= 1).all()
+
+
+@given(LABELS, SEEDS, st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_balanced_subset_is_balanced(y: np.ndarray, seed: int, data: st.DataObject) -> None:
+    classes, whole = np.unique(y, return_counts=True)
+    n = data.draw(st.integers(len(classes), len(classes) * int(whole.min())))
+    index = subset(y, n, seed=seed)
+    assert len(np.unique(index)) == len(index) == n
+    assert np.array_equal(index, np.sort(index))
+    taken = counts(y[index], classes)
+    assert taken.max() - taken.min() <= 1
+    assert np.array_equal(index, subset(y, n, seed=seed))
+    smaller = subset(y, max(len(classes), n // 2), seed=seed)
+    assert set(smaller) <= set(index), "one seed's subsets are nested"
+
+
+@given(LABELS, SEEDS, st.data())
+@settings(max_examples=80, deadline=None)
+def test_a_uniform_subset_has_n_examples(y: np.ndarray, seed: int, data: st.DataObject) -> None:
+    n = data.draw(st.integers(len(np.unique(y)), len(y)))
+    index = subset(y, n, seed=seed, balanced=False)
+    assert len(np.unique(index)) == len(index) == n
+    assert index.min() >= 0
+    assert index.max() < len(y)
+
+
+def test_a_uniform_subset_is_not_balanced_and_a_seed_matters() -> None:
+    y = np.arange(1000) % 10
+    one, two = (subset(y, 100, seed=s, balanced=False) for s in (0, 1))
+    assert counts(y[one], np.arange(10)).std() > 0
+    assert not np.array_equal(one, two)
+    assert not np.array_equal(subset(y, 100, seed=0), subset(y, 100, seed=1))
+    assert not np.array_equal(holdout(y, seed=0)[1], holdout(y, seed=1)[1])
+
+
+def test_every_example_is_as_likely() -> None:
+    y = np.arange(30) % 3
+    drawn = np.zeros(30)
+    for seed in range(400):
+        drawn[holdout(y, 0.2, seed=seed)[1]] += 1
+    # Binomial(400, 0.2) has deviation 8: all thirty lie within five of them.
+    assert np.abs(drawn - 80).max() < 40
+
+
+def test_ties_between_classes_do_not_favour_the_first() -> None:
+    y = np.repeat(np.arange(100), 5)
+    chosen = np.unique(y[holdout(y, 0.1, seed=3)[1]])
+    assert len(chosen) == 50
+    assert chosen.max() >= 90
+
+
+def test_the_largest_remainders_get_the_rest() -> None:
+    y = np.asarray([0] * 19 + [1] * 11)
+    for seed in range(20):
+        _, val = holdout(y, 0.1, seed=seed)  # shares of 1.9 and 1.1
+        assert np.bincount(y[val]).tolist() == [2, 1]
+
+
+def test_the_draws_are_fixed_for_good() -> None:
+    """Records name index hashes: these must never change."""
+    y = np.arange(20) % 4
+    assert subset(y, 8, seed=0).tolist() == [1, 3, 4, 6, 8, 11, 14, 17]
+    assert subset(y, 6, seed=2).tolist() == [1, 4, 6, 11, 12, 14]
+    assert subset(y, 5, seed=7, balanced=False).tolist() == [1, 5, 6, 8, 19]
+    assert holdout(y, 0.2, seed=0)[1].tolist() == [1, 12, 14, 15]
+
+
+@pytest.mark.parametrize(
+    ("n", "balanced", "message"),
+    [
+        (0, True, "1 to 12 examples, but got 0"),
+        (-3, False, "1 to 12 examples, but got -3"),
+        (13, False, "1 to 12 examples, but got 13"),
+        (2, True, "each of 3 classes, but got n = 2"),
+        (2, False, "each of 3 classes, but got n = 2"),
+        (12, True, "expected 4 examples of class 2 for a balanced subset of 12, but got 2"),
+    ],
+)
+def test_subsets_that_cannot_be(n: int, balanced: bool, message: str) -> None:
+    y = np.asarray([0] * 5 + [1] * 5 + [2] * 2)
+    with pytest.raises(InputError, match=message):
+        subset(y, n, seed=0, balanced=balanced)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        ([0, 1], {"fraction": 0.0}, r"in \(0, 1\), but got 0.0"),
+        ([0, 1], {"fraction": 1.0}, r"in \(0, 1\), but got 1.0"),
+        ([0, 1], {"fraction": float("nan")}, r"in \(0, 1\), but got nan"),
+        ([0], {}, "at least 2 examples to hold some out, but got 1"),
+        ([0, 0, 1], {"seed": -1}, "seed to be an integer >= 0, but got -1"),
+        ([0, 1, 2, 3], {}, "every class to keep an example"),
+        ([0.5, 1.5], {}, "class labels for stratified=True, but got float64"),
+    ],
+)
+def test_holdouts_that_cannot_be(y: list[float], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        holdout(np.asarray(y), **{"seed": 0, **options})
+
+
+@pytest.mark.parametrize(
+    ("spec", "parsed"),
+    [
+        ("cifar100[:2000]", ("cifar100", 2000)),
+        ("cifar100", ("cifar100", None)),
+        (" digits[:50] ", ("digits", 50)),
+        ("folder/my[1].csv", ("folder/my[1].csv", None)),
+        ("folder/my[1].csv[:9]", ("folder/my[1].csv", 9)),
+    ],
+)
+def test_specs(spec: str, parsed: tuple[str, int | None]) -> None:
+    assert parse_spec(spec) == parsed
+
+
+@pytest.mark.parametrize("spec", ["", "[:5]", "a[:0]", "a[5]", "a[:-5]", "a[:x]", "a[]", "a[1:5]", "a[:5.0]", "a[:²]"])
+def test_bad_specs(spec: str) -> None:
+    with pytest.raises(InputError, match=r"expected .* but got"):
+        parse_spec(spec)
+
+
+def test_the_hash_is_of_little_endian_int64() -> None:
+    import hashlib
+
+    expected = hashlib.sha256(b"\x01" + bytes(7) + b"\x00\x01" + bytes(6)).hexdigest()
+    assert index_hash(np.asarray([1, 256], dtype=np.int32)) == expected
+    assert index_hash(np.asarray([1, 256], dtype=">i8")) == expected
+    assert index_hash([256, 1]) != expected
+
+
+def table(n: int, task: str = "classification", **more: Any) -> Dataset:
+    y = np.arange(n) % 4 if task == "classification" else np.linspace(0, 1, n, dtype=np.float32)
+    return Dataset("t", task, Split(np.arange(n)[:, None], y), **more)  # type: ignore[arg-type]
+
+
+def test_resolve_with_an_own_test_set() -> None:
+    data = table(200, test=Split(np.arange(30)[:, None], np.arange(30) % 4))
+    found = resolve(data, n=80, balanced=True, validation=0.1, seed=3)
+    assert (len(found.train), len(found.val), len(found.test)) == (72, 8, 30)
+    assert found.test_source == "own"
+    assert not set(found.train) & set(found.val)
+    assert np.bincount(data.train.y[np.concatenate([found.train, found.val])]).tolist() == [20] * 4
+    assert np.bincount(data.train.y[found.val]).tolist() == [2] * 4
+    assert found.train_hash == index_hash(found.train)
+    train, val, test = found.take(data)
+    assert np.array_equal(train.x[:, 0], found.train)
+    assert np.array_equal(val.x[:, 0], found.val)
+    assert test.x.tolist() == data.test.x.tolist()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_resolve_without_a_test_set(task: str) -> None:
+    data = table(100, task)
+    found = resolve(data, n=None, validation=0.25, seed=0, test_fraction=0.2)
+    parts = [found.train, found.val, found.test]
+    assert [len(p) for p in parts] == [60, 20, 20]
+    assert found.test_source == "held out"
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(100))
+    other = resolve(data, n=40, validation=0.25, seed=0, test_fraction=0.2)
+    assert other.test_hash == found.test_hash, "the size of the subset must not move the test examples"
+    assert len(other.train) == 30
+    none = resolve(data, n=None, validation=0.0, seed=0)
+    assert len(none.val) == 0
+    assert len(none.train) == 80
+
+
+def test_resolve_with_standard_splits() -> None:
+    splits = tuple((np.asarray([i for i in range(20) if i % 5 != k]), np.arange(k, 20, 5)) for k in range(5))
+    data = table(20, "regression", standard_splits=splits)
+    assert resolve(data, validation=0.0).test.tolist() == splits[0][1].tolist()
+    found = resolve(data, split=3, validation=0.25, seed=1)
+    assert found.test.tolist() == splits[3][1].tolist()
+    assert found.test_source == "standard"
+    assert sorted([*found.train, *found.val]) == splits[3][0].tolist()
+    assert len(found.val) == 4
+    with pytest.raises(InputError, match="a standard split from 0 to 4 for t, but got 5"):
+        resolve(data, split=5)
+    with pytest.raises(InputError, match="there are no standard splits for t, but got 0"):
+        resolve(table(20), split=0)
+    with pytest.raises(InputError, match=r"validation to be in \[0, 1\), but got 1"):
+        resolve(data, validation=1.0)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rcad.data.uci import FOLDERS, find, load
+from rcad.errors import InputError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A yacht of six rows with two splits, written as the originals are."""
+    folder = tmp_path / "uci" / "yacht"
+    folder.mkdir(parents=True)
+    rows = "\n".join(f" {i}.5 \t{i * i}  {10 - i} " for i in range(6))
+    files = {
+        "data": rows + "\n\n",
+        "index_features": "0\n1.000e+00\n",
+        "index_target": "2\n",
+        "n_splits": "2\n",
+        "index_train_0": "3\n0\n1\n2\n4\n",
+        "index_test_0": "5\n",
+        "index_train_1": "5\n1\n2\n3\n",
+        "index_test_1": "0\n4\n",
+    }
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_text(text)
+    return tmp_path
+
+
+def test_reads_rows_and_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load("yacht", data_dir=root)
+    assert data.task == "regression"
+    assert data.train.x.dtype == data.train.y.dtype == np.float32
+    assert data.train.x.tolist() == [[i + 0.5, i * i] for i in range(6)]
+    assert data.train.y.tolist() == [10, 9, 8, 7, 6, 5]
+    assert data.columns == ("x0", "x1")
+    assert [(a.tolist(), b.tolist()) for a, b in data.standard_splits] == [
+        ([3, 0, 1, 2, 4], [5]),
+        ([5, 1, 2, 3], [0, 4]),
+    ]
+    monkeypatch.setenv("RCAD_DATA", str(root))
+    assert load("yacht").note == data.note
+    assert find("yacht", root) == root / "uci" / "yacht"
+    assert find("boston", root) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("data", "", "rows of numbers in .*data.txt, but the file is empty"),
+        ("data", "1 2 3\n1 2\n", "3 numbers in row 2 of .*data.txt, but got 2"),
+        ("data", "1 2 3\n1 x 2\n", "numbers in line 2 of .*data.txt, but got: .*'x'"),
+        ("data", "1 2 3\n1 nan 2\n", "finite numbers in line 2 of .*data.txt"),
+        ("data", "1 2 3\n1 4 3\n", "targets that differ"),
+        ("index_features", "0\n3\n", "whole numbers from 0 to 2 in .*index_features.txt, but got 3"),
+        ("index_features", "0\n0.5\n", "but got 0.5"),
+        ("index_features", "", "indices, each once, in .*index_features.txt, but got none"),
+        ("index_target", "0\n", "one column that is no feature in .*index_target.txt"),
+        ("n_splits", "x\n", "numbers in line 1 of .*n_splits.txt"),
+        ("n_splits", "", "the number of splits in .*n_splits.txt"),
+        ("n_splits", "3", "index_train_2.txt to be readable, but got: No such file"),
+        ("index_train_1", "5\n1\n2\n2\n", "indices, each once, in .*index_train_1.txt, but got one twice"),
+        ("index_train_1", "5\n1\n2\n4\n", "to train or to test in .*index_test_1.txt, but row 4 does both"),
+        ("index_train_1", "5\n1\n2\n-1\n", "but got -1"),
+        ("index_test_0", "6\n", "whole numbers from 0 to 5 in .*index_test_0.txt, but got 6"),
+        ("index_train_0", "0\n1\n2\n4\n", "split 0 of .* to cover 6 rows, but got 4 to train and 1 to test"),
+    ],
+)
+def test_broken_files(root: Path, file: str, content: str, message: str) -> None:
+    (root / "uci" / "yacht" / f"{file}.txt").write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load("yacht", data_dir=root)
+    assert "\n" not in str(caught.value)
+
+
+def test_where_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RCAD_DATA", raising=False)
+    with pytest.raises(InputError, match="a data folder for boston, but got none"):
+        load("boston")
+    with pytest.raises(InputError, match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
+        load("boston", data_dir=tmp_path)
+    with pytest.raises(InputError, match=r"expected one of boston, .* but got 'bosten'"):
+        load("bosten", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "features"),
+    [("boston", 506, 13), ("concrete", 1030, 8), ("energy", 768, 8), ("wine", 1599, 11), ("yacht", 308, 6)],
+)
+def test_the_real_ones(name: str, rows: int, features: int) -> None:
+    real = Path(os.environ.get("RCAD_DATA", "nowhere"))
+    if find(name, real) is None:
+        pytest.skip(f"RCAD_DATA has no uci/{FOLDERS[name]}")
+    data = load(name, data_dir=real)
+    assert data.train.x.shape == (rows, features)
+    assert len(data.standard_splits) == 20
+    for train, test in data.standard_splits:
+        assert len(test) == pytest.approx(rows / 10, abs=1)
+        assert len(train) + len(test) == rows
