@@ -1,0 +1,129 @@
+"""From a name and a few options to a model."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rcad.errors import InputError
+from rcad.models.base import Model
+from rcad.models.mlp import MLP
+from rcad.models.resnet import Stem, resnet18, resnet34, resnet50
+from rcad.models.small_cnn import SmallCNN
+from rcad.models.timm_model import TimmModel
+from rcad.models.weights import load_weights
+from rcad.models.wide_resnet import wrn16_8, wrn28_10
+
+_CONVNETS: dict[str, tuple[Callable[..., Model], frozenset[str]]] = {
+    "resnet18": (resnet18, frozenset({"norm", "mean", "std", "width", "stem"})),
+    "resnet34": (resnet34, frozenset({"norm", "mean", "std", "width", "stem"})),
+    "resnet50": (resnet50, frozenset({"norm", "mean", "std", "width", "stem"})),
+    "wrn28_10": (wrn28_10, frozenset({"norm", "mean", "std", "width", "dropout"})),
+    "wrn16_8": (wrn16_8, frozenset({"norm", "mean", "std", "width", "dropout"})),
+    "small_cnn": (SmallCNN, frozenset({"norm", "mean", "std", "width", "dropout"})),
+}
+_MLP_OPTIONS = frozenset({"mean", "std", "hidden", "dropout"})
+_TIMM_OPTIONS = frozenset({"mean", "std", "dropout"})
+
+MODELS: tuple[str, ...] = (*_CONVNETS, "mlp", "timm:NAME")
+"""The names that `build` knows; NAME is any of timm's."""
+
+LARGEST_SMALL_IMAGE = 64
+"""Up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise."""
+
+
+def build(
+    name: str,
+    *,
+    num_outputs: int,
+    in_shape: Sequence[int],
+    norm: str | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    dropout: float | None = None,
+    width: int | None = None,
+    hidden: Sequence[int] | None = None,
+    stem: Stem | None = None,
+    weights: str | Path | None = None,
+    skip_head: bool = False,
+) -> Model:
+    """Build a model; the same torch seed gives the same weights.
+
+    Args:
+        name: one of `MODELS`, e.g. "resnet18" or "timm:convnext_tiny".
+        num_outputs: K logits, or 2 for a Gaussian's mean and log-variance.
+        in_shape: one example's shape: (C, H, W), or (D,) for "mlp".
+        norm: "batch", "group" or "none" for the convnets of this package.
+        mean, std: per channel of images, in [0, 1] pixels.
+        dropout: probability in [0, 1), for wide ResNets, "small_cnn", "mlp" and timm.
+        width: base number of channels of a convnet.
+        hidden: units of the hidden layers of "mlp".
+        stem: "cifar" or "imagenet" for a ResNet; by default from the size of the images.
+        weights: a file to load, see `load_weights`.
+        skip_head: load all of `weights` but the last layer.
+
+    An option left at None takes the model's own default; one that the model does not have is an `InputError`.
+    """
+    shape = tuple(in_shape)
+    _check_numbers(num_outputs, shape, dropout, width)
+    given: dict[str, Any] = {
+        "norm": norm,
+        "mean": mean,
+        "std": std,
+        "dropout": dropout,
+        "width": width,
+        "hidden": hidden,
+        "stem": stem,
+    }
+    options = {key: value for key, value in given.items() if value is not None}
+    model = _construct(name, num_outputs, shape, options)
+    if weights is not None:
+        load_weights(model, weights, skip_head=skip_head)
+    elif skip_head:
+        raise InputError("expected weights with skip_head, but got none; give a file of weights")
+    return model
+
+
+def _construct(name: str, num_outputs: int, shape: tuple[int, ...], options: dict[str, Any]) -> Model:
+    if name == "mlp":
+        _check_options(name, options, _MLP_OPTIONS)
+        return MLP(num_outputs=num_outputs, in_shape=shape, **options)
+    is_timm = name.startswith("timm:")
+    if not is_timm and name not in _CONVNETS:
+        near = difflib.get_close_matches(name, [*_CONVNETS, "mlp"], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
+        raise InputError(f"expected a model out of {', '.join(MODELS)}, but got {name!r}; {hint}")
+    if len(shape) != 3:
+        raise InputError(f"expected images of shape (C, H, W) for {name}, but got {shape}; take 'mlp' for tables")
+    if is_timm:
+        _check_options(name, options, _TIMM_OPTIONS)
+        channels, height, breadth = shape
+        network = name.removeprefix("timm:")
+        return TimmModel(network, num_outputs=num_outputs, in_shape=(channels, height, breadth), **options)
+    make, known = _CONVNETS[name]
+    _check_options(name, options, known)
+    if name == "small_cnn":
+        return make(num_outputs=num_outputs, in_shape=shape, **options)
+    if "stem" in known:
+        options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
+    return make(num_outputs=num_outputs, channels=shape[0], **options)
+
+
+def _check_options(name: str, options: dict[str, Any], known: frozenset[str]) -> None:
+    for option in options:
+        if option not in known:
+            names = ", ".join(sorted(known))
+            raise InputError(f"expected options out of {names} for {name}, but got {option!r}; leave it out")
+
+
+def _check_numbers(num_outputs: int, shape: tuple[int, ...], dropout: float | None, width: int | None) -> None:
+    if num_outputs < 1:
+        raise InputError(f"expected num_outputs to be at least 1, but got {num_outputs}")
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise InputError(f"expected in_shape as (C, H, W) or (D,) with positive numbers, but got {shape}")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise InputError(f"expected dropout to be in [0, 1), but got {dropout}")
+    if width is not None and width < 1:
+        raise InputError(f"expected width to be at least 1, but got {width}")

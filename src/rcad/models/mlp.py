@@ -1,0 +1,58 @@
+"""A multilayer perceptron for tables, toys and small images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from rcad.errors import InputError
+from rcad.models.base import Model
+from rcad.models.normalize import layer_zero
+
+
+class MLP(Model):
+    """Linear layers with ReLU and dropout, then a linear head.
+
+    Args:
+        num_outputs: K logits for a categorical likelihood; 2 for a Gaussian one, (mean, log-variance).
+        in_shape: (D,) for features, which should be standardised; (C, H, W) for images, which are flattened.
+        hidden: units of each hidden layer; () is a linear model.
+        dropout: probability in [0, 1) after each hidden layer.
+        mean, std: per channel of images, in [0, 1] pixels; none leaves the pixels as they are.
+
+    Shape:
+        (B, *in_shape) -> (B, num_outputs).
+    """
+
+    def __init__(
+        self,
+        *,
+        num_outputs: int,
+        in_shape: Sequence[int],
+        hidden: Sequence[int] = (128,),
+        dropout: float = 0.0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        image = len(in_shape) == 3
+        if not image and (mean is not None or std is not None):
+            raise InputError("expected mean and std for images only, but got them for a table; standardise its columns")
+        if any(units < 1 for units in hidden):
+            raise InputError(f"expected hidden to hold positive numbers of units, but got {tuple(hidden)}")
+        self.normalize = layer_zero(in_shape[0], mean, std) if image else nn.Identity()
+        sizes = (math.prod(in_shape), *hidden)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = sizes[-1]
+        self.fc = nn.Linear(sizes[-1], num_outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        x = self.normalize(x).flatten(1)
+        for layer in self.layers:
+            x = self.dropout(relu(layer(x)))
+        return x

@@ -1,0 +1,84 @@
+"""Any network of the timm library, behind the interface of this package."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.models.base import Model
+from rcad.models.normalize import layer_zero
+
+
+class TimmModel(Model):
+    """A timm network with `Normalize` before it.
+
+    Args:
+        name: timm's name, e.g. "convnext_tiny". Nothing is downloaded: weights come from a local file.
+        num_outputs: size of the output.
+        in_shape: (C, H, W) of the images.
+        dropout: timm's drop_rate, before the head; none keeps timm's own.
+        mean, std: per channel, in [0, 1] pixels; none takes those that timm gives for the network.
+
+    Shape:
+        (B, C, H, W) in [0, 1] -> (B, num_outputs).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        num_outputs: int,
+        in_shape: tuple[int, int, int],
+        dropout: float | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        timm = _import_timm()
+        if not timm.is_model(name):
+            near = difflib.get_close_matches(name, timm.list_models(), n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else "timm.list_models() names them"
+            raise InputError(f"expected the name of a timm model, but got {name!r}; {hint}")
+        options: dict[str, Any] = {} if dropout is None else {"drop_rate": dropout}
+        cfg = timm.get_pretrained_cfg(name)
+        if cfg is not None and cfg.fixed_input_size:
+            # Transformers with learned positions must know the size of the images when they are built.
+            options["img_size"] = in_shape[1:]
+        self.net: Any = timm.create_model(
+            name, pretrained=False, num_classes=num_outputs, in_chans=in_shape[0], **options
+        )
+        own = self.net.default_cfg if in_shape[0] == 3 else {}
+        self.normalize = layer_zero(
+            in_shape[0],
+            own.get("mean") if mean is None else mean,
+            own.get("std") if std is None else std,
+        )
+        classifier = self.net.get_classifier()
+        names = [n for n, module in self.net.named_modules() if module is classifier]
+        if not names or not isinstance(classifier, nn.Linear):
+            raise InputError(f"expected a timm model with one linear head, but got {name!r}; take another one")
+        self.head_name = f"net.{names[0]}"
+        self.num_features = classifier.in_features
+
+    def features(self, x: Tensor) -> Tensor:
+        features: Tensor = self.net.forward_head(self.net.forward_features(self.normalize(x)), pre_logits=True)
+        return features
+
+    def head(self, features: Tensor) -> Tensor:
+        output: Tensor = self.net.get_classifier()(features)
+        return output
+
+
+def _import_timm() -> Any:
+    try:
+        import timm
+    except ImportError as error:
+        raise MissingExtraError("timm", "timm") from error
+    except Exception as error:  # a torchvision that does not fit torch fails with whatever it meets first
+        reason = str(error).split("\n")[0]
+        raise InputError(f"expected timm to import, but got {type(error).__name__}: {reason}") from error
+    return timm

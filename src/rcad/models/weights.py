@@ -1,0 +1,122 @@
+"""Weights from a local file: safetensors, or a PyTorch state dict read without running any of its code."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.models.base import Model
+
+# Wrappers that other programs leave in the names of the parameters.
+_PREFIXES = ("module.", "_orig_mod.")
+
+
+def load_weights(
+    model: nn.Module, path: str | Path, *, strict: bool = True, skip_head: bool = False
+) -> tuple[str, ...]:
+    """Copy the weights in a file into `model`; on any error the model is left as it was.
+
+    What a file may always lack: the means and deviations of `Normalize` (other programs keep them elsewhere)
+    and BatchNorm's batch counters (old files have none).
+
+    Args:
+        model: any module; `skip_head` needs one of this package.
+        path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".
+        strict: every parameter must be in the file and the other way round; otherwise what fits by name is
+            loaded. A parameter of another shape is an error in both cases.
+        skip_head: leave the model's last layer as it is, whatever the file has for it.
+
+    Returns:
+        The names that were loaded.
+    """
+    path = Path(path)
+    found = _unwrap(_read(path), model)
+    wanted = model.state_dict()
+    if skip_head:
+        if not isinstance(model, Model):
+            raise InputError(f"expected a model of rcad for skip_head, but got {type(model).__name__}")
+        head = f"{model.head_name}."
+        found = {k: v for k, v in found.items() if not k.startswith(head)}
+        wanted = {k: v for k, v in wanted.items() if not k.startswith(head)}
+    fit = [k for k in wanted if k in found]
+    if strict:
+        for key in wanted:
+            if key not in found and not _may_lack(key):
+                raise InputError(f"expected {key!r} in {path}, but it is missing; is it another architecture?")
+        for key in found:
+            if key not in wanted:
+                raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
+    elif not fit:
+        raise InputError(f"expected some of the model's parameters in {path}, but got none")
+    for key in fit:
+        if found[key].shape != wanted[key].shape:
+            is_head = isinstance(model, Model) and key.startswith(f"{model.head_name}.")
+            hint = "; skip_head=True leaves it out" if is_head else ""
+            raise InputError(
+                f"expected {key!r} of shape {tuple(wanted[key].shape)} in {path}, "
+                f"but got {tuple(found[key].shape)}{hint}"
+            )
+    model.load_state_dict({k: found[k] for k in fit}, strict=False)
+    return tuple(fit)
+
+
+def _may_lack(key: str) -> bool:
+    return key.startswith("normalize.") or key.endswith("num_batches_tracked")
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        raise InputError(f"expected a file of weights, but found none at {path}")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"expected {path} to hold tensors only, but it is no state dict or would run code when opened; "
+            "save it anew with torch.save(model.state_dict(), ...) or as safetensors"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise InputError(f"expected {path} to be a PyTorch state dict, but got: {reason}") from error
+    for key in ("state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        raise InputError(f"expected {path} to hold a state dict, but got {type(content).__name__}")
+    return content
+
+
+def _read_safetensors(path: Path) -> Mapping[str, Any]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise MissingExtraError("safetensors", "cli") from error
+    try:
+        content: Mapping[str, Any] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"expected {path} to be a safetensors file, but got: {error}") from error
+    return content
+
+
+def _unwrap(content: Mapping[str, Any], model: nn.Module) -> dict[str, Tensor]:
+    """The tensors by the model's own names."""
+    found: dict[str, Tensor] = {}
+    for key, value in content.items():
+        if not isinstance(value, Tensor):
+            raise InputError(f"expected tensors by name, but got {type(value).__name__} under {key!r}")
+        name = key
+        while name.startswith(_PREFIXES):
+            name = name.split(".", 1)[1]
+        found[name] = value
+    # timm's own files do not know that this package keeps the network one level down.
+    if isinstance(getattr(model, "net", None), nn.Module) and not any(k.startswith("net.") for k in found):
+        found = {f"net.{key}": value for key, value in found.items()}
+    return found

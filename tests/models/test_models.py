@@ -1,0 +1,187 @@
+"""What holds for every model: shapes, the cut between features and head, gradients, training."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from rcad.models import Model, build
+from rcad.models.wide_resnet import WideBlock
+
+NORMS = ("batch", "group", "none")
+SMALL: dict[str, dict[str, Any]] = {
+    "resnet18": {"width": 8},
+    "resnet34": {"width": 8},
+    "resnet50": {"width": 8},
+    "wrn28_10": {"width": 1, "dropout": 0.0},
+    "wrn16_8": {"width": 1, "dropout": 0.0},
+    "small_cnn": {"width": 8},
+}
+CASES = [(name, norm) for name in SMALL for norm in NORMS] + [("mlp", None)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Operations this small are slower on several threads, and much slower on busy cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def small(name: str, norm: str | None, **options: Any) -> Model:
+    torch.manual_seed(0)
+    options = {**SMALL.get(name, {"hidden": (32, 16)}), **options}
+    return build(name, num_outputs=5, in_shape=(3, 16, 16), norm=norm, mean=(0.5,) * 3, std=(0.3,) * 3, **options)
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    noise, patterns = torch.rand(2, 10, 3, 16, 16, generator=generator)
+    y = torch.arange(10) % 5
+    return (noise + patterns[y]) / 2, y
+
+
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_forward_is_the_head_of_the_features(name: str, norm: str | None) -> None:
+    model = small(name, norm).eval()
+    x, _ = batch()
+    features = model.features(x)
+    assert features.shape == (10, model.num_features)
+    output = model(x)
+    assert output.shape == (10, 5)
+    assert torch.equal(output, model.head(features))
+
+
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_gradients_are_finite_and_the_input_is_left_alone(name: str, norm: str | None) -> None:
+    model = small(name, norm)
+    x, y = batch()
+    before = x.clone()
+    x.requires_grad_()
+    cross_entropy(model(x), y).backward()
+    assert torch.equal(x.detach(), before)
+    assert x.grad is not None
+    # Without a gradient in x at the start there would be no direction to step along.
+    assert (x.grad.flatten(1).norm(dim=1) > 0).all()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+
+
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_the_loss_falls_at_the_protocol_s_learning_rate(name: str, norm: str | None) -> None:
+    model = small(name, norm)
+    x, y = batch()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    losses = []
+    for _ in range(25):
+        loss = cross_entropy(model(x), y)
+        sgd.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        sgd.step()
+        losses.append(loss.item())
+    assert min(losses[-3:]) < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("norm", ["group", "none"])
+def test_no_batch_statistics_without_batch_norm(name: str, norm: str) -> None:
+    model = small(name, norm)
+    kinds = {type(m).__name__ for m in model.modules()}
+    assert not any("BatchNorm" in kind for kind in kinds)
+    assert ("GroupNorm" in kinds) == (norm == "group")
+    x, _ = batch()
+    torch.testing.assert_close(model(x)[:3], model(x[:3]))
+
+
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_channels_last_gives_the_same_numbers(name: str, norm: str | None) -> None:
+    model = small(name, norm).eval()
+    x, _ = batch()
+    expected = model(x)
+    last = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    torch.testing.assert_close(last(x.contiguous(memory_format=torch.channels_last)), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "norm"), [("resnet18", "none"), ("wrn16_8", "group"), ("mlp", None)])
+def test_compiles_without_a_graph_break(name: str, norm: str | None) -> None:
+    model = small(name, norm).eval()
+    x, _ = batch()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_the_seed_decides_the_weights(name: str, norm: str | None) -> None:
+    one, two = small(name, norm), small(name, norm)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("size", [8, 28, 32])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_small_cnn_takes_digits_to_cifar(size: int, channels: int) -> None:
+    model = build("small_cnn", num_outputs=10, in_shape=(channels, size, size), width=4)
+    assert model(torch.rand(2, channels, size, size)).shape == (2, 10)
+
+
+def test_an_imagenet_stem_shrinks_four_times() -> None:
+    model = build("resnet18", num_outputs=4, in_shape=(3, 64, 64), width=8, stem="imagenet")
+    seen: list[torch.Size] = []
+    model.get_submodule("layer1").register_forward_hook(lambda m, i, o: seen.append(i[0].shape))
+    model(torch.rand(2, 3, 64, 64))
+    assert seen == [(2, 8, 16, 16)]
+
+
+def test_an_mlp_takes_a_table_and_has_two_outputs_for_a_gaussian() -> None:
+    model = build("mlp", num_outputs=2, in_shape=(13,), hidden=(50,), dropout=0.1)
+    assert model(torch.randn(7, 13)).shape == (7, 2)
+    assert sum(p.numel() for p in model.parameters()) == 13 * 50 + 50 + 50 * 2 + 2
+    assert build("mlp", num_outputs=3, in_shape=(13,), hidden=()).num_features == 13
+
+
+def test_an_mlp_is_linear_layers_with_relu() -> None:
+    model = small("mlp", None).eval()
+    x, _ = batch()
+    a, b, c = (m for m in model.modules() if isinstance(m, nn.Linear))
+    by_hand = nn.Sequential(nn.Flatten(), a, nn.ReLU(), b, nn.ReLU(), c)
+    torch.testing.assert_close(model(x), by_hand((x - 0.5) / 0.3))
+
+
+def test_a_wide_block_activates_before_convolution_and_shortcut() -> None:
+    torch.manual_seed(0)
+    block = WideBlock(3, 5, 2, 0.0, "batch").eval()
+    x = torch.randn(4, 3, 8, 8)
+    active = torch.relu(block.bn1(x))
+    expected = block.conv2(torch.relu(block.bn2(block.conv1(active)))) + block.shortcut(active)
+    torch.testing.assert_close(block(x), expected)
+    same = WideBlock(3, 3, 1, 0.0, "batch").eval()
+    same.conv2.weight.data.zero_()
+    assert torch.equal(same(x), x)
+
+
+@pytest.mark.parametrize(("name", "default"), [("wrn28_10", 0.3), ("wrn16_8", 0.4), ("small_cnn", 0.0)])
+def test_dropout_defaults_and_option(name: str, default: float) -> None:
+    with torch.device("meta"):
+        kept = build(name, num_outputs=2, in_shape=(3, 16, 16))
+        given = build(name, num_outputs=2, in_shape=(3, 16, 16), dropout=0.15)
+    assert {m.p for m in kept.modules() if isinstance(m, nn.Dropout)} == {default}
+    assert {m.p for m in given.modules() if isinstance(m, nn.Dropout)} == {0.15}
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8"])
+def test_without_normalisation_every_block_starts_as_its_shortcut(name: str) -> None:
+    model = small(name, "none").eval()
+    blocks = [m for m in model.modules() if hasattr(m, "branch")]
+    assert blocks
+    before = model(batch()[0])
+    for block in blocks:
+        block.branch[0].weight.data.normal_()
+    assert torch.equal(model(batch()[0]), before)
