@@ -95,6 +95,9 @@ def test_the_task_is_inferred(tmp_path: Path, values: list[str], task: str, clas
     assert data.task == task
     assert data.classes == classes
     assert f"; {task}, since" in data.note
+    if classes:
+        named = [classes[k] for k in data.train.y]
+        assert named == [value.removesuffix(".0") for value in values]
 
 
 def test_the_task_can_be_told(tmp_path: Path) -> None:
