@@ -1,0 +1,203 @@
+"""The method cards and the quick start say what the code does, and their code runs."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import socket
+import subprocess
+import sys
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import rcad
+
+ROOT = Path(__file__).parents[1]
+CARDS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "methods").glob("*.md"))}
+HEADINGS = ["Formula", "Parameters", "Cost", "Composes with", "Differs from the paper", "Example"]
+
+each_method = pytest.mark.parametrize("name", sorted(rcad.METHODS))
+
+
+def section(name: str, heading: str) -> str:
+    """The text of a card between one heading and the next."""
+    return CARDS[name].split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a Markdown table, without its head."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def python_blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_every_method_has_a_card_and_every_card_a_method() -> None:
+    assert set(CARDS) == set(rcad.METHODS)
+
+
+@each_method
+def test_the_headings_are_there_in_order(name: str) -> None:
+    lines = CARDS[name].splitlines()
+    assert lines[0] == f"# {name}"
+    assert lines[2].endswith("."), "expected one sentence of summary under the title"
+    assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == HEADINGS
+
+
+@each_method
+def test_the_table_lists_every_parameter_with_its_default(name: str) -> None:
+    parameters = inspect.signature(rcad.METHODS[name]).parameters.values()
+    expected = [(f"`{p.name}`", f"`{p.default!r}`") for p in parameters]
+    assert [tuple(row[:2]) for row in rows(section(name, "Parameters"))] == expected
+
+
+@each_method
+def test_the_conflicts_are_those_that_compose_raises(name: str) -> None:
+    (line,) = re.findall(r"^Conflicts with: (.*)\.$", section(name, "Composes with"), re.MULTILINE)
+    assert line == "nothing" or re.findall(r"`(\w+)`", line)
+    assert set(re.findall(r"`(\w+)`", line)) == {other for one, other in CONFLICTS if one == name}
+
+
+def _conflict(one: str, other: str) -> bool:
+    try:
+        rcad.compose(rcad.METHODS[one](), rcad.METHODS[other]())
+    except rcad.InputError:
+        return True
+    return False
+
+
+CONFLICTS = [(one, other) for one, other in permutations(rcad.METHODS, 2) if _conflict(one, other)]
+
+
+class Counter(nn.Module):
+    """A linear layer that counts its forwards, and its backwards with and without a gradient for the weight."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width, width))
+        self.forwards = self.backwards = self.to_weight = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.forwards += 1
+        output = F.linear(x, _Seen.apply(self.weight, self))
+        output.register_hook(self._count)
+        return output
+
+    def _count(self, _: Tensor) -> None:
+        self.backwards += 1
+
+    def row(self) -> list[int]:
+        alone = self.backwards - self.to_weight
+        return [self.forwards, self.to_weight, alone, self.forwards + 2 * self.to_weight + alone]
+
+
+class _Seen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight, counter):
+        ctx.counter = counter
+        return weight.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.counter.to_weight += 1
+        return gradient, None
+
+
+@each_method
+@pytest.mark.parametrize("path", ["reference", "fused"])
+def test_the_cost_is_the_number_of_passes_counted(name: str, path: str) -> None:
+    method = rcad.METHODS[name]()
+    outputs, y = {
+        "gaussian": (2, torch.rand(6)),
+        "bernoulli": (1, torch.tensor([0.0, 1.0] * 3)),
+    }.get(name, (4, torch.tensor([0, 1, 2, 3, 0, 1])))
+    counter = Counter(8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), counter, nn.Linear(8, outputs))
+    criterion, x = method.criterion(), torch.rand(6, 3, 2, 2)
+    if path == "fused":
+        criterion.backward(model, x, y)
+    else:
+        criterion(model, x, y).backward()
+    cells = {row[0]: row[1:] for row in rows(section(name, "Cost"))}[path]
+    assert [int(cell) for cell in cells[:4]] == counter.row()
+    assert cells[4] == f"{counter.row()[3] / 3:.2f}"
+
+
+class Small(nn.Module):
+    """What the cards' examples call `model`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        self.last = nn.Linear(4 * 8 * 8, 10)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+    def head(self, features: Tensor) -> Tensor:
+        return self.last(features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+@each_method
+def test_the_example_runs_and_gives_finite_losses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    blocks = python_blocks(CARDS[name])
+    assert blocks
+    for block in blocks:
+        assert 3 <= len(block.splitlines()) <= 6
+        names = {"torch": torch, "nn": nn, "rcad": rcad, "model": Small()}
+        names |= {"x": torch.rand(6, 3, 32, 32), "y": torch.randint(0, 10, (6,))}
+        exec(compile(block, f"methods/{name}.md", "exec"), names)
+        if "growth" in names:
+            assert len(names["x"]) == len(names["y"]) == 12
+        else:
+            loss = names["losses"].total if "losses" in names else names["loss"]
+            assert torch.isfinite(loss)
+        if "print(" in block:
+            assert capsys.readouterr().out
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for path in [*(ROOT / "methods").glob("*.md"), ROOT / "docs" / "quickstart.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}, which is not there"
+
+
+# The tracer is what can fail on our code; the inductor backend has its own tests and takes a compiler and a minute.
+PRELUDE = """
+import functools, torch, warnings
+warnings.filterwarnings("error", module="rcad")
+torch.manual_seed(0)
+torch.compile = functools.partial(torch.compile, backend="eager")
+"""
+CHECKS = """
+assert all(torch.isfinite(p).all() for p in model.parameters())
+assert 0 < alpha < 10 and torch.isfinite(losses.total)
+print("all snippets ran")
+"""
+
+
+def test_the_quick_start_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    """In a process of its own: it uses bfloat16 (which some CPUs only pretend to have) and a process group."""
+    blocks = python_blocks((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))
+    script = tmp_path / "quickstart.py"
+    script.write_text("\n".join([PRELUDE, *blocks, CHECKS]), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MASTER_PORT": str(port)}
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("all snippets ran\n")
