@@ -86,3 +86,28 @@ def test_another_model_is_warned_about_again() -> None:
         criterion(norm_net(), 4 * x - 2, y)
     with pytest.warns(UserWarning, match="normalised"):
         criterion(norm_net(), 4 * x - 2, y)
+
+
+def test_the_warning_points_at_the_users_line() -> None:
+    x, y = images()
+    with pytest.warns(UserWarning, match="normalised") as caught:
+        RCAD(0.5, 0.1)(norm_net(), 4 * x - 2, y)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_model_that_detaches_its_input_warns_and_trains(fused: bool) -> None:
+    class Detached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = smooth_net()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x.detach())
+
+    net, (x, y) = Detached(), images()
+    criterion = RCAD(0.5, 0.1)
+    step = criterion.backward if fused else lambda *batch: criterion(*batch).backward()
+    with pytest.warns(UserWarning, match="zero gradient"):
+        step(net, x, y)
+    assert net.net[1].weight.grad is not None

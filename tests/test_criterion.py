@@ -207,7 +207,9 @@ def test_any_batch_gives_a_finite_loss_and_equal_twins(
     [
         (lambda net, x, y: rcad_loss(net, x, y, alpha=-1.0, lam=0.1), "expected alpha to be a finite number >= 0"),
         (lambda net, x, y: rcad_loss(net, x, y, alpha=0.5, lam=-0.1), "expected lam to be a finite number >= 0"),
+        (lambda net, x, y: rcad_loss(net, x, y, alpha=0.5, lam=0.1, every=2), "expected step= with every="),
         (lambda net, x, y: RCAD(0.5, 0.1, measure="entropy"), "expected measure to be one of"),
+        (lambda net, x, y: RCAD(0.5, 0.1, mask_key="m")(net, x, y), "expected a mapping with the key 'm'"),
         (
             lambda net, x, y: RCAD(0.5, 0.1).backward(net, x, y, accumulate=0),
             "expected accumulate to be a whole number",

@@ -123,6 +123,26 @@ def test_keys_may_be_named() -> None:
     torch.testing.assert_close(named(inputs, y).total, plain(inputs, y).total)
 
 
+def test_a_text_s_mask_does_not_touch_an_image() -> None:
+    net, (x, y) = smooth_net(), images()
+
+    def model(pixel_values: Tensor, attention_mask: Tensor) -> Tensor:
+        return net(pixel_values)
+
+    inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
+    both = Objective(Wrapped(model), terms=RCAD_TERMS)(inputs, y)
+    torch.testing.assert_close(both.total, Objective(net, terms=RCAD_TERMS)(x, y).total)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, f: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.f = f
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        return self.f(**inputs)
+
+
 def test_no_grad_gives_the_value_without_a_graph() -> None:
     net, (x, y) = smooth_net(), images()
     objective = Objective(net, terms=RCAD_TERMS)

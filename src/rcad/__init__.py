@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rcad.augmentations import Mixup as Mixup
     from rcad.augmentations import PadCrop as PadCrop
     from rcad.augmentations import augment as augment
-    from rcad.composition import Method as Method
-    from rcad.composition import compose as compose
     from rcad.criterion import RCAD as RCAD
     from rcad.criterion import Criterion as Criterion
     from rcad.criterion import rcad_loss as rcad_loss
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from rcad.likelihoods import Gaussian as Gaussian
     from rcad.likelihoods import Likelihood as Likelihood
     from rcad.methods import METHODS as METHODS
+    from rcad.methods import Method as Method
+    from rcad.methods import compose as compose
     from rcad.methods import method as method
     from rcad.objective import Objective as Objective
     from rcad.passes import frozen_batch_stats as frozen_batch_stats
@@ -46,12 +46,11 @@ __version__ = "0.1.0"
 # The names are imported when they are first used, so that `rcad --help` need not wait for torch.
 _HOMES = {
     "augmentations": ("Cutmix", "Cutout", "Flip", "Mixup", "PadCrop", "augment"),
-    "composition": ("Method", "compose"),
     "criterion": ("RCAD", "Criterion", "rcad_loss"),
     "errors": ("InputError", "MissingExtraError"),
     "growth": ("FeatureAscent",),
     "likelihoods": ("Bernoulli", "Categorical", "Gaussian", "Likelihood"),
-    "methods": ("METHODS", "method"),
+    "methods": ("METHODS", "Method", "compose", "method"),
     "objective": ("Objective",),
     "passes": ("frozen_batch_stats",),
     "perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),

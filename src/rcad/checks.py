@@ -6,6 +6,8 @@ Inside torch.compile and graph capture nothing is read.
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from weakref import WeakKeyDictionary
 
@@ -42,7 +44,16 @@ def _first_time(view: View, what: str) -> bool:
 
 def _warn_once(view: View, kind: str, message: str) -> None:
     if _first_time(view, kind):
-        warnings.warn(message, UserWarning, stacklevel=2)
+        warnings.warn(message, UserWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """How far up the stack the user's own line is: beyond this package and torch's module machinery."""
+    inside = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def check_input(view: View, terms: list[Term], units: str) -> None:

@@ -64,6 +64,16 @@ class Method:
         calls = (f"{name}({', '.join(f'{k}={v!r}' for k, v in values)})" for name, values in self.recipe)
         return " + ".join(calls)
 
+    def slots(self) -> set[str]:
+        """What it owns: slots that no other method may fill as well."""
+        filled = {words for slot, words in SLOTS.items() if getattr(self, slot) is not None}
+        return filled | {f"{step.slot} augmentation" for step in self.augment}
+
+    def owner(self, slot: str) -> str:
+        """The one of its parts that owns a slot."""
+        parts = (METHODS[name](**dict(values)) for name, values in self.recipe)
+        return next((part.name for part in parts if slot in part.slots()), self.name)
+
     def criterion(self, **options: Any) -> Criterion:
         """The loss for one's own loop. Options as in `Criterion`."""
         return Criterion(self.likelihood or Categorical(), self.terms, **options)
@@ -100,14 +110,12 @@ def compose(*methods: Method) -> Method:
         raise InputError("expected at least one method to compose, but got none")
     result = methods[0]
     for other in methods[1:]:
-        for slot in ("likelihood", "clean", "growth"):
-            if getattr(result, slot) is not None and getattr(other, slot) is not None:
-                raise _conflict(SLOTS[slot], _owner(slot, methods), other)
-        taken = {step.slot: step for step in result.augment}
-        for step in other.augment:
-            if step.slot in taken:
-                owner = next(m for m in methods if any(s.slot == step.slot for s in m.augment))
-                raise _conflict(f"{step.slot} augmentation", owner, other)
+        both = result.slots() & other.slots()
+        if both:
+            slot = min(both)
+            raise InputError(
+                f"expected one method to set the {slot}, but got {result.owner(slot)!r} and {other.owner(slot)!r}"
+            )
         result = Method(
             recipe=result.recipe + other.recipe,
             likelihood=result.likelihood or other.likelihood,
@@ -117,15 +125,18 @@ def compose(*methods: Method) -> Method:
             growth=result.growth or other.growth,
         )
     check_terms(result.terms)
+    _check_likelihoods(result)
     return result
 
 
-def _owner(slot: str, methods: tuple[Method, ...]) -> Method:
-    return next(m for m in methods if getattr(m, slot) is not None)
-
-
-def _conflict(slot: str, first: Method, second: Method) -> InputError:
-    return InputError(f"expected one method to set the {slot}, but got {first.name!r} and {second.name!r}")
+def _check_likelihoods(result: Method) -> None:
+    """A term with a likelihood of its own must read the output as the others do."""
+    common = type(result.likelihood or Categorical())
+    for term in result.terms:
+        if term.likelihood is not None and type(term.likelihood) is not common:
+            raise InputError(
+                f"expected one method to set the likelihood, but got {result.owner('likelihood')!r} and {term.name!r}"
+            )
 
 
 def recipe(build: Callable[P, Method]) -> Callable[P, Method]:

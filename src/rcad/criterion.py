@@ -21,6 +21,8 @@ from rcad.validate import finite, whole
 
 log = logging.getLogger("rcad")
 
+CALL_OPTIONS = ("weight", "generator", "raw", "raw_target", "step")
+
 
 class Scaler(Protocol):
     """The part of torch.amp.GradScaler that is needed."""
@@ -170,11 +172,14 @@ def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: float, lam: float, *
         model: anything that maps x to logits (a tensor, a tuple, a mapping, or an object with `.logits`).
         x: the batch, with values in [0, 1] for images.
         y: labels (B,), probabilities (B, K), or real targets.
-        alpha, lam: see `RCAD`; so are the other options.
+        alpha, lam, options: see `RCAD`; weight, generator, raw, raw_target and step: see `Objective.forward`.
+            With `every` the step must be given, since nothing counts the calls here.
 
     Example:
         >>> loss = rcad_loss(model, x, y, alpha=0.5, lam=0.02)  # doctest: +SKIP
         >>> loss.backward()  # doctest: +SKIP
     """
-    call = {key: options.pop(key) for key in ("weight", "generator") if key in options}
+    call = {key: options.pop(key) for key in CALL_OPTIONS if key in options}
+    if options.get("every", 1) != 1 and "step" not in call:
+        raise InputError("expected step= with every=, since a function cannot count its calls; or use RCAD(...)")
     return RCAD(alpha, lam, **options)(model, x, y, **call)

@@ -98,10 +98,10 @@ def fused_backward(
             output = prediction.detach() if output is None else output
             del prediction
             if directions:
-                assert x.grad is not None
                 # The backward ran on a mean: undo that for directions that keep the gradient's length.
-                gradients[directions[0]] = x.grad * (len(x) * divide / clean[0].weight)
-                check_gradient(view, x.grad)
+                gradient = torch.zeros_like(x) if x.grad is None else x.grad * (len(x) * divide / clean[0].weight)
+                gradients[directions[0]] = gradient
+                check_gradient(view, gradient)
         for index, term in enumerate(t for t in mine if t.where is not None):
             x_adv = perturbed(term, likelihood, view, gradients, generator)
             with frozen_batch_stats(view.forward) if clean or index else nullcontext():

@@ -108,10 +108,15 @@ def ls_on_adv(alpha: float = 0.02, eps: float = 0.2, norm: Norm = "l2", conventi
 
 @recipe
 def ada(
-    gamma: float = 1.0, steps: int = 15, step_size: float = 20.0 / 128 / 4, epochs: int = 10, rounds: int = 2
+    gamma: float = 1.0,
+    steps: int = 15,
+    step_size: float = 20.0 / 128 / 4,
+    epochs: int = 10,
+    rounds: int = 2,
+    levels: int | None = 255,
 ) -> Method:
     """Grows the training set by ascent on the loss, held back by the distance in the embedding."""
-    return Method(growth=FeatureAscent(0.0, gamma, steps, step_size, epochs, rounds))
+    return Method(growth=FeatureAscent(0.0, gamma, steps, step_size, epochs, rounds, levels))
 
 
 @recipe
@@ -122,15 +127,16 @@ def me_ada(
     step_size: float = 20.0 / 128 / 4,
     epochs: int = 10,
     rounds: int = 2,
+    levels: int | None = 255,
 ) -> Method:
     """ADA with eta * entropy in the ascent."""
-    return Method(growth=FeatureAscent(eta, gamma, steps, step_size, epochs, rounds))
+    return Method(growth=FeatureAscent(eta, gamma, steps, step_size, epochs, rounds, levels))
 
 
 @recipe
-def data_augmentation(padding: int = 4) -> Method:
-    """Pad, random crop, horizontal flip."""
-    return Method(augment=(PadCrop(padding), Flip()))
+def data_augmentation(padding: int = 4, flip: float = 0.5) -> Method:
+    """Pad, random crop, horizontal flip with that probability (0 for digits, whose mirror image is another thing)."""
+    return Method(augment=(PadCrop(padding), Flip(flip)))
 
 
 @recipe

@@ -49,9 +49,15 @@ def input_gradient(model: Model, x: Tensor, target: Tensor, likelihood: Likeliho
     forward = model if isinstance(model, Forward) else Forward(model)
     with torch.enable_grad():
         probe = x.detach().requires_grad_(True)
-        loss = likelihood.nll(forward(probe), target).sum()
-        (gradient,) = torch.autograd.grad(loss, probe)
-    return gradient
+        return reaching_gradient(likelihood.nll(forward(probe), target).sum(), probe)
+
+
+def reaching_gradient(loss: Tensor, x: Tensor, *, retain_graph: bool = False) -> Tensor:
+    """The gradient of a loss with respect to x alone; zero where the model detaches or ignores x."""
+    if not loss.requires_grad:
+        return torch.zeros_like(x)
+    (gradient,) = torch.autograd.grad(loss, x, retain_graph=retain_graph, allow_unused=True)
+    return torch.zeros_like(x) if gradient is None else gradient
 
 
 def _uniform(shape: torch.Size, **options: Any) -> Tensor:

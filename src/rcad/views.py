@@ -43,12 +43,13 @@ def make_view(
     """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
     if isinstance(inputs, Mapping):
         key = _input_key(inputs, input_key)
-        x, forward, mask = inputs[key], Forward(model, inputs, key), _mask(inputs, mask_key)
+        x, forward, mask = inputs[key], Forward(model, inputs, key), _mask(inputs, mask_key, inputs[key])
     else:
         if not isinstance(inputs, Tensor):
             raise InputError(f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}")
-        if input_key is not None:
-            raise InputError(f"expected a mapping with the key {input_key!r}, but got a tensor")
+        for key_name in (input_key, mask_key):
+            if key_name is not None:
+                raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
         x, forward, mask = inputs, Forward(model), None
     _check(x, target, weight)
     return View(forward, x, target, mask, weight)
@@ -88,8 +89,12 @@ def _input_key(inputs: Mapping[str, Any], key: str | None) -> str:
     )
 
 
-def _mask(inputs: Mapping[str, Any], key: str | None) -> Tensor | None:
-    if key is not None and key not in inputs:
-        raise InputError(f"expected a mask under the key {key!r}, but got the keys {', '.join(inputs)}")
+def _mask(inputs: Mapping[str, Any], key: str | None, x: Tensor) -> Tensor | None:
+    """The mask that was named, else the attention mask where it fits x: one beside images belongs to a text."""
     mask = inputs.get(MASK_KEY if key is None else key)
-    return mask if isinstance(mask, Tensor) else None
+    fits = isinstance(mask, Tensor) and mask.ndim <= x.ndim and mask.shape == x.shape[: mask.ndim]
+    if key is not None and not fits:
+        found = f"the keys {', '.join(inputs)}" if mask is None else f"{tuple(getattr(mask, 'shape', ()))}"
+        raise InputError(f"expected a mask under the key {key!r} that fits {tuple(x.shape)}, but got {found}")
+    # A text's mask (B, T) and an image (B, C, H, W) may agree by accident; embeddings have three dimensions.
+    return mask if fits and (key is not None or x.ndim <= 3) else None
