@@ -56,7 +56,7 @@ def test_bf16_is_near_fp32() -> None:
         losses = RCAD(0.5, 0.1).backward(half, x, y)
     torch.testing.assert_close(losses.total, expected.total, rtol=2e-2, atol=2e-2)
     flat = [torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]) for net in (exact, half)]
-    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.95
+    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.9
 
 
 def test_a_real_grad_scaler_with_fp16() -> None:
@@ -118,7 +118,7 @@ def test_the_fused_step_can_be_captured(name: str) -> None:
 def test_inductor_matches(what: str) -> None:
     torch._dynamo.reset()
     x, y = batch()
-    plain, compiled = resnet(16), resnet(16)
+    plain, compiled, x = resnet(16).double(), resnet(16).double(), x.double()  # where only a mistake can differ
     terms = methods.rcad().terms
     Criterion(terms=terms)(plain, x, y).backward()
     if what == "objective":
@@ -127,7 +127,7 @@ def test_inductor_matches(what: str) -> None:
         Criterion(terms=terms)(torch.compile(compiled), x, y).backward()
     else:
         Criterion(terms=terms).backward(torch.compile(compiled), x, y)
-    assert_same_state(plain, compiled, rtol=2e-2, atol=1e-3)
+    assert_same_state(plain, compiled, rtol=1e-6)
 
 
 def test_cuda_random_state_is_given_back() -> None:

@@ -103,3 +103,14 @@ def test_random_state_is_given_back() -> None:
     with preserved_rng(torch.device("cpu")):
         torch.rand(100)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_model_is_never_asked_for_its_truth_value() -> None:
+    class Shy(nn.BatchNorm2d):
+        def __len__(self) -> int:  # as compiled modules in some versions of torch
+            raise TypeError("does not support len()")
+
+    layer, (x, _) = Shy(3), images()
+    with frozen_batch_stats(layer):
+        layer(x)
+    assert layer.num_batches_tracked == 0

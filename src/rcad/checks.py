@@ -24,10 +24,10 @@ _said: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
 
 def may_read(view: View, what: str) -> bool:
-    """Whether values may be read now: always on the CPU, once per model and purpose on an accelerator."""
+    """Whether values may be read now: on the CPU unless told otherwise, once per model and purpose elsewhere."""
     if torch.compiler.is_compiling():
         return False
-    if view.x.device.type == "cpu":
+    if view.x.device.type == "cpu" and view.check_always:
         return True
     if view.x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return False

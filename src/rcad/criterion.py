@@ -13,7 +13,7 @@ from rcad.errors import InputError
 from rcad.fused import fused_backward, refusal
 from rcad.geometry import Channels, Norm
 from rcad.likelihoods import Categorical, Likelihood
-from rcad.objective import ERM, Loss, StepCounter, Units, evaluate
+from rcad.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
 from rcad.passes import Inputs, Model
 from rcad.perturbations import GradientStep
 from rcad.terms import Losses, MeasureName, Term, active
@@ -36,7 +36,7 @@ class Criterion:
     Args:
         likelihood: what the model's output means.
         terms: what is summed; the default is the plain negative log-likelihood.
-        input_key, mask_key, units: see `Loss`.
+        input_key, mask_key, units, checks: see `Loss`.
 
     Example:
         >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
@@ -51,8 +51,9 @@ class Criterion:
         input_key: str | None = None,
         mask_key: str | None = None,
         units: Units = "pixels",
+        checks: Checks = "always",
     ) -> None:
-        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units)
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
         self._counter = StepCounter(self.loss.terms)
         self._reasons: set[str] = set()
 
@@ -133,7 +134,7 @@ class RCAD(Criterion):
         mean, std: the numbers by which the images were already normalised, so that alpha stays in pixels.
         measure: "negative_entropy", or "uniform_cross_entropy".
         every: apply the regulariser at every k-th step only, with k times the weight.
-        input_key, mask_key, units: see `Loss`.
+        input_key, mask_key, units, checks: see `Loss`.
 
     Example:
         >>> criterion = RCAD(alpha=0.5, lam=0.02)
@@ -157,11 +158,12 @@ class RCAD(Criterion):
         input_key: str | None = None,
         mask_key: str | None = None,
         units: Units = "pixels",
+        checks: Checks = "always",
     ) -> None:
         finite("lam", lam, minimum=0.0)
         where = GradientStep(alpha, norm, bounds, mean, std, steps)
         terms = (Term("nll"), Term("rcad", measure, lam, where, every))
-        super().__init__(likelihood, terms, input_key=input_key, mask_key=mask_key, units=units)
+        super().__init__(likelihood, terms, input_key=input_key, mask_key=mask_key, units=units, checks=checks)
         self.alpha, self.lam = alpha, lam
 
 

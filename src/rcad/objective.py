@@ -21,6 +21,7 @@ from rcad.views import View, make_view
 
 ERM = (Term("nll"),)
 Units = Literal["pixels", "input"]
+Checks = Literal["always", "first"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Loss:
         input_key, mask_key: for inputs that are mappings: the tensor to perturb, and the mask of its real positions.
             By default the only floating-point entry, and "attention_mask" where there is one.
         units: "pixels" warns when images look normalised while alpha is a distance in [0, 1] pixels; "input" does not.
+        checks: read the values of every batch on the CPU ("always"), or of a model's first batch only ("first"), as
+            is always so on a GPU.
     """
 
     likelihood: Likelihood = Categorical()
@@ -40,10 +43,12 @@ class Loss:
     input_key: str | None = None
     mask_key: str | None = None
     units: Units = "pixels"
+    checks: Checks = "always"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", check_terms(self.terms))
         one_of("units", self.units, ("pixels", "input"))
+        one_of("checks", self.checks, ("always", "first"))
         if not isinstance(self.likelihood, Likelihood):
             raise InputError(f"expected a likelihood such as Categorical(), but got {self.likelihood!r}")
 
@@ -65,8 +70,8 @@ class Loss:
             if name == "raw":
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
             view = make_view(model, inputs, labels, weight=weight, input_key=self.input_key, mask_key=self.mask_key)
-            check_input(view, [term for term in terms if term.view == name], self.units)
-            views[name] = view
+            views[name] = view._replace(check_always=self.checks == "always")
+            check_input(views[name], [term for term in terms if term.view == name], self.units)
         return views
 
 
@@ -191,10 +196,11 @@ class Objective(nn.Module):
         input_key: str | None = None,
         mask_key: str | None = None,
         units: Units = "pixels",
+        checks: Checks = "always",
     ) -> None:
         super().__init__()
         self.model = model
-        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units)
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
         self.counter = StepCounter(self.loss.terms)
 
     def forward(

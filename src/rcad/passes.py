@@ -83,7 +83,7 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     Layers in eval mode stay as they are. Re-entrant, and restores on an exception.
     """
     module = as_module(model)
-    layers = [m for m in module.modules() if isinstance(m, _NormBase) and m.training] if module else []
+    layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]
     found = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
     for layer, switch, off, _ in found:
         setattr(layer, switch, off)

@@ -22,6 +22,7 @@ class View(NamedTuple):
         target: hard, soft or real-valued targets.
         mask: which positions of x may move, (B, T), or None for all.
         weight: what each example counts, (B,), or None for 1 each.
+        check_always: whether values are read at every batch on the CPU, or at a model's first only.
     """
 
     forward: Forward
@@ -29,6 +30,7 @@ class View(NamedTuple):
     target: Tensor
     mask: Tensor | None
     weight: Tensor | None
+    check_always: bool = True
 
 
 def make_view(

@@ -1,0 +1,252 @@
+"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rcad.errors import InputError
+from rcad.experiments.config import RunConfig
+from rcad.experiments.environment import commit, versions
+from rcad.experiments.log import LogWriter, read_log
+from rcad.experiments.plain import config_id
+from rcad.experiments.record import RunRecord, Split, Status, utc_now
+from rcad.experiments.rows import Defaults, without_defaults
+from rcad.experiments.store import Store
+from rcad.methods import METHODS
+from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
+from rcad.train.loop import Trainer
+from rcad.train.metrics import measure
+from rcad.train.problem import Problem, method_of, model_of, prepare, read
+from rcad.train.reporting import Reporter, Row, Silent, Tracker
+
+CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
+
+
+def method_defaults() -> Defaults:
+    """Every method's parameters and their defaults, for `override` and for canonical ids."""
+    return {
+        name: {key: parameter.default for key, parameter in signature(make).parameters.items()}
+        for name, make in METHODS.items()
+    }
+
+
+def canonical_config(config: RunConfig) -> RunConfig:
+    """The same run with its method's defaults left out, so that writing one out does not make another run."""
+    return replace(config, method=without_defaults(config.method, method_defaults()))
+
+
+def pick_device(name: str) -> torch.device:
+    """ "auto" takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"expected a device such as auto, cpu or cuda, but got {name!r}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("expected a CUDA device for device=cuda, but torch sees none; use device=cpu")
+    return device
+
+
+def run(
+    config: RunConfig,
+    store: Store,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+    trackers: Sequence[Tracker] = (),
+    checkpoint_seconds: float = 60.0,
+) -> RunRecord:
+    """Trains, evaluates and records. A finished record comes back at once; a started run goes on.
+
+    Ctrl-C and SIGTERM save a checkpoint between two steps and give a record that is "interrupted". Everything that
+    can be wrong with the input is found before anything is written.
+    """
+    config = canonical_config(config)
+    reporter = reporter or Silent()
+    place = pick_device(device)
+    if config.train.precision == "bf16" and place.type == "cpu":
+        raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
+    if (record := _finished(store, config)) is not None:
+        return record
+    # The global generators are seeded inside; the caller's state is given back.
+    with torch.random.fork_rng(devices=[] if place.type == "cpu" else [place]):
+        problem = prepare(config, read(config.data, data_dir, cache_dir, reporter), place)
+        trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter)
+        with store.lock(config):
+            if (record := _finished(store, config)) is not None:
+                return record
+            return _Run(config, store, trainer, trackers, checkpoint_seconds).go()
+
+
+def _finished(store: Store, config: RunConfig) -> RunRecord | None:
+    if store.status(config) not in ("done", "diverged"):
+        return None
+    return store.get(config_id(config))
+
+
+class _Run:
+    """One locked run: what is written when."""
+
+    def __init__(
+        self, config: RunConfig, store: Store, trainer: Trainer, trackers: Sequence[Tracker], checkpoint_seconds: float
+    ) -> None:
+        self.config, self.store, self.trainer = config, store, trainer
+        self.trackers, self.interval = trackers, checkpoint_seconds
+        run = config_id(config)
+        self.checkpoint = store.checkpoint(run) / CHECKPOINT
+        self.folder = store.folder(run)
+        self.logged = 0
+        self.started = utc_now()
+
+    def go(self) -> RunRecord:
+        self._resume()
+        self._write("running")
+        self.trainer.announce()
+        with LogWriter(self.store.log(config_id(self.config))) as log, _signals() as stop:
+            reporter, self.trainer.reporter = self.trainer.reporter, _Recording(self, log)
+            try:
+                outcome = self._fit(stop)
+            finally:
+                self.trainer.reporter = reporter
+                for tracker in self.trackers:
+                    tracker.close()
+        if outcome == "interrupted":
+            save_trainer(self.trainer, self.checkpoint)
+            return self._write("interrupted", message="interrupted; the same command goes on from here")
+        if outcome == "diverged":
+            epoch = self.trainer.epoch
+            return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
+        return self._finish()
+
+    def _resume(self) -> None:
+        if self.store.status(self.config) != "new":
+            self.started = self.store.get(config_id(self.config)).started
+        # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
+        self.logged = max((int(row["epoch"]) for row in read_log(self.store.log(config_id(self.config)))), default=0)
+        if self.checkpoint.exists():
+            restore_trainer(self.trainer, self.checkpoint)
+            self.trainer.reporter.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
+
+    def _fit(self, stop: threading.Event) -> str:
+        """Trains; pauses to save where enough time has passed."""
+        while True:
+            due = time.monotonic() + self.interval
+            outcome = self.trainer.fit(pause=lambda due=due: stop.is_set() or time.monotonic() > due)  # type: ignore[misc]
+            if outcome != "interrupted" or stop.is_set():
+                return outcome
+            save_trainer(self.trainer, self.checkpoint)
+
+    def _finish(self) -> RunRecord:
+        """The selected weights, the test set (read here, once), the record; then the checkpoint may go."""
+        trainer, problem = self.trainer, self.trainer.problem
+        trainer.restore_selected()
+        start = time.perf_counter()
+        metrics = {f"test_{name}": value for name, value in measure(trainer.selected, problem, *problem.test).items()}
+        seconds = time.perf_counter() - start
+        if len(problem.val[1]):
+            scores = measure(trainer.selected, problem, *problem.val)
+            metrics |= {f"val_{name}": value for name, value in scores.items()}
+        metrics["epochs"] = float(trainer.epoch)
+        chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
+        metrics["selected_epoch"] = float(chosen)
+        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), dict(problem.preprocessing))
+        record = self._write("done", metrics=metrics, test_seconds=seconds)
+        self.checkpoint.unlink(missing_ok=True)
+        return record
+
+    def _write(
+        self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
+    ) -> RunRecord:
+        record = RunRecord(
+            config=self.config,
+            status=status,
+            started=self.started,
+            finished=utc_now() if status in ("done", "diverged") else None,
+            message=message,
+            splits=_splits(self.trainer.problem),
+            epochs=tuple(self.trainer.rows),
+            metrics=metrics or {},
+            timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
+            peak_memory_bytes=_peak_memory(self.trainer.problem.device),
+            device=_device_words(self.trainer.problem.device),
+            versions=versions(),
+            commit=commit(),
+        )
+        self.store.write(record)
+        return record
+
+
+class _Recording:
+    """Passes on what the trainer says, and keeps each epoch in the log and the trackers."""
+
+    def __init__(self, owner: _Run, log: LogWriter) -> None:
+        self._shown, self._owner, self._log = owner.trainer.reporter, owner, log
+
+    def epoch(self, epoch: int, row: Row) -> None:
+        self._shown.epoch(epoch, row)
+        if epoch > self._owner.logged:
+            self._owner.logged = epoch
+            self._log.append(row)
+            for tracker in self._owner.trackers:
+                tracker.log(epoch, row)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shown, name)
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C ends the process as usual."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _splits(problem: Problem) -> dict[str, Split]:
+    found = problem.splits
+    return {
+        "train": Split(size=len(found.train), sha256=found.train_hash),
+        "validation": Split(size=len(found.val), sha256=found.val_hash),
+        "test": Split(size=len(found.test), sha256=found.test_hash),
+    }
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _device_words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads"

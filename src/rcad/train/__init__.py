@@ -1,0 +1,1 @@
+"""The engine: one loop from a config to a trained model."""

@@ -1,0 +1,64 @@
+"""Files that are whole, or said not to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.train.checkpoint import load_tensors, save_tensors
+from rcad.train.optimizers import optimizer_tensors, restore_optimizer
+
+
+def test_tensors_and_meta_come_back(tmp_path: Path) -> None:
+    base = torch.randn(4, 6)
+    tensors = {"a": base[:, ::2], "b": base, "c": torch.tensor(3), "d": torch.zeros(0, dtype=torch.uint8)}
+    save_tensors(tmp_path / "file", tensors, {"epoch": 3, "rows": [{"loss": 0.1}]})
+    found, meta = load_tensors(tmp_path / "file")
+    assert meta == {"epoch": 3, "rows": [{"loss": 0.1}]}
+    assert all(torch.equal(found[name], value) for name, value in tensors.items())
+    assert all(found[name].dtype == value.dtype for name, value in tensors.items())
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "noise", "missing"])
+def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    save_tensors(path, {"a": torch.randn(100)}, {})
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": content[:-50], "empty": b"", "noise": b"\xff" * 300}[damage])
+    with pytest.raises(InputError, match="expected a whole checkpoint in") as error:
+        load_tensors(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_an_optimizer_goes_on(kind: str) -> None:
+    def make() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 2)
+        if kind == "sgd":
+            return net, torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, nesterov=True)
+        return net, torch.optim.AdamW(net.parameters(), 0.1)
+
+    def step(net: torch.nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        net(torch.ones(1, 3)).square().sum().backward()
+        optimizer.step()
+
+    one, first = make()
+    two, second = make()
+    for _ in range(3):
+        step(one, first)
+        step(two, second)
+    fresh, third = make()
+    fresh.load_state_dict(two.state_dict())
+    restore_optimizer(third, {name: value.clone() for name, value in optimizer_tensors(second).items()})
+    for _ in range(3):
+        step(one, first)
+        step(fresh, third)
+    assert torch.equal(one.weight, fresh.weight)

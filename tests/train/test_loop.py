@@ -1,0 +1,258 @@
+"""The loop against a hand-written one, and what it does between epochs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rcad.data.dataset import Dataset, Split
+from rcad.errors import InputError
+from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.train.loop import Trainer
+from rcad.train.metrics import measure, scores
+from rcad.train.problem import channel_statistics, method_of, model_of, prepare
+from rcad.train.seeds import derived
+
+CPU = torch.device("cpu")
+
+
+def dataset(task: str = "classification", count: int = 90) -> Dataset:
+    """Images whose class shows in their brightness, or a table whose target is a sum."""
+    draw = np.random.default_rng(0)
+    if task == "regression":
+        x = draw.normal(size=(count, 4)).astype(np.float32)
+        return Dataset("table", "regression", Split(x, (10 * x.sum(1) + 3).astype(np.float32)))
+    y = np.arange(count) % 3
+    x = (draw.integers(0, 120, (count, 1, 8, 8)) + 60 * y[:, None, None, None]).astype(np.uint8)
+    return Dataset("images", "classification", Split(x, y.astype(np.int64)), classes=("a", "b", "c"))
+
+
+def config(method: str = "erm", *, data: dict[str, Any] | None = None, seed: int = 0, **train: Any) -> RunConfig:
+    rows = tuple((name.strip(), ()) for name in method.split("+"))
+    return RunConfig(
+        data=DataConfig(name="images", **(data or {})),
+        model=ModelConfig(name="small_cnn", width=4),
+        method=rows,
+        optim=OptimConfig(lr=0.05, weight_decay=1e-3, clip=1.0, schedule="multistep", milestones=(2,)),
+        train=TrainConfig(**{"epochs": 4, "batch_size": 16, **train}),
+        seed=seed,
+    )
+
+
+def trainer(settings: RunConfig, data: Dataset | None = None) -> Trainer:
+    problem = prepare(settings, data or dataset(), CPU)
+    return Trainer(settings, problem, method_of(settings, problem), model_of(settings, problem))
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_the_loop_is_the_hand_written_one_bit_for_bit() -> None:
+    settings = config()
+    ours = trainer(settings)
+    ours.fit()
+    problem = prepare(settings, dataset(), CPU)
+    net = model_of(settings, problem)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=1e-3)
+    x, y = problem.train
+    for epoch in range(4):
+        generator = torch.Generator().manual_seed(derived(0, "batches", epoch))
+        for group in optimizer.param_groups:
+            group["lr"] = 0.05 * 0.1 ** (epoch >= 2)
+        for index in torch.randperm(len(y), generator=generator).split(16):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x[index].float() / 255), y[index]).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+    assert same_weights(ours.model, net)
+
+
+def test_every_example_is_seen_once_an_epoch() -> None:
+    run = trainer(config(epochs=1))
+    index = torch.cat(run._batches())
+    assert sorted(index.tolist()) == list(range(len(run.y)))
+    assert not torch.equal(index, torch.cat(trainer(config(epochs=1, seed=1))._batches()))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        config("rcad"),
+        config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=2),
+        config("rcad_released", selection="last"),
+    ],
+    ids=lambda c: c.method[-1][0],
+)
+@pytest.mark.parametrize("pauses", [1, 7, 13])
+def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: int, tmp_path: Any) -> None:
+    whole = trainer(settings)
+    assert whole.fit() == "done"
+    part = trainer(settings)
+    for _ in range(60):
+        calls = iter(range(1, 1000))
+        torch.manual_seed(99)  # whatever happens to the global generator in between
+        if (tmp_path / "saved").exists():
+            part = trainer(settings)
+            restore_trainer(part, tmp_path / "saved")
+        if part.fit(pause=lambda calls=calls: next(calls) > pauses) == "done":
+            break
+        save_trainer(part, tmp_path / "saved")
+    assert part.epoch == 4
+    for one, other in ((whole, part),):
+        one.restore_selected()
+        other.restore_selected()
+        assert same_weights(one.model, other.model)
+        assert same_weights(one.selected, other.selected)
+        drop = lambda rows: [{k: v for k, v in row.items() if k != "seconds"} for row in rows]  # noqa: E731
+        assert drop(one.rows) == drop(other.rows)
+
+
+def test_growth_enlarges_the_set_and_survives_a_pause(tmp_path: Any) -> None:
+    settings = replace(config(), method=(("me_ada", (("epochs", 1), ("rounds", 2), ("steps", 2))),))
+    whole = trainer(settings)
+    whole.fit()
+    assert len(whole.y) == 4 * len(whole.problem.train[1])
+    part = trainer(settings)
+    calls = iter(range(1000))
+    part.fit(pause=lambda: next(calls) > 20)
+    assert len(part.y) > len(part.problem.train[1])
+    save_trainer(part, tmp_path / "saved")
+    resumed = trainer(settings)
+    restore_trainer(resumed, tmp_path / "saved")
+    resumed.fit()
+    assert same_weights(whole.model, resumed.model)
+
+
+def test_accumulation_equals_the_bigger_batch() -> None:
+    one = trainer(config(epochs=1, batch_size=16))
+    two = trainer(config(epochs=1, batch_size=8, accumulate=2))
+    one.fit()
+    two.fit()
+    for a, b in zip(one.model.state_dict().values(), two.model.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_the_best_epoch_is_kept() -> None:
+    run = trainer(config(epochs=6))
+    run.fit()
+    by_hand = max(run.rows, key=lambda row: (row["val_accuracy"], -row["val_nll"]))
+    assert run.best_epoch == by_hand["epoch"]
+    run.restore_selected()
+    now = measure(run.selected, run.problem, *run.problem.val)
+    assert now["nll"] == by_hand["val_nll"]
+
+
+def test_patience_ends_a_run_early() -> None:
+    settings = config(epochs=50, patience=2)
+    settings = replace(settings, optim=replace(settings.optim, lr=1e-12))
+    run = trainer(settings)
+    assert run.fit() == "done"
+    assert run.epoch < 10
+
+
+def test_the_average_follows_the_weights() -> None:
+    run = trainer(config(epochs=1, ema=0.5))
+    start = {name: value.clone() for name, value in run.model.named_parameters()}
+    expected = start
+    original = run._batch
+
+    def watched(*args: Any) -> None:
+        original(*args)
+
+    run._batch = watched  # type: ignore[method-assign]
+    steps = []
+    step = run.optimizer.step
+
+    def counted(*args: Any) -> Any:
+        result = step(*args)
+        steps.append({name: value.detach().clone() for name, value in run.model.named_parameters()})
+        return result
+
+    run.optimizer.step = counted  # type: ignore[method-assign]
+    run.fit()
+    for weights in steps:
+        expected = {name: 0.5 * expected[name] + 0.5 * weights[name] for name in expected}
+    assert run.average is not None
+    for name, value in run.average.named_parameters():
+        torch.testing.assert_close(value, expected[name])
+
+
+def test_divergence_stops_the_run() -> None:
+    settings = config()
+    run = trainer(replace(settings, optim=replace(settings.optim, lr=1e30, clip=None)))
+    assert run.fit() == "diverged"
+    assert not math.isfinite(run.rows[-1]["loss"])
+    assert run.epoch < 4
+
+
+def test_regression_trains_in_the_target_s_own_unit() -> None:
+    settings = replace(config("rcad", epochs=30), model=ModelConfig(name="mlp"))
+    settings = replace(settings, optim=OptimConfig(name="adamw", lr=0.01))
+    run = trainer(settings, dataset("regression"))
+    run.fit()
+    x, y = run.problem.test
+    scale = run.problem.target_scale
+    assert scale is not None
+    output = run.model(x)
+    density = torch.distributions.Normal(output[:, 0] * scale, (0.5 * output[:, 1]).exp() * scale)
+    found = measure(run.model, run.problem, x, y)
+    assert found["nll"] == pytest.approx(-density.log_prob(y * scale).mean().item(), rel=1e-5)
+    assert found["rmse"] == pytest.approx(((output[:, 0] - y) * scale).square().mean().sqrt().item(), rel=1e-5)
+    assert found["rmse"] < 0.6 * scale
+
+
+def test_scores_by_hand() -> None:
+    output = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
+    y = torch.tensor([0, 1, 1])
+    p = output.double().softmax(1)
+    found = scores(output, y, None)
+    assert found["accuracy"] == pytest.approx(100 * 2 / 3)
+    assert found["nll"] == pytest.approx(-(p[0, 0].log() + p[1, 1].log() + p[2, 1].log()).item() / 3)
+    brier = (2 * (1 - p[0, 0]) ** 2 + 2 * (1 - p[1, 1]) ** 2 + 2 * (1 - p[2, 1]) ** 2) / 3
+    assert found["brier"] == pytest.approx(brier.item())
+
+
+def test_channel_statistics_are_exact() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (5000, 3, 4, 4)).astype(np.uint8)
+    mean, std = channel_statistics(x)
+    np.testing.assert_allclose(mean, (x / 255).mean((0, 2, 3)))
+    np.testing.assert_allclose(std, (x / 255).std((0, 2, 3)))
+
+
+def test_a_seed_decides_everything_and_touches_nothing_else() -> None:
+    one, two = trainer(config("mixup + rcad_random")), trainer(config("mixup + rcad_random"))
+    torch.manual_seed(5)
+    one.fit()
+    torch.manual_seed(6)
+    two.fit()
+    assert same_weights(one.model, two.model)
+    other = trainer(config("mixup + rcad_random", seed=1))
+    other.fit()
+    assert not same_weights(one.model, other.model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "says"),
+    [
+        (config("gaussian"), dataset(), "expected real targets for the method 'gaussian', but got class labels"),
+        (config("label_smoothing"), dataset("regression"), "expected class labels for the method 'label_smoothing'"),
+        (config("mixup"), dataset("regression"), "expected images for the method"),
+        (config("me_ada"), dataset("regression"), "add --set method.levels=none"),
+        (config("adversarial_training"), dataset("regression"), "add --set method.bounds=none"),
+        (config("rcda"), dataset(), "did you mean 'rcad'?"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_method_that_does_not_fit_the_data_is_named(settings: RunConfig, data: Dataset, says: str) -> None:
+    problem = prepare(settings, data, CPU)
+    with pytest.raises(InputError) as error:
+        method_of(settings, problem)
+    assert says in str(error.value)
