@@ -32,10 +32,20 @@ if how in ("objective", "norm"):
     model = DDP(Objective(net, terms=TERMS))
     model(x[half], y[half]).total.backward()
 elif how == "criterion":
-    model = DDP(net)
+    model, calls = DDP(net), []
+    model.register_forward_hook(lambda *call: calls.append(1))
     RCAD(0.5, 0.1)(model, x[half], y[half]).backward()
+    assert len(calls) == 1, "only the clean pass goes through the wrapper"
 else:
-    RCAD(0.5, 0.1).backward(DDP(net), x[half], y[half])
+    model, sent = DDP(net), []
+
+    def hook(state, bucket):
+        sent.append(1)
+        return dist.all_reduce(bucket.buffer().div_(2), async_op=True).get_future().then(lambda f: f.value()[0])
+
+    model.register_comm_hook(None, hook)
+    RCAD(0.5, 0.1).backward(model, x[half], y[half])
+    assert len(sent) == 1, "only the last backward exchanges gradients"
 torch.save({n: p.grad for n, p in net.named_parameters()}, f"{folder}/{rank}.pt")
 dist.barrier()
 dist.destroy_process_group()

@@ -54,7 +54,7 @@ class Criterion:
         checks: Checks = "always",
     ) -> None:
         self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
-        self._counter = StepCounter(self.loss.terms)
+        self._counter = StepCounter()
         self._reasons: set[str] = set()
 
     def __repr__(self) -> str:

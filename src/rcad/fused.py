@@ -7,7 +7,7 @@ RCAD takes 2 forwards and 2 backwards, where `evaluate` followed by `backward()`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +35,7 @@ def refusal(
 
 
 def _view_refusal(view: View) -> str | None:
-    if view.x.requires_grad:
-        return "the input is part of a larger graph, which one backward would free"
-    if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
-        return "DistributedDataParallel would reduce the gradients twice"
-    return None
+    return "the input is part of a larger graph, which one backward would free" if view.x.requires_grad else None
 
 
 def _term_refusal(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) -> str | None:
@@ -85,6 +81,7 @@ def fused_backward(
         parts.update({name: value.detach() for name, value in values.items()})
         total = loss.detach() if total is None else total + loss.detach()
 
+    passes_left = _passes(terms)
     for name, view in views.items():
         mine = [term for term in terms if term.view == name]
         clean = [term for term in mine if term.where is None]
@@ -92,9 +89,11 @@ def fused_backward(
         gradients: dict[Likelihood, Tensor] = {}
         if clean:
             x = view.x.detach().requires_grad_(bool(directions))
-            prediction = view.forward(x)
-            check_output(view, likelihood, prediction)
-            run(clean, prediction, view)
+            passes_left -= 1
+            with _quiet(view, passes_left):
+                prediction = view.forward(x)
+                check_output(view, likelihood, prediction)
+                run(clean, prediction, view)
             output = prediction.detach() if output is None else output
             del prediction
             if directions:
@@ -104,8 +103,23 @@ def fused_backward(
                 check_gradient(view, gradient)
         for index, term in enumerate(t for t in mine if t.where is not None):
             x_adv = perturbed(term, likelihood, view, gradients, generator)
-            with frozen_batch_stats(view.forward) if clean or index else nullcontext():
-                prediction = view.forward(x_adv)
-            run([term], prediction, view)
+            passes_left -= 1
+            with _quiet(view, passes_left):
+                with frozen_batch_stats(view.forward) if clean or index else nullcontext():
+                    prediction = view.forward(x_adv)
+                run([term], prediction, view)
     assert total is not None
     return Losses(total, parts, output)
+
+
+def _passes(terms: Sequence[Term]) -> int:
+    """How many forwards with a backward there are: one for the clean terms of a view, one for each other term."""
+    return len({term.view for term in terms if term.where is None}) + sum(term.where is not None for term in terms)
+
+
+def _quiet(view: View, passes_left: int) -> AbstractContextManager[None]:
+    """Under DistributedDataParallel only the last backward needs to exchange gradients: it carries the sum of all."""
+    model = view.forward.model
+    if passes_left and isinstance(model, nn.parallel.DistributedDataParallel):
+        return model.no_sync()
+    return nullcontext()

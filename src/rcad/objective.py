@@ -76,20 +76,17 @@ class Loss:
 
 
 class StepCounter:
-    """Counts the calls where a term rests on some of them. Otherwise it stands still: a number that changes at
-    every call would make torch.compile compile anew each time."""
+    """Counts the calls, for terms that rest on some of them."""
 
-    def __init__(self, terms: Sequence[Term]) -> None:
+    def __init__(self) -> None:
         self.value = 0
-        self._needed = any(term.every > 1 for term in terms)
 
     def next(self, step: int | None) -> int:
         """The step given, else how many calls came before this one."""
         if step is not None:
             return step
-        now = self.value
-        self.value += self._needed
-        return now
+        self.value += 1
+        return self.value - 1
 
 
 def evaluate(
@@ -201,7 +198,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model = model
         self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
-        self.counter = StepCounter(self.loss.terms)
+        self.counter = StepCounter()
 
     def forward(
         self,
