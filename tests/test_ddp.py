@@ -53,7 +53,8 @@ dist.destroy_process_group()
 
 
 def in_two_processes(how: str, folder: Path) -> list[dict[str, torch.Tensor]]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     workers = [
         subprocess.Popen([sys.executable, "-c", WORKER, str(rank), how, str(folder)], env=environment)
         for rank in (0, 1)
