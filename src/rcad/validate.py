@@ -43,4 +43,5 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
     if value not in choices:
         near = get_close_matches(str(value), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"expected {name} to be one of {', '.join(choices)}, but got {value!r}{hint}")
+        known = f"to be one of {', '.join(choices)}" if choices else "not to be given (there are none)"
+        raise InputError(f"expected {name} {known}, but got {value!r}{hint}")

@@ -1,0 +1,1 @@
+"""The `rcad` command. Nothing heavy is imported until a command needs it."""

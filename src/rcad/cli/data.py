@@ -1,0 +1,136 @@
+"""`rcad data`: what there is, fetching it, reading one's own, checking every byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rcad.cli.options import CacheFolder, DataFolder, Json, about, help_without_command
+
+app = typer.Typer(
+    invoke_without_command=True,
+    callback=help_without_command,
+    help=about(
+        "Data sets: known ones and your own.",
+        "rcad data list",
+        "rcad data fetch cifar100 --data-dir data",
+        "rcad data import images/",
+    ),
+)
+
+
+@app.command(
+    "list",
+    help=about("Every data set known by name, and where its files are.", "rcad data list", "rcad data list --json"),
+)
+def list_data(data_dir: DataFolder = None, as_json: Json = False) -> None:
+    from rcad.cli.screen import say, say_json, table
+    from rcad.data.registry import available
+
+    found = available(data_dir)
+    if as_json:
+        say_json([one._asdict() for one in found])
+        return
+    table(
+        ["data", "kind", "found", "what"],
+        [[one.name, one.kind, one.where or "-", one.note] for one in found],
+        spare=["kind"],
+    )
+    if not data_dir:
+        say("\nPass --data-dir or set RCAD_DATA to look for files.")
+
+
+@app.command(
+    "fetch",
+    help=about(
+        "Download a known data set from its official address.",
+        "rcad data fetch cifar10 --data-dir data",
+        "rcad data fetch svhn --extra --data-dir data",
+        more="A download that was cut goes on where it stopped. Its checksum is compared with the published one.",
+    ),
+)
+def fetch_data(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="cifar10, cifar100, svhn or tiny-imagenet.")],
+    data_dir: DataFolder = None,
+    extra: Annotated[bool, typer.Option("--extra", help="Also the optional files (SVHN: 1.3 GB).")] = False,
+) -> None:
+    from rcad.cli.meter import meter
+    from rcad.cli.screen import say
+    from rcad.data.download import fetch
+    from rcad.errors import InputError
+
+    if data_dir is None:
+        raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
+    with meter(f"fetching {name}", in_bytes=True) as progress:
+        files = fetch(name, data_dir.expanduser(), extra=extra, progress=progress)
+    for file in files:
+        say(f"{file}  checksum ok")
+
+
+@app.command(
+    "import",
+    help=about(
+        "Read your own data once and say what was found.",
+        "rcad data import images/",
+        "rcad data import my.csv --target price",
+        "rcad data import images/ --name flowers --data-dir data",
+        more="""Class folders of images, Parquet shards, archives, .npz, .csv, .tsv or .npy. Images are decoded into the
+        cache. With --name it is copied to the data folder, to be used by that name.""",
+    ),
+)
+def import_data(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder.")],
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Copy it to the data folder as NAME.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of a table to predict.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="TASK", help="classification or regression, of a table.")] = None,
+    size: Annotated[int | None, typer.Option(metavar="N", help="Bring images to this many pixels a side.")] = None,
+    data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.importing import check_name, describe, keep, show
+    from rcad.cli.meter import meter
+    from rcad.cli.screen import say, say_json
+    from rcad.data.registry import load
+
+    place = None if name is None else check_name(name, Path(path), data_dir)
+    options = {key: value for key, value in (("target", target), ("task", task), ("size", size)) if value is not None}
+    with meter("reading") as progress:
+        dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **options)
+    if place is not None:
+        keep(Path(path).expanduser(), place)
+    if as_json:
+        say_json(describe(dataset))
+        return
+    show(dataset)
+    source = path if place is None else f"{place.name} --data-dir {place.parent}"
+    say(f"\ntrain on it: rcad train --data {source}{f' --target {target}' if target else ''} --method rcad")
+
+
+@app.command(
+    "verify",
+    help=about(
+        "Check every byte of the known archives in the data folder and of the cache of decoded images.",
+        "rcad data verify",
+        "rcad data verify --data-dir data",
+    ),
+)
+def verify_data(data_dir: DataFolder = None, cache_dir: CacheFolder = None, as_json: Json = False) -> None:
+    from rcad.cli.figures import plural
+    from rcad.cli.screen import say, say_json
+    from rcad.data.registry import verify
+    from rcad.errors import InputError
+
+    results = verify(data_dir, cache_dir)
+    wrong = [(path, problem) for path, problem in results if problem is not None]
+    if as_json:
+        say_json([{"path": str(path), "problem": problem} for path, problem in results])
+    else:
+        for path, problem in results:
+            say(f"{'ok ' if problem is None else 'bad'}  {path}")
+        say(f"{plural(len(results), 'item')} checked, {len(wrong)} broken")
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InputError(f"{wrong[0][1]}{more}")

@@ -1,0 +1,95 @@
+"""Numbers for people: metrics, durations, sizes, mean and spread, a sparkline."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PERCENT = ("accuracy", "error", "top5")
+_COUNTS = ("epochs", "selected_epoch")
+# What a reader looks for first, best first; a metric's name may have a prefix such as val_ or test_.
+_ORDER = ("accuracy", "top5", "nll", "rmse", "mae", "loss", "ece", "brier")
+
+
+def is_percent(name: str) -> bool:
+    """Whether a metric is measured in percent."""
+    return any(word in name.split("_") for word in _PERCENT)
+
+
+def metric(name: str, value: float | None) -> str:
+    """One number of a metric: 97.2% or 0.1043; a dash where it was not finite."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.1f}%" if is_percent(name) else number(value)
+
+
+def number(value: float) -> str:
+    """Four significant digits; whole numbers stay whole."""
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def mean_and_spread(name: str, values: Sequence[float | None]) -> str:
+    """Mean ± standard deviation (n - 1) over seeds; the mean alone for one seed, a dash where a value is missing."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known or len(known) < len(values):
+        return "-"
+    mean = statistics.fmean(known)
+    if len(known) == 1:
+        return metric(name, mean)
+    spread = statistics.stdev(known)
+    if is_percent(name):
+        return f"{mean:.1f} ± {spread:.1f}%"
+    # As many decimals as give the spread two digits; but four are enough for a mean that is not tiny.
+    most = 4 if abs(mean) >= 0.01 else 6
+    decimals = most if spread == 0 else min(max(1 - math.floor(math.log10(spread)), 0), most)
+    return f"{mean:.{decimals}f} ± {spread:.{decimals}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """8.4 s, 2m 05s or 3h 12m."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that fits."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 run, 2 runs, 1 class, 2 classes."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def leading(names: Iterable[str], most: int) -> list[str]:
+    """The metrics to show where there is room for `most`: the test's before the held-out ones, telling ones first."""
+    return sorted({name for name in names if name not in _COUNTS}, key=_rank)[:most]
+
+
+def _rank(name: str) -> tuple[int, int, str]:
+    words = name.split("_")
+    place = min((_ORDER.index(word) for word in words if word in _ORDER), default=len(_ORDER))
+    return {"val": 1, "train": 2}.get(words[0], 0), place, name
+
+
+def sparkline(values: Sequence[float | None], width: int = 24) -> str:
+    """The course of a number in one line; a gap where it was not finite."""
+    if len(values) > width:  # the last of each stretch, so that the end is the end
+        values = [values[(index + 1) * len(values) // width - 1] for index in range(width)]
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(" " if value is None else _BARS[round((value - low) * scale)] for value in values)

@@ -1,0 +1,125 @@
+"""Own data: what was found in it, and keeping it under a name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rcad.cli.figures import number, plural
+from rcad.cli.screen import fields, say, table
+from rcad.data.dataset import Dataset, Split
+from rcad.data.registry import READERS, data_root
+from rcad.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_CLASSES_SHOWN = 12
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """What a data set holds, as plain data."""
+    return {
+        "name": dataset.name,
+        "task": dataset.task,
+        "kind": "images" if dataset.is_image else "table",
+        "shape": list(dataset.train.x.shape[1:]),
+        "train": len(dataset.train),
+        "test": None if dataset.test is None else len(dataset.test),
+        "columns": list(dataset.columns),
+        "classes": _counts(dataset),
+        "standard_splits": len(dataset.standard_splits),
+        "note": dataset.note,
+    }
+
+
+def show(dataset: Dataset) -> None:
+    """The same for people."""
+    plain = describe(dataset)
+    shape = " x ".join(map(str, plain["shape"]))
+    what = (
+        f"images of {shape} (channels, height, width)"
+        if dataset.is_image
+        else f"table of {plural(plain['shape'][0], 'feature')}"
+    )
+    test = "none of its own: a part is held out when training" if dataset.test is None else f"{len(dataset.test):,}"
+    rows = [
+        ("data", dataset.name),
+        ("kind", what),
+        ("task", dataset.task),
+        ("train", f"{len(dataset.train):,}"),
+        ("test", test),
+    ]
+    if dataset.columns:
+        rows.append(("features", _few(dataset.columns)))
+    if dataset.task == "regression":
+        y = dataset.train.y
+        rows.append(("target", f"{number(float(y.min()))} to {number(float(y.max()))}, mean {number(float(y.mean()))}"))
+    fields([*rows, ("note", dataset.note)] if dataset.note else rows)
+    counts = _counts(dataset)
+    if counts:
+        say(f"\n{plural(len(counts), 'class')}")
+        table(
+            ["class", "train", "test"], [_class_row(name, two) for name, two in list(counts.items())[:_CLASSES_SHOWN]]
+        )
+        if len(counts) > _CLASSES_SHOWN:
+            say(f"and {len(counts) - _CLASSES_SHOWN} more")
+
+
+def check_name(name: str, source: Path, data_dir: Path | None) -> Path:
+    """Where data is kept under `name`; all that can be wrong is said before anything is read or copied."""
+    root = data_root(data_dir)
+    if root is None:
+        raise InputError("expected a data folder for --name, but got none; pass --data-dir or set RCAD_DATA")
+    if not _NAME.fullmatch(name):
+        raise InputError(f"expected --name to be letters, digits, '_', '-' and '.', but got {name!r}")
+    if name in READERS:
+        raise InputError(f"expected a name of your own, but {name!r} is a known data set; choose another")
+    suffix = "".join(source.suffixes[-2:]) if source.suffixes[-2:-1] == [".tar"] else source.suffix
+    place = root / (name if source.is_dir() or name.endswith(suffix) else name + suffix)
+    if place.exists():
+        raise InputError(f"expected {place} to be free, but it is there already; choose another name or remove it")
+    return place
+
+
+def keep(source: Path, place: Path) -> None:
+    """Copy a file or folder, whole or not at all."""
+    partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, partial) if source.is_dir() else shutil.copy2(source, partial)
+        os.rename(partial, place)
+    except (OSError, shutil.Error) as error:
+        reason = getattr(error, "strerror", None) or "some files could not be copied"
+        raise InputError(
+            f"expected to copy {source} to {place}, but got: {reason}; check the folder and the disk"
+        ) from None
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _counts(dataset: Dataset) -> dict[str, dict[str, int | None]]:
+    train = _count(dataset.train, len(dataset.classes))
+    test = [None] * len(train) if dataset.test is None else _count(dataset.test, len(dataset.classes))
+    return {name: {"train": a, "test": b} for name, a, b in zip(dataset.classes, train, test, strict=True)}
+
+
+def _count(split: Split, classes: int) -> list[int]:
+    return [int(count) for count in np.bincount(split.y, minlength=classes)] if classes else []
+
+
+def _class_row(name: str, two: dict[str, int | None]) -> list[str]:
+    return [name, str(two["train"]), "-" if two["test"] is None else str(two["test"])]
+
+
+def _few(names: tuple[str, ...], most: int = 8) -> str:
+    rest = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

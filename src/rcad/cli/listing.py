@@ -1,0 +1,127 @@
+"""Runs on the screen: the list, one record, what was pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from rcad.cli.figures import duration, leading, metric, number, plural, size, sparkline
+from rcad.cli.screen import fields, say, table
+from rcad.cli.sweep import seconds
+from rcad.experiments.pruning import Pruned
+from rcad.experiments.record import STATUSES, RunRecord
+from rcad.experiments.rows import label
+from rcad.experiments.store import Store
+from rcad.experiments.toml import to_toml
+from rcad.validate import finite, one_of
+
+_METRICS_LISTED = 2
+_EPOCHS_SHOWN = 8
+_COLUMNS_SHOWN = 6
+_LONGEST_WAIT = 36_500.0
+
+
+def chosen(
+    records: Iterable[RunRecord], status: Sequence[str], data: str | None, method: str | None
+) -> list[RunRecord]:
+    """The records that fit every filter that was given."""
+    for one in status:
+        one_of("--status", one, STATUSES)
+    return [
+        record
+        for record in records
+        if (not status or record.status in status)
+        and (data is None or data in (record.config.data.name, record.config.data.name.partition("[")[0]))
+        and (method is None or method in (label(record.config.method), *(name for name, _ in record.config.method)))
+    ]
+
+
+def show_list(records: Sequence[RunRecord]) -> None:
+    """A line per run."""
+    if not records:
+        say("no runs that fit; train one: rcad train --data digits --method rcad")
+        return
+    names = leading((name for record in records for name in record.metrics), _METRICS_LISTED)
+    rows = []
+    for record in records:
+        numbers = [metric(name, record.metrics.get(name)) for name in names]
+        summary = record.summary()
+        about = [record.id, summary["data"], summary["method"], str(summary["seed"]), record.status]
+        rows.append([*about, str(summary["epochs"]), *numbers, _when(record.started)])
+    headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
+    table(headers, rows, spare=["started", "epochs", *names[1:]])
+
+
+def show_record(record: RunRecord, store: Store) -> None:
+    """Everything about a run that fits a screen; the files hold the rest."""
+    about = [
+        ("run", record.id),
+        ("status", record.status + (f": {record.message}" if record.message else "")),
+        ("started", _when(record.started)),
+        ("time", duration(seconds(record))),
+        ("device", record.device or "-"),
+        ("memory", "-" if record.peak_memory_bytes is None else size(record.peak_memory_bytes)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()) or "-"),
+        ("commit", record.commit or "-"),
+        ("folder", str(store.folder(record.id))),
+    ]
+    fields(about)
+    say("\n" + to_toml(record.config).rstrip())
+    if record.splits:
+        _heading("splits")
+        table(
+            ["split", "examples", "hash of indices"],
+            [[k, str(s.size), s.sha256[:16]] for k, s in record.splits.items()],
+        )
+    if record.metrics:
+        _heading("metrics")
+        fields([(name, metric(name, value)) for name, value in record.metrics.items()])
+    if record.epochs:
+        _heading(plural(len(record.epochs), "epoch"))
+        _show_epochs(record)
+
+
+def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -> None:
+    """What went, or would go."""
+    if not pruned:
+        say("nothing to remove")
+        return
+    table(["run", "status", "size"], [[one.id, one.status, size(one.bytes)] for one in pruned])
+    total = size(sum(one.bytes for one in pruned))
+    what = f"the checkpoints of {plural(len(pruned), 'run')}" if checkpoints else plural(len(pruned), "run")
+    say(f"\nremoved {what}, {total}" if removed else f"\nwould remove {what}, {total}; add --yes to do it")
+
+
+def days(count: float | None) -> timedelta | None:
+    """A number of days as a time."""
+    if count is None:
+        return None
+    finite("--older-than", count, minimum=0.0)
+    return timedelta(days=min(count, _LONGEST_WAIT))
+
+
+def _show_epochs(record: RunRecord) -> None:
+    """Numbers across, a few epochs down, and the course of each in a line."""
+    names = list(dict.fromkeys(name for row in record.epochs for name in row if name not in ("epoch", "seconds", "lr")))
+    names = ["loss"] * ("loss" in names) + [name for name in names if name != "loss"]
+    names = names[:_COLUMNS_SHOWN]
+    count = len(record.epochs)
+    shown = sorted({round(i * (count - 1) / max(_EPOCHS_SHOWN - 1, 1)) for i in range(_EPOCHS_SHOWN)})
+    rows = [[str(index + 1), *(_cell(name, record.epochs[index].get(name)) for name in names)] for index in shown]
+    table(["epoch", *names], rows)
+    if count > 1:
+        say()
+        fields([(name, sparkline([row.get(name) for row in record.epochs])) for name in names])
+
+
+def _cell(name: str, value: float | None) -> str:
+    return metric(name, value) if value is None or not isinstance(value, int) else number(value)
+
+
+def _heading(text: str) -> None:
+    say(f"\n{text}")
+
+
+def _when(moment: str) -> str:
+    """A time in the reader's zone, to the minute."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,101 @@
+"""Where the command starts and ends: every way out is one line and an exit code.
+
+0 done; 1 unexpected, or a run diverged; 2 something the user can mend; 130 and 143 interrupted (SIGINT, SIGTERM).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from rcad.errors import InputError, MissingExtraError
+
+TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
+UNEXPECTED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+
+def main() -> None:
+    """The entry point of the script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a "±" must not end a command on a terminal without one
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code; at most one line goes to stderr."""
+    try:
+        code = _invoke(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _close_stdout()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except (InputError, MissingExtraError) as error:
+        return _fail(str(error), USAGE)
+    except Exception as error:
+        return _unusual(error)
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    try:
+        import typer
+
+        from rcad.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        raise MissingExtraError(error.name, "cli") from None
+    if COMPLETION in os.environ:  # a shell asks what could come next; Typer answers and exits
+        app(prog_name="rcad")
+    command = typer.main.get_command(app)
+    try:
+        # Not `app()`: that one handles Ctrl-C and closed pipes in its own way.
+        with command.make_context("rcad", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def _unusual(error: Exception) -> int:
+    # The parser's exceptions live in `click` or inside Typer, by version; both kinds have this method.
+    if hasattr(error, "format_message"):
+        context = getattr(error, "ctx", None)
+        message = error.format_message().rstrip(". ")
+        hint = f"{'' if message.endswith('?') else ';'} see: {context.command_path} --help" if context else ""
+        return _fail(message + hint, USAGE)
+    if type(error).__name__ == "Abort":  # a prompt was left with Ctrl-C or Ctrl-D
+        return _fail("interrupted", INTERRUPTED)
+    if _from_decoding(error):
+        return _fail(str(error), USAGE)
+    kind = type(error).__name__
+    return _fail(f"unexpected {kind}: {error}; run it again with {TRACEBACK}=1 to see where", UNEXPECTED)
+
+
+def _from_decoding(error: Exception) -> bool:
+    """Whether a worker that decodes images died: out of memory, or killed, which the user can mend."""
+    frames = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, RuntimeError) and frames[-1:] == ["rcad.data.decoding"]
+
+
+def _fail(message: str, code: int) -> int:
+    if os.environ.get(TRACEBACK) not in (None, "", "0"):
+        traceback.print_exc()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(f"rcad: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    return code
+
+
+def _close_stdout() -> None:
+    """Python flushes stdout once more when it ends; that must not complain about the closed pipe again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,103 @@
+"""From the options of `rcad train` to configs: file or recipe first, options over it, `--set` last."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rcad.cli.method_text import parse_method
+from rcad.errors import InputError
+from rcad.experiments.atomic import read_text
+from rcad.experiments.config import RunConfig
+from rcad.experiments.overrides import override
+from rcad.experiments.plain import from_plain
+from rcad.experiments.rows import Defaults, rows_to_plain
+from rcad.experiments.toml import from_toml
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asked for; None where nothing was said."""
+
+    data: str | None = None
+    target: str | None = None
+    task: str | None = None
+    size: int | None = None
+    method: str | None = None
+    recipe: str | None = None
+    file: Path | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    model: str | None = None
+    lr: float | None = None
+    seeds: Sequence[int] | None = None
+    settings: Sequence[str] = ()
+
+    def configs(self) -> list[RunConfig]:
+        """One config per seed; without seeds the file's, else seed 0."""
+        first = self._from_file(self.file) if self.file is not None else self._from_recipe()
+        return [first] if self.seeds is None else [replace(first, seed=seed) for seed in self.seeds]
+
+    def _from_recipe(self) -> RunConfig:
+        from rcad.experiments.configure import configure
+
+        for option, value in (("--data", self.data), ("--method", self.method)):
+            if value is None:
+                raise InputError(f"expected {option}, but it is missing; see: rcad train --help")
+        assert self.method is not None
+        fields = [
+            f"{title}.{key}={value}" for title, key, value in self._fields() if title != "data" and key != "epochs"
+        ]
+        return configure(
+            self._data(),
+            parse_method(self.method),
+            recipe=self.recipe,
+            epochs=self.epochs,
+            seed=0,
+            settings=[*fields, *self.settings],
+            methods=self._defaults(),
+        )
+
+    def _from_file(self, file: Path) -> RunConfig:
+        text = read_text(file)
+        try:
+            plain: dict[str, Any] = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError):
+            return from_toml(text, source=str(file))  # raises, with a line that says where
+        if self.recipe is not None:
+            plain["recipe"] = self.recipe
+        if self.method is not None:
+            plain["method"] = rows_to_plain(parse_method(self.method))
+        for title, key, value in self._fields():
+            # A section that is no table is left for the reader of configs to refuse.
+            if isinstance(section := plain.setdefault(title, {}), dict):
+                section[key] = value
+        return override(from_plain(plain, source=str(file)), self.settings, methods=self._defaults())
+
+    def _defaults(self) -> Defaults | None:
+        """The methods' parameters, where a setting is about one of them: knowing them takes torch."""
+        if not any(setting.strip().startswith("method.") for setting in self.settings):
+            return None
+        from rcad.experiments.run import method_defaults
+
+        return method_defaults()
+
+    def _data(self) -> dict[str, Any]:
+        return {key: value for title, key, value in self._fields() if title == "data"}
+
+    def _fields(self) -> list[tuple[str, str, Any]]:
+        """The options that stand for one field of a config, where given."""
+        every = [
+            ("data", "name", self.data),
+            ("data", "target", self.target),
+            ("data", "task", self.task),
+            ("data", "size", self.size),
+            ("train", "epochs", self.epochs),
+            ("train", "batch_size", self.batch_size),
+            ("model", "name", self.model),
+            ("optim", "lr", self.lr),
+        ]
+        return [(title, key, value) for title, key, value in every if value is not None]

@@ -1,0 +1,89 @@
+"""What a grid of runs gave: a table with mean and spread over seeds, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rcad.cli.figures import duration, leading, mean_and_spread, metric
+from rcad.cli.screen import say, say_json, table, warn
+from rcad.cli.sweep import Outcome, canonical, said, seconds
+from rcad.experiments.config import RunConfig
+from rcad.experiments.plain import config_id, to_plain
+from rcad.experiments.record import RunRecord
+from rcad.experiments.rows import rows_to_plain
+from rcad.experiments.store import Store
+from rcad.experiments.toml import to_toml
+
+_SHOWN = 3
+
+
+def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
+    """The end of a grid as the user wants it; why it stopped early goes to stderr."""
+    if as_json:
+        say_json([run_object(record, store) for record in outcome.records])
+    elif quiet:
+        say(final_line(outcome))
+    else:
+        say()
+        show_table(outcome.records, store)
+    if outcome.signal is not None:
+        stopped = outcome.records[-1]
+        warn(stopped.message or f"run {stopped.id} was interrupted; run the same command again to go on")
+
+
+def show_table(records: Sequence[RunRecord], store: Store) -> None:
+    """A row per run, one that sums up the finished ones, and where they are."""
+    names = leading((name for record in records for name in record.metrics), _SHOWN)
+    done = [record for record in records if record.status == "done"]
+    status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
+    last = None
+    if len(done) > 1:
+        means = [mean_and_spread(name, [record.metrics.get(name) for record in done]) for name in names]
+        last = ["mean", *means, *("" for _ in status), duration(sum(seconds(record) or 0.0 for record in done)), ""]
+    rows = [_row(record, names, bool(status)) for record in records]
+    table(["seed", *names, *status, "time", "run"], rows, last=last)
+    say(f"\nin {store.folder(records[0].id)}" if len(records) == 1 else f"\neach in {store.path / '<run>'}")
+
+
+def final_line(outcome: Outcome) -> str:
+    """The grid in one line."""
+    if len(outcome.records) == 1:
+        record = outcome.records[0]
+        already = record.id in outcome.already
+        return said(record, already) + ("" if already else f"  run {record.id}")
+    done = [record for record in outcome.records if record.status == "done"]
+    names = leading((name for record in done for name in record.metrics), 3)
+    means = [f"{name} {mean_and_spread(name, [record.metrics.get(name) for record in done])}" for name in names]
+    return "  ".join([f"{len(done)} of {len(outcome.records)} runs done", *means])
+
+
+def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:
+    """What would be run: a TOML file that `--config` reads, the id in a comment. The method is checked too."""
+    from rcad.methods import Method
+
+    for config in configs[:1]:
+        Method.from_dict({"methods": rows_to_plain(config.method)})
+    configs = [canonical(config) for config in configs]
+    if as_json:
+        say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
+        return
+    say("\n\n".join(f"# run {config_id(config)}\n{to_toml(config).rstrip()}" for config in configs))
+
+
+def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
+    """A run as a list of runs gives it to a program."""
+    extra: Mapping[str, Any] = {
+        "message": record.message,
+        "started": record.started,
+        "finished": record.finished,
+        "timings": dict(record.timings),
+        "folder": str(store.folder(record.id)),
+    }
+    return {**record.summary(), **extra}
+
+
+def _row(record: RunRecord, names: Sequence[str], with_status: bool) -> list[str]:
+    numbers = [metric(name, record.metrics.get(name)) for name in names]
+    status = [record.status] if with_status else []
+    return [str(record.config.seed), *numbers, *status, duration(seconds(record)), record.id]

@@ -1,0 +1,128 @@
+"""`rcad runs`: what was run, in lists, in detail, in files; and what can go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rcad.cli.options import RUNS, Json, RunsFolder, about, help_without_command
+
+app = typer.Typer(
+    invoke_without_command=True,
+    callback=help_without_command,
+    help=about("The records of runs.", "rcad runs list", "rcad runs show 3f2a", "rcad runs export table.csv"),
+)
+
+Statuses = Annotated[
+    list[str] | None, typer.Option("--status", metavar="STATUS", help="Only runs of this status; repeatable.")
+]
+
+
+@app.command(
+    "list",
+    help=about(
+        "Every run in one line.",
+        "rcad runs list",
+        "rcad runs list --status done --data digits --method rcad",
+        "rcad runs list --json",
+    ),
+)
+def list_runs(
+    status: Statuses = None,
+    data: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs on this data, subsets too.")] = None,
+    method: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs that this method is part of.")] = None,
+    runs: RunsFolder = RUNS,
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.listing import chosen, show_list
+    from rcad.cli.results import run_object
+    from rcad.cli.screen import say_json, warn
+    from rcad.experiments.store import Store
+
+    store = Store.open(runs, create=False)
+    found = chosen(store.records(on_error=lambda error: warn(str(error))), status or (), data, method)
+    if as_json:
+        say_json([run_object(record, store) for record in found])
+    else:
+        show_list(found)
+
+
+@app.command(
+    "show",
+    help=about("One run: its config, its numbers, its epochs.", "rcad runs show 3f2a", "rcad runs show 3f2a --json"),
+)
+def show_run(
+    run: Annotated[str, typer.Argument(metavar="ID", help="The id of a run, or the start of it.")],
+    runs: RunsFolder = RUNS,
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.listing import show_record
+    from rcad.cli.screen import say_json
+    from rcad.experiments.store import Store
+
+    store = Store.open(runs, create=False)
+    record = store.get(run)
+    if as_json:
+        say_json({**record.to_dict(), "folder": str(store.folder(record.id))})
+    else:
+        show_record(record, store)
+
+
+@app.command(
+    "export",
+    help=about(
+        "Write a table of all runs: flat rows as .csv or .parquet, whole records as .json.",
+        "rcad runs export table.csv",
+        "rcad runs export table.parquet",
+        "rcad runs export records.json",
+    ),
+)
+def export_runs(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .csv, .parquet or .json.")],
+    runs: RunsFolder = RUNS,
+) -> None:
+    from rcad.cli.figures import plural
+    from rcad.cli.screen import say
+    from rcad.experiments.store import Store
+
+    count = Store.open(runs, create=False).export(file)
+    say(f"wrote {plural(count, 'run')} to {file}")
+
+
+@app.command(
+    "prune",
+    help=about(
+        "Remove runs that did not end well, or the checkpoints of those that did.",
+        "rcad runs prune",
+        "rcad runs prune --checkpoints --yes",
+        "rcad runs prune --status interrupted --older-than 30",
+        more="They are only listed unless you add --yes. Runs that a process works on stay.",
+    ),
+)
+def prune_runs(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="These runs, whatever their status.")
+    ] = None,
+    status: Statuses = None,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Remove checkpoints, keep records.")] = False,
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", metavar="DAYS", help="Only runs untouched for so long.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
+    runs: RunsFolder = RUNS,
+) -> None:
+    from rcad.cli.listing import days, show_pruned
+    from rcad.experiments.pruning import prune
+    from rcad.experiments.store import Store
+
+    pruned = prune(
+        Store.open(runs, create=False),
+        ids=ids or None,
+        status=status or None,
+        older_than=days(older_than),
+        checkpoints_only=checkpoints,
+        apply=yes,
+    )
+    show_pruned(pruned, checkpoints=checkpoints, removed=yes)

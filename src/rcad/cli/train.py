@@ -1,0 +1,111 @@
+"""`rcad train`: one run, or one per seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+
+HELP = about(
+    "Train a model and keep its record.",
+    "rcad train --data digits --method rcad --epochs 3",
+    "rcad train --data digits --method erm --seeds 3 --epochs 3",
+    'rcad train --data my.csv --target price --method "rcad(alpha=0.3)"',
+    'rcad train --data images/ --method "cutout + rcad" --epochs 2',
+    "rcad train --data digits[:500] --method rcad --set train.ema=0.9 --dry-run",
+    "rcad train --config run.toml --seed 4 --quiet",
+    "rcad train --data digits --method rcad --epochs 2 --json",
+    "rcad train --data cifar100[:2000] --method rcad --data-dir data",
+    more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
+    (rcad data list), a file or a folder; cifar100[:2000] takes a subset. Exit code 1: a run diverged.""",
+)
+
+if TYPE_CHECKING:
+    from rcad.train.reporting import Tracker
+
+Text = str | None
+
+
+def train(
+    data: Annotated[Text, typer.Option(metavar="NAME|FILE|DIR", help="What to learn from.")] = None,
+    method: Annotated[Text, typer.Option(metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)".')] = None,
+    target: Annotated[Text, typer.Option(metavar="COLUMN", help="The column of a table to predict.")] = None,
+    task: Annotated[
+        Text, typer.Option(metavar="TASK", help="classification or regression; told from the target.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(metavar="N", help="Bring images to this many pixels a side.")] = None,
+    recipe: Annotated[
+        Text, typer.Option(metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="A config; options win over it.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, e.g. optim.clip=1.0; repeatable.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="How often all examples are seen.")] = None,
+    batch_size: Annotated[int | None, typer.Option(metavar="N", help="Examples a step.")] = None,
+    model: Annotated[
+        Text, typer.Option(metavar="NAME", help="E.g. resnet18, mlp, timm:NAME; else by the data.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(metavar="X", help="Learning rate.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="One run with this seed.")] = None,
+    seeds: Annotated[Text, typer.Option(metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds.")] = None,
+    data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
+    runs: RunsFolder = RUNS,
+    device: Device = "auto",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print config and id, and train nothing.")] = False,
+) -> None:
+    from rcad.cli.request import Request
+    from rcad.cli.results import print_configs, show
+    from rcad.cli.seeds import parse_seeds
+    from rcad.cli.sweep import open_store, sweep
+    from rcad.cli.views import view
+    from rcad.validate import one_of
+
+    one_of("--device", device, DEVICES)
+    request = Request(
+        data=data,
+        target=target,
+        task=task,
+        size=size,
+        method=method,
+        recipe=recipe,
+        file=config,
+        epochs=epochs,
+        batch_size=batch_size,
+        model=model,
+        lr=lr,
+        seeds=None if seed is None and seeds is None else parse_seeds(seed, seeds),
+        settings=setting or (),
+    )
+    configs = request.configs()
+    if dry_run:
+        print_configs(configs, as_json)
+        return
+    outcome = sweep(
+        configs,
+        store := open_store(runs),
+        view(quiet=quiet, as_json=as_json),
+        data_dir=data_dir,
+        cache_dir=cache_dir,
+        device=device,
+        trackers=_tensorboard if tensorboard else _no_trackers,
+    )
+    show(outcome, store, quiet=quiet, as_json=as_json)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _tensorboard(folder: Path) -> list[Tracker]:
+    from rcad.cli.tensorboard import TensorBoard
+
+    return [TensorBoard(folder / "tensorboard")]
+
+
+def _no_trackers(folder: Path) -> list[Tracker]:
+    return []

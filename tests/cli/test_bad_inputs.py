@@ -1,0 +1,337 @@
+"""Whatever the user gets wrong: exit code 2, one line that names it, and nothing written."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from cli.conftest import Cli
+from cli.made import files, images, png, table, tar
+
+ON_DIGITS = ("train", "--data", "digits", "--epochs", "1")
+RCAD = (*ON_DIGITS, "--method", "rcad")
+OWN = ("train", "--method", "erm", "--epochs", "1", "--data")
+RUN = """seed = 0
+[data]
+name = "digits"
+[optim]
+lr = 0.1
+[train]
+epochs = 1
+batch_size = 32
+[[method]]
+name = "erm"
+"""
+
+# The words, and what the line must say.
+ARGUMENTS: list[tuple[tuple[str, ...], str]] = [
+    (("trian",), "trian"),
+    (("train", "--dta", "digits"), "--dta"),
+    (("train",), "--data"),
+    (("train", "--method", "rcad"), "--data"),
+    (("train", "--data", "digits"), "--method"),
+    (("train", "digits"), "digits"),
+    ((*RCAD, "--epochs", "abc"), "--epochs"),
+    ((*RCAD, "--epochs", "0"), "train.epochs"),
+    ((*RCAD, "--epochs", "-1"), "train.epochs"),
+    ((*RCAD, "--batch-size", "0"), "train.batch_size"),
+    ((*RCAD, "--batch-size", "1.5"), "--batch-size"),
+    ((*RCAD, "--lr", "0"), "optim.lr"),
+    ((*RCAD, "--lr", "nan"), "optim.lr"),
+    ((*RCAD, "--lr", "inf"), "optim.lr"),
+    ((*RCAD, "--seed", "-1"), "seed"),
+    ((*RCAD, "--seed", "1.5"), "--seed"),
+    ((*RCAD, "--seed", str(2**63)), "seed"),
+    ((*RCAD, "--seeds", "0"), "--seeds"),
+    ((*RCAD, "--seeds", "-3"), "--seeds"),
+    ((*RCAD, "--seeds", "many"), "'many'"),
+    ((*RCAD, "--seeds", "1,,2"), "'1,,2'"),
+    ((*RCAD, "--seeds", "1,1"), "once"),
+    ((*RCAD, "--seeds", "9" * 5000), "--seeds"),
+    ((*RCAD, "--seeds", "99999999"), "--seeds"),
+    ((*RCAD, "--seed", "1", "--seeds", "2"), "both"),
+    ((*RCAD, "--device", "gpu"), "'gpu'"),
+    ((*RCAD, "--task", "cluster"), "'cluster'"),
+    ((*RCAD, "--recipe", "papr"), "did you mean 'paper'"),
+    ((*RCAD, "--model", "resnet19"), "resnet19"),
+    ((*RCAD, "--target", "price"), "target"),
+    ((*RCAD, "--epochs"), "--epochs"),
+    (("runs", "lst"), "lst"),
+    (("runs", "list"), "'runs'"),
+    (("runs", "show"), "ID"),
+    (("methods", "show", "rcadd"), "did you mean 'rcad'"),
+    (("data", "fetch", "mnist", "--data-dir", "d"), "'mnist'"),
+    (("data", "fetch", "cifar10"), "--data-dir"),
+    (("data", "import", "nowhere.csv"), "nowhere.csv"),
+    (("doctor", "now"), "now"),
+]
+METHODS: list[tuple[str, str]] = [
+    ("rcda", "did you mean 'rcad'"),
+    ("", "a method like"),
+    ("rcad(", "'rcad('"),
+    ("rcad(0.5)", "'rcad(0.5)'"),
+    ("rcad(alpha=)", "a method like"),
+    ("rcad(alfa=1)", "alfa"),
+    ("rcad(alpha=-1)", "alpha"),
+    ("rcad(alpha=far)", "alpha"),
+    ("rcad(alpha=1, alpha=2)", "once"),
+    ("rcad(**x)", "a method like"),
+    ("rcad(alpha=1j)", "a method like"),
+    ("rcad - mixup", "'rcad - mixup'"),
+    ("__import__('os').getcwd()", "a method like"),
+    ("rcad + rcad_text", "rcad"),
+    ("mixup + cutmix", "mix augmentation"),
+    ("gaussian", "gaussian"),
+    ("(" * 500 + "rcad", "a method like"),
+    ("rcad\0", "a method like"),
+]
+SETTINGS: list[tuple[str, str]] = [
+    ("train.epoch=5", "did you mean 'train.epochs'"),
+    ("train.epochs", "train.epochs"),
+    ("=5", "'=5'"),
+    ("train.epochs=many", "'many'"),
+    ("foo.bar=1", "'foo.bar'"),
+    ("optim.milestones=20,10", "ascending"),
+    ("optim.schedule=multistep", "milestones"),
+    ("optim.warmup=60", "warmup"),
+    ("optim.name=adam", "'adam'"),
+    ("data.validation=1.5", "data.validation"),
+    ("data.validation=0", "data.validation"),
+    ("data.split=25", "25"),
+    ("method.alfa=1", "did you mean 'alpha'"),
+    ("method.mixup.alpha=1", "'mixup'"),
+    ("method=", "method"),
+    ("train.precision=fp16", "'fp16'"),
+    ("train.precision=bf16", "bf16"),
+    ("train.ema=2", "train.ema"),
+    ("model.weights=nowhere.safetensors", "nowhere.safetensors"),
+    ("model.norm=layer", "'layer'"),
+    ("seed=abc", "'abc'"),
+]
+CONFIGS: list[tuple[str | bytes, str]] = [
+    ("", "data"),
+    ("seed = ", "TOML"),
+    (b"\xff\xfe\x00", "UTF-8"),
+    (RUN + "[trian]\nepochs = 1\n", "trian"),
+    (RUN.replace("epochs", "epoch"), "did you mean 'train.epochs'"),
+    (RUN.replace("epochs = 1", "epochs = 'one'"), "train.epochs"),
+    (RUN.replace("[optim]\nlr = 0.1\n", ""), "optim"),
+    (RUN.replace("lr = 0.1", ""), "optim.lr"),
+    ('recipe = "papr"\n' + RUN, "did you mean 'paper'"),
+    (RUN.replace('name = "erm"', ""), "method"),
+    (RUN.replace('name = "erm"', 'name = "erm"\nalpha = 1.0'), "alpha"),
+    (RUN.replace('name = "erm"', 'name = "emr"'), "did you mean 'erm'"),
+    ("data = 3\n", "data"),
+    (RUN.replace("seed = 0", "seed = -1"), "seed"),
+    ("x = " + "[" * 2000, "nested"),
+]
+
+
+def _csv(text: str, *more: str) -> Callable[[], tuple[str, ...]]:
+    def make() -> tuple[str, ...]:
+        files(my_dot_csv=text)
+        return (*OWN, "my.csv", *more)
+
+    return make
+
+
+def _npz(**arrays: np.ndarray) -> Callable[[], tuple[str, ...]]:
+    def make() -> tuple[str, ...]:
+        np.savez("own.npz", **arrays)
+        return (*OWN, "own.npz")
+
+    return make
+
+
+def _folder(**contents: bytes) -> Callable[[], tuple[str, ...]]:
+    def make() -> tuple[str, ...]:
+        images()
+        files(**{f"images__{key}": value for key, value in contents.items()})
+        return (*OWN, "images")
+
+    return make
+
+
+def _archive(name: str, members: dict[str, bytes], keep: int | None = None) -> Callable[[], tuple[str, ...]]:
+    def make() -> tuple[str, ...]:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(name, "w") as archive:
+                for member, data in members.items():
+                    archive.writestr(member, data)
+        else:
+            tar(name, members, keep)
+        return (*OWN, name)
+
+    return make
+
+
+def _made(*words: str, **contents: bytes | str) -> Callable[[], tuple[str, ...]]:
+    def make() -> tuple[str, ...]:
+        files(**contents)
+        return words
+
+    return make
+
+
+def _one_class() -> tuple[str, ...]:
+    images(classes=1)
+    return (*OWN, "images")
+
+
+def _empty_folder() -> tuple[str, ...]:
+    Path("images").mkdir()
+    return (*OWN, "images")
+
+
+def _bad_labels() -> tuple[str, ...]:
+    rows = {"img": [{"bytes": png(seed=i)} for i in range(4)], "label": [0, 1, -1, 1]}
+    Path("shards").mkdir()
+    pq.write_table(pa.table(rows), "shards/train-00000-of-00001.parquet")
+    return (*OWN, "shards")
+
+
+def _broken_record() -> tuple[str, ...]:
+    files(runs__0123456789abcdef__record_dot_json="{")
+    return ("runs", "show", "0123")
+
+
+def _wrong_weights() -> tuple[str, ...]:
+    torch.save({"head.weight": torch.zeros(3)}, "other.pt")
+    return (*RCAD, "--set", "model.weights=other.pt")
+
+
+X, Y = np.zeros((6, 4), np.float32), np.array([0, 1, 0, 1, 0, 1])
+FILES: dict[str, tuple[Callable[[], tuple[str, ...]], str]] = {
+    "no such file": (lambda: (*OWN, "nowhere.csv", "--target", "y"), "nowhere.csv"),
+    "no such name": (lambda: (*OWN, "cifra10"), "did you mean 'cifar10'"),
+    "no data folder": (lambda: (*OWN, "cifar100[:2000]"), "--data-dir"),
+    "nothing in the data folder": (_made(*OWN, "cifar100", "--data-dir", "d", d__x="x"), "rcad data fetch cifar100"),
+    "a subset of none": (lambda: (*OWN, "digits[:0]"), "digits[:0]"),
+    "a subset without colon": (lambda: (*OWN, "digits[20]"), "digits[20]"),
+    "a subset too large": (lambda: (*OWN, "digits[:99999]"), "99999"),
+    "fewer examples than classes": (lambda: (*OWN, "digits[:5]"), "classes"),
+    "labels for a regression": (lambda: ("train", "--data", "diabetes", "--method", "label_smoothing"), "label"),
+    "cutout on a table": (lambda: ("train", "--data", "breast_cancer", "--method", "cutout"), "cutout"),
+    "unknown kind of file": (_made(*OWN, "x.xyz", x_dot_xyz="1"), "x.xyz"),
+    "table without target": (_csv(table(), "--target", "prise"), "'prise'"),
+    "empty table": (_csv("", "--target", "y"), "my.csv"),
+    "table with a header only": (_csv("a,y\n", "--target", "y"), "my.csv"),
+    "ragged table": (_csv("a,y\n1,2\n3\n", "--target", "y"), "my.csv"),
+    "empty targets": (_csv("a,y\n1,\n3,4\n5,6\n", "--target", "y"), "y"),
+    "one class": (_csv("a,y\n" + "1,x\n" * 20, "--target", "y"), "class"),
+    "text as real target": (_csv(table(), "--target", "colour", "--task", "regression"), "colour"),
+    "infinite target": (_csv("a,y\n1,inf\n2,3.5\n4,5.5\n", "--target", "y", "--task", "regression"), "my.csv"),
+    "binary in a table": (_made(*OWN, "my.csv", "--target", "y", my_dot_csv=b"a,y\n\xff\xfe,1\n"), "my.csv"),
+    "empty folder": (_empty_folder, "images"),
+    "one class folder": (_one_class, "images"),
+    "corrupt image": (_folder(class0__9_dot_png=b"no picture"), "9.png"),
+    "truncated image": (_folder(class0__9_dot_png=png(keep=60)), "9.png"),
+    "image of another size": (_folder(class0__9_dot_png=png(side=9)), "size"),
+    "no npz": (_made(*OWN, "own.npz", own_dot_npz=b"PK no"), "own.npz"),
+    "npz with objects": (_npz(x=np.array([{}, 1] * 3, dtype=object), y=Y), "own.npz"),
+    "npz of unequal lengths": (_npz(x=X, y=Y[:3]), "own.npz"),
+    "npz with NaN": (_npz(x=X * np.nan, y=Y), "own.npz"),
+    "archive that leaves its folder": (_archive("own.tar.gz", {"../out.png": png()}), "own.tar.gz"),
+    "archive with an absolute path": (_archive("own.tar.gz", {"/tmp/rcad-out.png": png()}), "own.tar.gz"),
+    "truncated archive": (_archive("own.tar.gz", {"a/1.png": png(), "b/1.png": png()}, keep=80), "own.tar.gz"),
+    "zip that leaves its folder": (_archive("own.zip", {"../out.png": png()}), "own.zip"),
+    "no zip": (_made(*OWN, "own.zip", own_dot_zip="no zip"), "own.zip"),
+    "no Parquet": (_made(*OWN, "s", s__train_dot_parquet="PAR1 no"), "train.parquet"),
+    "negative label": (_bad_labels, "-1"),
+    "wrong checksum": (
+        _made(*OWN, "cifar10", "--data-dir", "d", **{"d__cifar10__cifar-10-binary_dot_tar_dot_gz": b"junk"}),
+        "cifar-10-binary.tar.gz",
+    ),
+    "label out of range": (
+        _made(*OWN, "b", b__train_dot_bin=bytes([1, 200]) + bytes(3072), b__test_dot_bin=bytes(3074)),
+        "200",
+    ),
+    "data set cut short": (_made(*OWN, "b", b__train_dot_bin=bytes(100), b__test_dot_bin=bytes(3074)), "train.bin"),
+    "no weights": (_made(*RCAD, "--set", "model.weights=w.safetensors", w_dot_safetensors=b"no"), "w.safetensors"),
+    "weights of another model": (_wrong_weights, "other.pt"),
+    "a folder as config": (_made("train", "--config", "c", c__x="x"), "c"),
+    "no config": (lambda: ("train", "--config", "nowhere.toml"), "nowhere.toml"),
+    "runs is a file": (_made(*RCAD, "--runs", "r", r="x"), "'r'"),
+    "list of a file": (_made("runs", "list", "--runs", "r", r="x"), "'r'"),
+    "unknown status": (_made("runs", "list", "--status", "finished", runs__x="x"), "'finished'"),
+    "no such run": (_made("runs", "show", "zz", runs__x="x"), "'zz'"),
+    "no id": (_made("runs", "show", "", runs__x="x"), "id of a run"),
+    "broken record": (_broken_record, "record.json"),
+    "export to a spreadsheet": (_made("runs", "export", "t.xlsx", runs__x="x"), "t.xlsx"),
+    "export to nowhere": (_made("runs", "export", "no/where/t.csv", runs__x="x"), "t.csv"),
+    "prune of running runs": (_made("runs", "prune", "--status", "running", runs__x="x"), "'running'"),
+    "prune of the future": (_made("runs", "prune", "--older-than", "-1", runs__x="x"), "--older-than"),
+    "prune of an unknown run": (_made("runs", "prune", "zz", "--yes", runs__x="x"), "'zz'"),
+    "fetch into a file": (_made("data", "fetch", "cifar10", "--data-dir", "d", d="x"), "d"),
+    "import under a path": (
+        _made("data", "import", "t.csv", "--name", "a/b", "--data-dir", "d", t_dot_csv="a"),
+        "'a/b'",
+    ),
+    "import as known": (
+        _made("data", "import", "t.csv", "--name", "digits", "--data-dir", "d", t_dot_csv="a"),
+        "digits",
+    ),
+    "import without folder": (_made("data", "import", "t.csv", "--name", "mine", t_dot_csv="a"), "--data-dir"),
+    "import over another": (
+        _made("data", "import", "t.csv", "--name", "mine", "--data-dir", "d", t_dot_csv="a", d__mine_dot_csv="b"),
+        "mine.csv",
+    ),
+    "import of a bad table": (
+        _made("data", "import", "t.csv", "--name", "mine", "--data-dir", "d", "--target", "y", t_dot_csv="a\n1\n"),
+        "t.csv",
+    ),
+    "verify of a broken archive": (
+        _made("data", "verify", "--data-dir", "d", **{"d__cifar10__cifar-10-binary_dot_tar_dot_gz": b"junk"}),
+        "cifar-10-binary.tar.gz",
+    ),
+}
+
+CASES = [pytest.param(lambda words=words: words, says, id=" ".join(words)[:50]) for words, says in ARGUMENTS]
+CASES += [pytest.param(lambda m=m: (*ON_DIGITS, "--method", m), says, id=f"method {m[:20]!r}") for m, says in METHODS]
+CASES += [pytest.param(lambda s=s: (*RCAD, "--set", s), says, id=f"set {s}") for s, says in SETTINGS]
+CASES += [
+    pytest.param(_made("train", "--config", "run.toml", run_dot_toml=text), says, id=f"config {index}")
+    for index, (text, says) in enumerate(CONFIGS)
+]
+CASES += [pytest.param(make, says, id=name) for name, (make, says) in FILES.items()]
+
+
+def contents() -> dict[str, bytes]:
+    """Every file outside the cache, which may keep what it has read."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else b""
+        for path in sorted(Path().rglob("*"))
+        if path.parts[0] != "cache"
+    }
+
+
+@pytest.mark.parametrize(("make", "says"), CASES)
+def test_one_line_and_nothing_written(make: Callable[[], tuple[str, ...]], says: str, cli: Cli) -> None:
+    words = make()
+    before = contents()
+    result = cli(*words)
+    assert result.code == 2, result
+    lines = result.err.strip().split("\n")
+    assert len(lines) == 1, result.err
+    assert lines[0].startswith("rcad: "), lines
+    assert says in lines[0], lines
+    assert "Traceback" not in result.out + result.err
+    assert contents() == before
+    assert not [path for path in Path().rglob("*") if "partial" in path.name]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has the GPU that is asked for")
+def test_no_gpu(cli: Cli) -> None:
+    assert "cuda" in cli(*RCAD, "--device", "cuda").err
+    assert not Path("runs").exists()
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 60

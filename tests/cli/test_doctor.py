@@ -1,0 +1,129 @@
+"""`rcad doctor` finds the traps; `rcad demo` is honest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli
+from cli.made import files
+from rcad.cli import probes, verdict
+from rcad.cli.verdict import demo_configs
+from rcad.experiments.record import RunRecord
+
+
+def test_json(cli: Cli) -> None:
+    result = cli("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(result.out)}
+    assert checks.keys() >= {"python", "rcad", "torch", "GPU", "torchvision", "CPU bf16", "data", "cache", "runs"}
+    assert {check["level"] for check in checks.values()} <= {"ok", "warn", "bad"}
+    assert result.code == int(any(check["level"] == "bad" for check in checks.values()))
+    assert not Path("runs").exists()
+    assert not Path("cache").exists()
+
+
+def test_what_is_bad_ends_with_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "machine", list)
+    files(runs="a file")
+    result = cli("doctor", "--data-dir", "nowhere")
+    assert result.code == 1
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert "bad data nowhere is no folder; mend --data-dir or RCAD_DATA" in lines
+    assert "bad runs runs is no folder; pass another --runs" in lines
+    assert result.out.endswith("2 bad, 0 to look at; the rest is fine\n")
+
+
+def test_a_broken_record_is_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "machine", list)
+    files(runs__0123456789abcdef__record_dot_json="{")
+    assert "1 record broken" in cli("doctor").out
+
+
+def test_the_torchvision_trap(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"torchvision": "0.28.0", "torch": "2.13.0", "timm": "1.0"}
+    monkeypatch.setattr(probes, "version", installed.get)
+    assert probes.torchvision_trap(None, "").level == "ok"
+    assert probes.torchvision_trap(0, "").level == "ok"
+    trapped = probes.torchvision_trap(1, "RuntimeError: operator torchvision::nms does not exist")
+    assert trapped.level == "bad"
+    assert "takes timm down" in trapped.text
+    assert "nms" in trapped.text
+    del installed["timm"]
+    assert probes.torchvision_trap(1, "x").level == "warn"
+
+
+def test_the_import_is_tried_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probes._end(probes._start("import sys; sys.exit('no such operator')")) == (1, "no such operator")
+    assert probes._end(probes._start("import os, signal; os.kill(os.getpid(), signal.SIGILL)"))[0] == -4
+
+
+def test_the_bf16_trap(monkeypatch: pytest.MonkeyPatch) -> None:
+    dies_unless_set = "import os; os.environ.get('ONEDNN_MAX_CPU_ISA') or os.kill(os.getpid(), 4)"
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setattr(probes, "BF16", dies_unless_set)
+    check = probes.bf16_trap(*probes._end(probes._start(probes.BF16)))
+    assert check.level == "warn"
+    assert "SIGILL" in check.text
+    assert check.remedy == "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts"
+    monkeypatch.setattr(probes, "BF16", "import os; os.kill(os.getpid(), 4)")
+    assert probes.bf16_trap(-4, "").remedy == "train in fp32"
+    assert probes.bf16_trap(0, "").level == "ok"
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "version", {"typer": "0.29"}.get)
+    check = probes.extra("cli")
+    assert check.level == "warn"
+    assert 'pip install "rcad[cli]"' in check.remedy
+    assert "rich is missing" in check.text
+
+
+def records(rcad: list[float], erm: list[float], random: list[float]) -> list[RunRecord]:
+    accuracies = iter([*erm, *rcad, *random])
+    time = "2024-01-31T11:00:00+00:00"
+    return [
+        RunRecord(
+            config=config, status="done", started=time, finished=time, metrics={"test_accuracy": next(accuracies)}
+        )
+        for config in demo_configs()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rcad", "says"),
+    [
+        (
+            [95.0, 95.1, 95.2],
+            "beat ERM (+5.1 ± 0.2) and did not clearly beat or lose to the random direction (+0.1 ± 12.2)",
+        ),
+        ([85.0, 85.1, 85.2], "lost to ERM (-4.9 ± 0.2)"),
+        ([90.0, 90.0, 90.0], "did not clearly beat or lose to ERM (+0.0 ± 0.0)"),
+        ([99.0, 90.0, 90.0], "did not clearly beat or lose to ERM (+3.0"),
+    ],
+)
+def test_the_verdict_is_honest(rcad: list[float], says: str) -> None:
+    assert says in verdict.verdict(records(rcad, [90.0, 90.0, 90.0], [90.0, 95.0, 100.0]))
+
+
+def test_the_verdict_after_a_divergence() -> None:
+    made = records([95.0] * 3, [90.0] * 3, [91.0] * 3)
+    made[0] = replace(made[0], status="diverged", metrics={})
+    assert "cannot be compared with ERM" in verdict.verdict(made)
+
+
+def test_demo_keeps_its_runs_where_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdict, "EPOCHS", 1)
+    monkeypatch.setattr(verdict, "DATA", "digits[:100]")
+    result = cli("demo", "--runs", "kept")
+    assert result.code == 0
+    assert len(list(Path("kept").glob("*/record.json"))) == 9
+    lines = result.out.splitlines()
+    assert lines[-1].startswith("On digits[:100] with 3 seeds RCAD ")
+    assert [line.split()[0] for line in lines[-5:-2]] == ["erm", "rcad", "rcad_random"]
+    assert all(line.count("±") == 2 for line in lines[-5:-2])
+    again = cli("demo", "--runs", "kept", "--quiet")
+    assert again.out == lines[-1] + "\n"
+    assert not list(Path().glob("rcad-demo-*"))

@@ -1,0 +1,82 @@
+"""Every way out of the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli
+from rcad.cli import screen
+from rcad.cli.main import run
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def raises(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(screen, "table", raises)
+
+
+def test_the_unexpected_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails(monkeypatch, RuntimeError("no\nsuch thing"))
+    result = cli("methods", "list")
+    assert result.code == 1
+    assert result.err == (
+        "rcad: unexpected RuntimeError: no such thing; run it again with RCAD_TRACEBACK=1 to see where\n"
+    )
+
+
+def test_the_hint_works(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails(monkeypatch, ZeroDivisionError("x"))
+    monkeypatch.setenv("RCAD_TRACEBACK", "1")
+    assert "Traceback" in cli("methods", "list").err
+    monkeypatch.setenv("RCAD_TRACEBACK", "0")
+    assert "Traceback" not in cli("methods", "list").err
+
+
+def test_ctrl_c_outside_a_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails(monkeypatch, KeyboardInterrupt())
+    assert cli("methods", "list") == (130, "", "rcad: interrupted\n")
+
+
+def test_without_typer_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    for name in [name for name in sys.modules if name.startswith("rcad.cli.") and name != "rcad.cli.main"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("rcad.cli.app", raising=False)
+    assert cli("--help").err == 'rcad: expected typer to be installed: pip install "rcad[cli]"\n'
+    assert run(["--help"]) == 2
+
+
+def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
+    code = "import sys; from rcad.cli.main import main; sys.argv = ['rcad', 'methods', 'show', 'rcad', '--raw']; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, text=True)
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_training_outlives_a_closed_pipe(tmp_path: Path) -> None:
+    words = ["train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "rcad.cli", *words]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, text=True)
+    os.close(writer)
+    assert done.stderr == ""
+    (record,) = tmp_path.glob("runs/*/record.json")
+    assert '"status": "done"' in record.read_text()
+
+
+def test_a_terminal_without_the_characters_gets_others(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "rcad.cli", "methods", "list"]
+    done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0
+    assert b"rcad_random" in done.stdout

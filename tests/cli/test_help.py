@@ -1,0 +1,85 @@
+"""Help is quick, light and complete."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from cli.conftest import Cli
+from rcad.cli.app import app
+
+HEAVY = ("torch", "numpy", "pyarrow", "scipy", "sklearn", "PIL", "pandas", "safetensors", "tensorboard")
+
+
+def commands(command: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every command and group: its words and the command itself."""
+    command = typer.main.get_command(app) if command is None else command
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*path, name))
+
+
+PATHS = [path for path, _ in commands()]
+
+
+def test_help_is_quick() -> None:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "rcad.cli", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.4
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["--version"], ["methods", "list"], ["methods", "show", "rcad"]]
+)
+def test_nothing_heavy_is_imported(words: list[str]) -> None:
+    code = f"import sys; from rcad.cli.main import run; code = run({words!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(done.stderr.split())
+    assert not loaded & set(HEAVY)
+    assert "rich.progress" not in loaded
+    assert "--help" in words or "rich" not in loaded
+
+
+def test_a_list_of_runs_needs_no_torch() -> None:
+    code = "import sys; from rcad.cli.main import run; run(['runs', 'list']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not set(done.stdout.split()) & {"torch", "pyarrow"}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_every_help_has_examples(path: tuple[str, ...], cli: Cli) -> None:
+    result = cli(*path, "--help")
+    assert result.code == 0
+    assert "Examples:" in result.out
+    assert f"rcad {' '.join(path)}".strip() in result.out
+    assert "\x1b" not in result.out
+    assert result.err == ""
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_help_fits_a_narrow_terminal(path: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    result = cli(*path, "--help")
+    assert result.code == 0
+    assert max(map(len, result.out.split("\n"))) <= 40
+
+
+@pytest.mark.parametrize("path", [(), ("runs",), ("data",), ("methods",)], ids=str)
+def test_a_group_alone_shows_its_help(path: tuple[str, ...], cli: Cli) -> None:
+    alone = cli(*path)
+    assert alone.code == 0
+    assert alone.out.rstrip() == cli(*path, "--help").out.rstrip()
+
+
+def test_version(cli: Cli) -> None:
+    import rcad
+
+    assert cli("--version").out == f"rcad {rcad.__version__}\n"

@@ -1,0 +1,81 @@
+"""Every example of every help text works as it stands."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli
+from cli.made import files, images, table
+from cli.test_help import commands
+from rcad.cli import verdict
+from rcad.data.splits import parse_spec
+from rcad.experiments.configure import configure
+from rcad.experiments.record import RunRecord
+from rcad.experiments.rows import rows_from_names
+from rcad.experiments.store import Store
+from rcad.experiments.toml import to_toml
+
+# These download from official addresses.
+NEED_NETWORK = {
+    "rcad data fetch cifar100 --data-dir data",
+    "rcad data fetch cifar10 --data-dir data",
+    "rcad data fetch svhn --extra --data-dir data",
+}
+# The paper's data are not on every machine: this one is tried on a small data set of that name.
+NEED_DATA = {"rcad train --data cifar100[:2000] --method rcad --data-dir data"}
+
+
+def examples() -> list[str]:
+    found = []
+    for path, command in commands():
+        _, _, listed = (getattr(command, "help", None) or "").partition("Examples:\n")
+        lines = [line.strip() for line in listed.splitlines() if line.strip()]
+        assert lines, path
+        found += lines
+    return list(dict.fromkeys(found))
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the examples take for granted: own data, a config, a run whose id starts with 3f2a; short demos."""
+    images()
+    files(my_dot_csv=table())
+    config = configure("digits[:100]", rows_from_names("erm"), recipe="small", epochs=1)
+    files(run_dot_toml=to_toml(config))
+    monkeypatch.setattr(verdict, "EPOCHS", 1)
+    monkeypatch.setattr(verdict, "DATA", "digits[:100]")
+    record = RunRecord(config=config, status="interrupted", started="2024-01-31T12:00:00+00:00")
+    store = Store.open("runs")
+    store.write(record)
+    monkeypatch.setattr(Store, "find", lambda self, prefix: record.id if prefix == "3f2a" else prefix)
+
+
+@pytest.mark.parametrize("example", [e for e in examples() if e not in NEED_NETWORK | NEED_DATA])
+def test_example(example: str, cli: Cli, prepared: None) -> None:
+    words = shlex.split(example)
+    assert words[0] == "rcad"
+    if words[1:2] == ["doctor"]:
+        Path("data").mkdir()
+    if "--seeds" in words and "--epochs" not in words:
+        words += ["--epochs", "1"]  # the README times the whole one
+    result = cli(*words[1:])
+    assert result.code == 0, result.err
+    assert result.out
+    assert "\x1b" not in result.out + result.err
+
+
+def test_the_paper_s_example_is_a_command(cli: Cli) -> None:
+    (example,) = NEED_DATA
+    result = cli(*shlex.split(example)[1:], "--dry-run")
+    assert result.code == 0
+    assert parse_spec("cifar100[:2000]") == ("cifar100", 2000)
+    assert 'name = "cifar100[:2000]"' in result.out
+    shutil.rmtree("data", ignore_errors=True)
+
+
+def test_the_exceptions_are_examples() -> None:
+    assert set(examples()) >= NEED_NETWORK | NEED_DATA

@@ -1,0 +1,150 @@
+"""`rcad runs`: lists, details, files, removal."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from cli.conftest import Cli
+from rcad.experiments.configure import configure
+from rcad.experiments.record import RunRecord, Split
+from rcad.experiments.rows import rows_from_names
+from rcad.experiments.store import Store
+
+STARTED, FINISHED = "2024-01-31T11:00:00+00:00", "2024-01-31T12:00:00+00:00"
+
+
+def record(data: str, method: str, seed: int, status: str, epochs: int = 30) -> RunRecord:
+    config = configure(data, rows_from_names(method), recipe="small", epochs=30, seed=seed)
+    rows = [{"epoch": e, "loss": 2.0 / e, "accuracy": 90.0 + e / 10, "lr": 0.1} for e in range(1, epochs + 1)]
+    final = status in ("done", "diverged")
+    return RunRecord(
+        config=config,
+        status=status,  # type: ignore[arg-type]
+        started=STARTED,
+        finished=FINISHED if final else None,
+        epochs=rows,
+        metrics={"test_accuracy": 90.0 + seed, "test_nll": 0.25} if status == "done" else {},
+        timings={"train_seconds": 3600.0},
+        splits={"train": Split(size=90, sha256="ab" * 32)},
+        device="CPU",
+        message="the loss was no longer finite" if status == "diverged" else "",
+    )
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store.open("runs")
+    for one in (
+        record("digits", "rcad", 0, "done"),
+        record("digits[:500]", "mixup + rcad", 1, "done"),
+        record("digits", "rcad_random", 0, "diverged", epochs=2),
+        record("my.csv", "erm", 0, "interrupted", epochs=1),
+    ):
+        store.write(one)
+    return store
+
+
+def ids(out: str) -> set[str]:
+    return {run["id"] for run in json.loads(out)}
+
+
+def test_list_json_is_an_array_of_objects(store: Store, cli: Cli) -> None:
+    result = cli("runs", "list", "--json")
+    runs = json.loads(result.out)
+    assert len(runs) == 4
+    assert all(run.keys() >= {"id", "data", "method", "seed", "status", "metrics"} for run in runs)
+    assert {run["method"] for run in runs} == {"rcad", "mixup + rcad", "rcad_random", "erm"}
+    assert result.err == ""
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        (("--status", "done"), 2),
+        (("--status", "done", "--status", "diverged"), 3),
+        (("--data", "digits"), 3),
+        (("--data", "digits[:500]"), 1),
+        (("--method", "rcad"), 2),
+        (("--method", "mixup + rcad"), 1),
+        (("--data", "digits", "--method", "erm"), 0),
+    ],
+)
+def test_filters(filters: tuple[str, ...], count: int, store: Store, cli: Cli) -> None:
+    assert len(ids(cli("runs", "list", "--json", *filters).out)) == count
+
+
+def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = cli("runs", "list").out.splitlines()
+    assert len(lines) == 6
+    assert lines[0].split() == [
+        "run", "data", "method", "seed", "status", "epochs", "test_accuracy", "test_nll", "started",
+    ]  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    usual = cli("runs", "list").out.splitlines()
+    assert len(usual) == 6
+    assert usual[0].split() == ["run", "data", "method", "seed", "status", "test_accuracy"]
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = cli("runs", "list").out
+    assert "test_accuracy  91.0%" in narrow
+    assert max(map(len, narrow.split("\n"))) <= 40
+    assert "no runs" in cli("runs", "list", "--data", "mnist").out
+
+
+def test_a_broken_record_does_not_hide_the_others(store: Store, cli: Cli) -> None:
+    (Path("runs") / ("0" * 16)).mkdir()
+    (Path("runs") / ("0" * 16) / "record.json").write_text("{")
+    result = cli("runs", "list", "--json")
+    assert result.code == 0
+    assert len(ids(result.out)) == 4
+    assert result.err.count("\n") == 1
+    assert "record.json" in result.err
+
+
+def test_show(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = next(one.id for one in store.records() if one.config.data.name == "digits[:500]")
+    out = cli("runs", "show", run[:10]).out
+    for part in (run, 'name = "digits[:500]"', "test_accuracy  91.0%", "30 epochs", "abababababababab", "1h 00m"):
+        assert part in out
+    assert "█" in out
+    shown = [line.split()[0] for line in out[out.index("30 epochs") :].splitlines() if line[:5].strip().isdigit()]
+    assert shown[0] == "1"
+    assert shown[-1] == "30"
+    assert len(shown) == 8
+    whole = json.loads(cli("runs", "show", run, "--json").out)
+    assert len(whole["epochs"]) == 30
+    assert whole["config"]["data"]["name"] == "digits[:500]"
+    monkeypatch.setenv("COLUMNS", "40")
+    assert cli("runs", "show", run).code == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
+def test_export(kind: str, store: Store, cli: Cli) -> None:
+    assert cli("runs", "export", f"table.{kind}").out == f"wrote 4 runs to table.{kind}\n"
+    if kind == "csv":
+        with open("table.csv", newline="") as file:
+            found = {row["id"] for row in csv.DictReader(file)}
+    elif kind == "parquet":
+        found = set(pq.read_table("table.parquet").column("id").to_pylist())
+    else:
+        found = {one["id"] for one in json.loads(Path("table.json").read_text())}
+    assert found == set(store.ids())
+
+
+def test_prune_removes_only_when_told(store: Store, cli: Cli) -> None:
+    listed = cli("runs", "prune")
+    assert "would remove 2 runs" in listed.out
+    assert "--yes" in listed.out
+    assert len(store.ids()) == 4
+    assert "nothing to remove" in cli("runs", "prune", "--older-than", "1").out
+    assert "nothing to remove" in cli("runs", "prune", "--checkpoints").out
+    assert "removed 1 run," in cli("runs", "prune", "--status", "diverged", "--yes").out
+    assert "removed 1 run," in cli("runs", "prune", "--yes").out
+    assert {one.status for one in store.records()} == {"done"}
+    keep, go = store.ids()
+    cli("runs", "prune", go, "--yes")
+    assert store.ids() == [keep]

@@ -1,0 +1,99 @@
+"""What users write and read: methods, seeds, numbers, tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from rcad.cli.cards import card, cards
+from rcad.cli.figures import duration, leading, mean_and_spread, metric, plural, size, sparkline
+from rcad.cli.method_text import parse_method
+from rcad.cli.screen import table
+from rcad.cli.seeds import parse_seeds
+from rcad.methods import METHODS
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("rcad", (("rcad", ()),)),
+        ("mixup+rcad", (("mixup", ()), ("rcad", ()))),
+        (" mixup + cutout + rcad() ", (("mixup", ()), ("cutout", ()), ("rcad", ()))),
+        ("rcad(lam=0.1, alpha=1)", (("rcad", (("alpha", 1), ("lam", 0.1))),)),
+        ("rcad(norm=linf, bounds=(0, 1))", (("rcad", (("bounds", (0, 1)), ("norm", "linf"))),)),
+        ("rcad(norm='linf', bounds=[0.0, 1.0])", (("rcad", (("bounds", (0.0, 1.0)), ("norm", "linf"))),)),
+        ("rcad(bounds=none, every=2)", (("rcad", (("bounds", None), ("every", 2))),)),
+        ("rcad(alpha=-1e-3)", (("rcad", (("alpha", -0.001),)),)),
+    ],
+)
+def test_methods(text: str, rows: object) -> None:
+    assert parse_method(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("seed", "seeds", "expected"),
+    [(None, None, [0]), (4, None, [4]), (None, "3", [0, 1, 2]), (None, "3,5,7", [3, 5, 7]), (None, "5,", [5])],
+)
+def test_seeds(seed: int | None, seeds: str | None, expected: list[int]) -> None:
+    assert parse_seeds(seed, seeds) == expected
+
+
+def test_numbers() -> None:
+    assert metric("val_accuracy", 97.24) == "97.2%"
+    assert metric("test_nll", 0.104321) == "0.1043"
+    assert metric("test_nll", None) == "-"
+    assert [duration(s) for s in (8.42, 59.97, 125, 11520, None)] == ["8.4 s", "1m 00s", "2m 05s", "3h 12m", "-"]
+    assert [size(n) for n in (12, 1500, 2_340_000_000)] == ["12 B", "1.5 kB", "2.3 GB"]
+    assert [plural(1, "run"), plural(2, "class")] == ["1 run", "2 classes"]
+
+
+def test_spread_is_given_from_two_seeds_on() -> None:
+    assert mean_and_spread("accuracy", [90.0]) == "90.0%"
+    assert mean_and_spread("accuracy", [90.0, 92.0]) == "91.0 ± 1.4%"
+    assert mean_and_spread("nll", [0.1, 0.2, 0.3]) == "0.20 ± 0.10"
+    assert mean_and_spread("nll", [0.1, None]) == "-"
+
+
+def test_the_test_s_numbers_come_first() -> None:
+    names = ["epochs", "val_accuracy", "test_brier", "test_nll", "selected_epoch", "test_accuracy"]
+    assert leading(names, 4) == ["test_accuracy", "test_nll", "test_brier", "val_accuracy"]
+
+
+def test_sparkline() -> None:
+    assert sparkline([0, 7, 3.5]) == "▁█▅"
+    assert sparkline([1, None, 1]) == "▁ ▁"
+    assert len(sparkline(list(range(200)), width=10)) == 10
+    assert sparkline(list(range(200)), width=10)[-1] == "█"
+    assert sparkline([None]) == ""
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    table(["seed", "accuracy", "run"], [["0", "97.0%", "ab"], ["10", "9.5%", "cd"]], last=["mean", "53.2%", ""])
+    assert capsys.readouterr().out.splitlines() == [
+        "seed  accuracy  run",
+        "───────────────────",
+        "   0     97.0%  ab",
+        "  10      9.5%  cd",
+        "───────────────────",
+        "mean     53.2%",
+    ]
+
+
+def test_narrow_tables_wrap_the_last_column_or_stack(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    table(["method", "about"], [["rcad", "pays the model for being unsure, a step up the loss"]])
+    wrapped = capsys.readouterr().out.splitlines()
+    assert wrapped[2:] == ["rcad    pays the model for being unsure,", "        a step up the loss"]
+    table(["a", "b"], [["x" * 30, "y" * 30]])
+    assert capsys.readouterr().out.splitlines()[:2] == [f"a  {'x' * 30}", f"b  {'y' * 30}"]
+
+
+def test_every_method_has_a_card_with_its_parameters() -> None:
+    from inspect import signature
+
+    assert {one.name for one in cards()} == set(METHODS)
+    for name, make in METHODS.items():
+        assert [key for key, _ in card(name).parameters] == list(signature(make).parameters), name
+        assert card(name).about.endswith(".")
+    assert card("mixup").call == "mixup(alpha=1.0)"

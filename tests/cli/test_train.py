@@ -1,0 +1,207 @@
+"""`rcad train`: what it prints, keeps and returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rcad.experiments.run as engine
+from cli.conftest import Cli
+from cli.made import files, images, table
+from rcad.experiments.config import RunConfig
+from rcad.experiments.plain import config_id
+from rcad.experiments.record import RunRecord
+from rcad.experiments.store import Store
+from rcad.experiments.toml import from_toml
+
+SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
+KEYS = {"id", "data", "method", "seed", "status", "metrics", "epochs", "folder", "message", "timings"}
+
+
+def test_a_run_and_the_same_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = cli(*SMALL, "--method", "rcad")
+    assert (first.code, first.err) == (0, "")
+    (record,) = Store.open("runs").records()
+    assert record.status == "done"
+    assert record.id in first.out
+    assert f"runs/{record.id}" in first.out
+    assert "epoch 2/2" in first.out
+
+    monkeypatch.setattr(engine, "run", lambda *a, **k: pytest.fail("trained again"))
+    again = cli(*SMALL, "--method", "rcad")
+    assert (again.code, again.err) == (0, "")
+    assert "done already: rcad on digits[:100], seed 0" in again.out
+
+
+def test_a_default_written_out_is_the_same_run(cli: Cli) -> None:
+    cli(*SMALL, "--method", "rcad")
+    assert "done already" in cli(*SMALL, "--method", "rcad(alpha=0.5)", "--quiet").out
+    assert len(Store.open("runs").ids()) == 1
+
+
+def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
+    lines = cli(*SMALL, "--method", "erm", "--seeds", "3,5").out.splitlines()
+    header = next(i for i, line in enumerate(lines) if line.split()[:1] == ["seed"])
+    assert lines[header].split() == ["seed", "test_accuracy", "test_nll", "test_brier", "time", "run"]
+    assert [lines[header + i].split()[0] for i in (2, 3)] == ["3", "5"]
+    assert lines[header + 5].startswith("mean")
+    assert lines[header + 5].count("±") == 3
+    one = cli(*SMALL, "--method", "erm", "--seed", "3").out
+    assert "±" not in one
+    assert "mean" not in one
+
+
+def test_json_alone_is_on_stdout(cli: Cli) -> None:
+    result = cli(*SMALL, "--method", "erm", "--seeds", "2", "--json")
+    assert result.err == ""
+    runs = json.loads(result.out)
+    assert [run["seed"] for run in runs] == [0, 1]
+    assert all(run.keys() >= KEYS and run["status"] == "done" for run in runs)
+    assert all(isinstance(run["metrics"]["test_accuracy"], float) for run in runs)
+    assert Path(runs[0]["folder"], "record.json").exists()
+
+
+def test_quiet_prints_one_line(cli: Cli) -> None:
+    one = cli(*SMALL, "--method", "erm", "--quiet")
+    assert one.out.count("\n") == 1
+    assert one.out.startswith("done: erm on digits[:100], seed 0")
+    two = cli(*SMALL, "--method", "erm", "--seeds", "2", "-q")
+    assert two.out.count("\n") == 1
+    assert two.out.startswith("2 of 2 runs done")
+    assert one.err == two.err == ""
+
+
+def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
+    shown = cli(
+        *SMALL, "--method", "mixup + rcad(alpha=1, lam=0.02)", "--seed", "4", "--set", "train.ema=0.9", "--dry-run"
+    )
+    assert not Path("runs").exists()
+    config = from_toml(shown.out)
+    assert shown.out.startswith(f"# run {config_id(config)}\n")
+    assert config.seed == 4
+    assert config.train.ema == 0.9
+    assert config.method == (("mixup", ()), ("rcad", (("alpha", 1),)))
+    files(run_dot_toml=shown.out)
+    assert cli("train", "--config", "run.toml", "--dry-run").out == shown.out
+    (plain,) = json.loads(cli("train", "--config", "run.toml", "--dry-run", "--json").out)
+    assert plain["id"] == config_id(config)
+
+
+def test_options_win_over_the_file_and_settings_over_options(cli: Cli) -> None:
+    files(part_dot_toml='recipe = "small"\n[train]\nepochs = 9\nbatch_size = 16\n[optim]\nlr = 0.5\n')
+    words = ("train", "--config", "part.toml", "--data", "digits", "--method", "erm", "--dry-run")
+    config = from_toml(cli(*words, "--epochs", "3", "--lr", "0.1", "--set", "optim.lr=0.2").out)
+    assert (config.train.epochs, config.train.batch_size, config.optim.lr) == (3, 16, 0.2)
+    assert config.optim.name == "adamw"
+    options = ("--batch-size", "8", "--model", "mlp", "--task", "classification", "--size", "8", "--recipe", "paper")
+    config = from_toml(cli("train", "--data", "digits", "--method", "erm", *options, "--dry-run").out)
+    assert (config.train.batch_size, config.model.name, config.data.size) == (8, "mlp", 8)
+    assert config.method[0][0] == "data_augmentation"
+
+
+def test_own_data_in_one_line(cli: Cli) -> None:
+    files(my_dot_csv=table())
+    images()
+    priced = cli("train", "--data", "my.csv", "--target", "price", "--method", "rcad", "--epochs", "1", "--json")
+    assert "test_rmse" in json.loads(priced.out)[0]["metrics"]
+    pictured = cli("train", "--data", "images/", "--method", "rcad", "--epochs", "1", "--json")
+    assert "test_accuracy" in json.loads(pictured.out)[0]["metrics"]
+
+
+def _fake(status: Any, message: str) -> Callable[..., RunRecord]:
+    def run(config: RunConfig, store: Store, **options: Any) -> RunRecord:
+        finished = "2024-01-31T12:00:00+00:00" if status == "diverged" else None
+        started = "2024-01-31T11:00:00+00:00"
+        record = RunRecord(config=config, status=status, started=started, finished=finished, message=message)
+        store.write(record)
+        return record
+
+    return run
+
+
+def test_divergence_is_said_and_counted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "run", _fake("diverged", "the loss was no longer finite in epoch 2"))
+    first = cli(*SMALL, "--method", "erm")
+    assert (first.code, first.err) == (1, "")
+    assert "no longer finite in epoch 2" in first.out
+    again = cli(*SMALL, "--method", "erm", "--quiet")
+    assert again.code == 1
+    assert again.out.startswith("diverged already")
+
+
+def test_an_interruption_stops_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "run", _fake("interrupted", "interrupted; the same command goes on"))
+    result = cli(*SMALL, "--method", "erm", "--seeds", "3", "--json")
+    assert result.code == 130
+    assert result.err == "rcad: interrupted; the same command goes on\n"
+    assert [run["status"] for run in json.loads(result.out)] == ["interrupted"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int, tmp_path: Path, cli: Cli) -> None:
+    words = ["train", "--data", "digits[:100]", "--method", "erm", "--epochs", "100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rcad.cli", *words],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "epoch" in line:
+            break
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert err.startswith("rcad: ")
+    assert err.count("\n") == 1
+    (record,) = Store.open("runs").records()
+    assert record.status == "interrupted"
+
+
+def test_tensorboard_needs_its_package(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = cli(*SMALL, "--method", "erm", "--tensorboard")
+    assert result.code == 2
+    assert result.err == 'rcad: expected tensorboard to be installed: pip install "rcad[bench]"\n'
+    assert not Path("runs").exists()
+
+
+def test_tensorboard_gets_every_number(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[tuple[Any, ...]] = []
+
+    class SummaryWriter:
+        def __init__(self, folder: str, purge_step: int) -> None:
+            events.append((folder, purge_step))
+
+        def add_scalar(self, name: str, value: float, epoch: int) -> None:
+            events.append((name, epoch))
+
+        def close(self) -> None:
+            events.append(("closed",))
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", type("module", (), {"SummaryWriter": SummaryWriter}))
+    cli(*SMALL, "--method", "erm", "--tensorboard")
+    (run,) = Store.open("runs").ids()
+    assert events[0] == (f"runs/{run}/tensorboard", 1)
+    assert {("loss", 1), ("loss", 2), ("val_accuracy", 2)} <= set(events)
+    assert events[-1] == ("closed",)
+
+
+def test_an_unfinished_run_goes_on_with_a_note(cli: Cli) -> None:
+    config = from_toml(cli(*SMALL, "--method", "erm", "--dry-run").out)
+    started = RunRecord(config=config, status="interrupted", started="2024-01-31T11:00:00+00:00")
+    Store.open("runs").write(replace(started))
+    result = cli(*SMALL, "--method", "erm", "--quiet")
+    assert result.out.startswith("done: ")
