@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -29,10 +29,12 @@ PATHS = [path for path, _ in commands()]
 
 def test_help_is_quick() -> None:
     times = []
-    for _ in range(3):
-        start = time.perf_counter()
+    for _ in range(5):
+        before = os.times()
         subprocess.run([sys.executable, "-m", "rcad.cli", "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
+        after = os.times()
+        # Processor time: on a machine that is busy with other tests the clock on the wall says nothing.
+        times.append(after.children_user - before.children_user + after.children_system - before.children_system)
     assert min(times) < 0.4
 
 

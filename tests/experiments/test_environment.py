@@ -12,12 +12,13 @@ import rcad.experiments
 from rcad.experiments.environment import commit, versions
 
 FOLDER = Path(rcad.experiments.__file__).parent
+ENGINE = ("run", "configure")  # these need the data and the models
 IMPORT_ALL = f"""
 import importlib, sys, types
 package = types.ModuleType("rcad")
 package.__path__ = [{str(FOLDER.parent)!r}]
 sys.modules["rcad"] = package
-for name in {sorted(path.stem for path in FOLDER.glob("*.py"))!r}:
+for name in {sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ENGINE)!r}:
     importlib.import_module(f"rcad.experiments.{{name}}" if name != "__init__" else "rcad.experiments")
 from rcad.experiments.environment import versions
 versions()
