@@ -64,8 +64,8 @@ def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], 
         (lambda text: text.replace('"schema": 1', '"schemo": 1'), "expected a record of schema 1, but got None"),
         (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
         (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
-        (lambda text: text.replace('"epochs": 40', '"epochs": 41'), "for this config, but got"),
-        (lambda text: text.replace('"epochs": 40', '"epochs": "40"'), "expected train.epochs to be a whole number"),
+        (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
+        (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
     ],
 )
 def test_bad_files_are_named(make_record: MakeRecord, change: Callable[[str], str], message: str) -> None:

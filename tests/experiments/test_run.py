@@ -240,3 +240,13 @@ def test_two_processes_on_one_run_do_not_harm_it(tmp_path: Path) -> None:
     record = Store.open(folder).get(config_id(config))
     assert essence(record) == essence(run(config, Store.open(tmp_path / "alone")))
     assert json.loads(lock.read_text())["status"] == "done"
+
+
+def test_tiny_problems_take_one_thread_and_give_the_rest_back(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert run(small(epochs=1), Store.open(tmp_path)).device == "CPU, 1 thread"
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -89,10 +89,10 @@ RECIPES: Mapping[str, Recipe] = {
         variants={"rcad": "rcad_released", "erm": "two_views"},
     ),
     "small": Recipe(
-        about="tables and small images: AdamW, 40 epochs, cosine",
+        about="tables and small images: AdamW, 30 epochs, cosine",
         model=ModelConfig(),
         optim=OptimConfig(name="adamw", lr=1e-3, weight_decay=0.01, schedule="cosine"),
-        train=TrainConfig(epochs=40, batch_size=32),
+        train=TrainConfig(epochs=30, batch_size=32),
     ),
 }
 """Named protocols; the engine chooses one where none is named."""

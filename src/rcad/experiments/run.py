@@ -28,7 +28,7 @@ from rcad.methods import METHODS
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Trainer
 from rcad.train.metrics import measure
-from rcad.train.problem import Problem, method_of, model_of, prepare, read
+from rcad.train.problem import SMALL_IMAGE, Problem, method_of, model_of, prepare, read
 from rcad.train.reporting import Reporter, Row, Silent, Tracker
 
 CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
@@ -87,7 +87,7 @@ def run(
     with torch.random.fork_rng(devices=[] if place.type == "cpu" else [place]):
         problem = prepare(config, read(config.data, data_dir, cache_dir, reporter), place)
         trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter)
-        with store.lock(config):
+        with store.lock(config), _suitable_threads(problem):
             if (record := _finished(store, config)) is not None:
                 return record
             return _Run(config, store, trainer, trackers, checkpoint_seconds).go()
@@ -228,6 +228,19 @@ def _signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _suitable_threads(problem: Problem) -> Iterator[None]:
+    """One thread for tables and tiny images: more of them spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    x = problem.train[0]
+    if problem.device.type == "cpu" and (x.ndim == 2 or max(x.shape[2:]) <= SMALL_IMAGE):
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _splits(problem: Problem) -> dict[str, Split]:

@@ -20,7 +20,9 @@ from rcad.theory.sweeps import (
     BETAS,
     DS,
     NS,
+    RCAD_LRS,
     reading_gap,
+    step_sizes,
     sweep_alpha,
     sweep_problem,
     together,
@@ -51,7 +53,7 @@ def compute(settings: Settings) -> Results:
         checks.sample_gradient_check(replace(problem, gamma=gamma), LARGE, generator) for gamma in (problem.gamma, 0.5)
     ]
     say("the theorem: signs, conclusion, rate")
-    scans = theorem.sign_scan(generator)
+    scans = [*theorem.sign_scan(generator), *theorem.path_signs(problem, LARGE)]
     conclusion = theorem.conclusion_scan(generator)
     rates = [theorem.rate_fit(problem, alpha) for alpha in (problem.beta, LARGE)]
     met = theorem.conditions(problem, LARGE)
@@ -66,6 +68,7 @@ def compute(settings: Settings) -> Results:
     say("the figure's claims together")
     cells = [(n, d, alpha) for n, d in ((20, 8), (20, 7), (100, 8)) for alpha in (problem.beta, LARGE)]
     joint = [together(replace(single, problem=replace(problem, n=n, d=d)), alpha) for n, d, alpha in cells]
+    lrs = step_sizes(single, RCAD_LRS, (settings.steps, 10 * settings.steps))
     judged = [
         *claims.figure_claims(study),
         *claims.entropy_claims(entropy),
@@ -83,7 +86,7 @@ def compute(settings: Settings) -> Results:
         "rates": [r.to_dict() for r in rates if r is not None],
     }
     say("done")
-    return Results(study, judged, sweeps, windows, rows, gaps, joint, found)
+    return Results(study, judged, sweeps, windows, rows, gaps, joint, lrs, found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

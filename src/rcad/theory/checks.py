@@ -56,9 +56,10 @@ def entropy_check() -> EntropyCheck:
 
 
 def _integrate(setting: Setting, w: Tensor, integrand: Callable[[Tensor, Tensor], Tensor], nodes: int = 120) -> Tensor:
-    """Integral of integrand(m, density of m) by Gauss-Legendre between the kinks. Result: shape of integrand's last.
+    """Sum over nodes of integrand(m, mass): Gauss-Legendre between the kinks, where everything is smooth.
 
-    integrand gets margins and densities (..., nodes) and returns (nodes-weighted terms) of the same leading shape.
+    integrand gets the margins and their probability mass, both (..., nodes), and returns (..., nodes) or, for a vector,
+    (..., features, nodes); the result lacks the last dimension.
     """
     points, weights = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
     mean, deviation = setting.spread(w)
@@ -150,7 +151,8 @@ def closed_form_check(generator: torch.Generator, count: int = 500) -> ClosedFor
 class SampleGradientCheck:
     """Autograd on a large sample against the exact gradients, along w1 and along w2 (inner products, as in the lemma).
 
-    errors: in standard errors of the sample mean. derivative_bias: exact derivative of M minus exact mean gradient.
+    sample: by autograd; mean: the exact mean of the examples' gradients; derivative: of M, exact.
+    errors_from_*: sample minus exact, in standard errors of the sample.
     """
 
     n: int

@@ -132,7 +132,9 @@ def start_claim(study: Study) -> Claim:
     """The constrained problem asks that at most rho / 2 of the training examples lie within the margin; rho <= 1."""
     problem = study.settings.problem
     inside = (margins(study.sample, study.erm[-1]) < problem.gamma).double().mean(-1)
-    claim = _level("Eq. 3", "RCAD starts where the constraint holds", "margin error <= 1/2", inside <= 0.5)
+    claim = _level(
+        "constrained problem", "RCAD starts where the constraint holds", "margin error <= 1/2", inside <= 0.5
+    )
     return Claim(
         claim.where,
         claim.statement,
@@ -149,13 +151,15 @@ def entropy_claims(check: EntropyCheck) -> list[Claim]:
     bounded = check.ratio_at_30 / check.ratio_at_0 <= 2
     return [
         Claim(
-            "Lemma 1",
+            "entropy lemma",
             "H decays at the rate of exp(-|z|)",
             rate,
             "within 0.05 of 1",
             judge_fact(abs(check.decay - 1) < 0.05),
         ),
-        Claim("Lemma 1", "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", judge_fact(bounded)),
+        Claim(
+            "entropy lemma", "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", judge_fact(bounded)
+        ),
     ]
 
 
@@ -163,31 +167,41 @@ def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], 
     """The closed form, the update signs where the theorem's conditions hold, and the step from sample to population."""
     claims = [
         Claim(
-            "Lemma M_D",
+            "closed form lemma",
             "the closed form of M, for alpha >= gamma",
             f"largest relative error {closed.paper_inside:.1g} (and {closed.paper_outside:.2g} where alpha < gamma)",
             "below 1e-8 against quadrature",
             judge_fact(closed.paper_inside < 1e-8),
         )
     ]
-    rule = "in every setting that meets the conditions with beta w1 >= 2 alpha"
-    for scan in scans:
-        if scan.kind == "derivative" and scan.K == 2:
-            grows = f"{scan.true_grows:.1%} of {scan.settings} settings; the reverse in {scan.true_falls:.1%}"
-            shrinks = f"{scan.noise_shrinks:.1%} of {scan.settings} settings; the reverse in {scan.noise_grows:.1%}"
-            verdicts = (
-                judge_universal(*v)
-                for v in ((scan.true_grows, scan.true_falls), (scan.noise_shrinks, scan.noise_grows))
-            )
-            claims.append(Claim("Lemma 3", "<dM/dw1, w1> > 0", grows, rule, next(verdicts)))
-            claims.append(Claim("Lemma 3", "<dM/dw2, w2> < 0", shrinks, rule, next(verdicts)))
+    chosen = [s for s in scans if s.kind == "derivative" and s.K in (0, 2)]
+    for scan in chosen:
+        place = "that meets the conditions with beta w1 >= 2 alpha" if scan.K else "of the figure, w1 from 0.5 to 0.99"
+        claims += _sign_claims(scan, f"in every setting {place}")
     for check in gradients:
         worst = max(abs(e) for e in check.errors_from_derivative)
         own = max(abs(e) for e in check.errors_from_mean)
         ours = f"{worst:.0f} standard errors apart at n = {check.n}; from the gradient without the jump, {own:.1f}"
         text = f"sample gradients approach the derivative of M (gamma={check.gamma:g}, alpha={check.alpha:g})"
-        claims.append(Claim("Theorem C", text, ours, "within 4 standard errors", judge_fact(worst < 4)))
+        claims.append(Claim("finite-sample theorem", text, ours, "within 4 standard errors", judge_fact(worst < 4)))
     return claims
+
+
+def _sign_claims(scan: SignScan, rule: str) -> list[Claim]:
+    statements = (
+        ("<dM/dw1, w1> > 0", scan.true_grows, scan.true_falls),
+        ("<dM/dw2, w2> < 0", scan.noise_shrinks, scan.noise_grows),
+    )
+    return [
+        Claim(
+            "update lemma",
+            statement,
+            f"{holds:.1%} of {scan.settings} settings; the reverse in {fails:.1%}",
+            rule,
+            judge_universal(holds, fails),
+        )
+        for statement, holds, fails in statements
+    ]
 
 
 def theorem_claims(met: list[Condition], conclusion: ConclusionScan, rates: list[RateFit | None]) -> list[Claim]:
@@ -201,14 +215,14 @@ def theorem_claims(met: list[Condition], conclusion: ConclusionScan, rates: list
     good = len(fits) == len(rates) and all(f.r_squared > 0.99 and abs(f.slope / f.predicted - 1) < 0.1 for f in fits)
     return [
         Claim(
-            "Theorem 1",
+            "main theorem",
             "the figure's numbers meet its conditions",
             f"violated: {', '.join(failed) or 'none'}",
             "all, with constants 1",
             judge_fact(not failed),
         ),
         Claim(
-            "Theorem 1",
+            "main theorem",
             "under its conditions ascent on M ends at w*",
             f"||w2|| <= 0.05 in {conclusion.reached:.1%} of {conclusion.settings} settings; "
             f"it rose in {conclusion.noise_rose:.1%}",
@@ -216,7 +230,7 @@ def theorem_claims(met: list[Condition], conclusion: ConclusionScan, rates: list
             judge_universal(conclusion.reached, conclusion.noise_rose),
         ),
         Claim(
-            "Theorem 1",
+            "main theorem",
             "T = O(log 1/eps), figure's numbers, n = infinity",
             text,
             "R2 > 0.99, slope within 10% of the closed form's",

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from rcad.theory.linear import Problem
+from rcad.theory.projected import Step, project
+from rcad.validate import one_of
 
 Gradient = Literal["derivative", "through", "constant"]
 
@@ -101,11 +103,17 @@ def population_surrogate(setting: Setting, w: Tensor) -> Tensor:
     return sum((_moments(p, mean, deviation)[0] for p in _pieces(setting, w)), torch.zeros_like(mean))
 
 
-def population_gradient(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
-    """One of the three gradients of M. w: (..., features) -> the same shape.
+class _Coefficients(NamedTuple):
+    """The gradient is beta * level * e1 + slope * Sigma w - radial * w. All (...)."""
 
-    Given m, the mean of y x is beta e1 + Sigma w (m - beta w1) / s^2: so two moments per piece give everything.
-    """
+    level: Tensor
+    slope: Tensor
+    radial: Tensor
+
+
+def _coefficients(setting: Setting, w: Tensor, kind: Gradient) -> _Coefficients:
+    """Given m, the mean of y x is beta e1 + Sigma w (m - beta w1) / s^2: so two moments per piece give everything."""
+    one_of("kind", kind, get_args(Gradient))
     mean, deviation = setting.spread(w)
     level = slope = moved = torch.zeros_like(mean)
     for piece in _pieces(setting, w):
@@ -113,11 +121,16 @@ def population_gradient(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
         level, slope = level + piece.tilt * zeroth, slope + piece.tilt * first
         if piece.moved:
             moved = moved + piece.tilt * zeroth
-    through = (1 if kind == "constant" else 2) * setting.alpha * moved
     if kind == "derivative":
         jump = _jump_density(setting, w)
         level, slope = level - jump, slope - jump * (setting.gamma - mean) / deviation.square()
-    gradient = (slope[..., None] * setting.variances - through[..., None]) * w
+    return _Coefficients(level, slope, (1 if kind == "constant" else 2) * setting.alpha * moved)
+
+
+def population_gradient(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
+    """One of the three gradients of M. w: (..., features) -> the same shape."""
+    level, slope, radial = _coefficients(setting, w, kind)
+    gradient = (slope[..., None] * setting.variances - radial[..., None]) * w
     gradient[..., 0] += setting.beta * level
     return gradient
 
@@ -150,22 +163,25 @@ def paper_closed_form(setting: Setting, w: Tensor) -> Tensor:
     return 0.5 * (first + second)
 
 
-def population_path(setting: Setting, w: Tensor, *, kind: Gradient, lr: float, steps: int) -> Tensor:
-    """Projected ascent on the sphere with exact gradients. w: (..., features) -> (steps + 1, ..., features)."""
-    path = [w]
-    for _ in range(steps):
-        moved = path[-1] + lr * population_gradient(setting, path[-1], kind)
-        path.append(moved / moved.norm(dim=-1, keepdim=True))
-    return torch.stack(path)
+def population_step(setting: Setting, kind: Gradient, lr: float) -> Step:
+    """One iteration of ascent on the sphere with exact gradients, as a function of w: (..., features)."""
+    return lambda w: project(w + lr * population_gradient(setting, w, kind), "sphere")
+
+
+def growth_at_best(setting: Setting, kind: Gradient) -> tuple[Tensor, Tensor]:
+    """At w* = e1: growth of w1, and of a small weight on each feature of noise, per unit of step. (...), (..., d)."""
+    best = torch.zeros_like(setting.variances)
+    best[..., 0] = 1
+    level, slope, radial = _coefficients(setting, best, kind)
+    growth = slope[..., None] * setting.variances - radial[..., None]
+    return setting.beta * level + growth[..., 0], growth[..., 1:]
 
 
 def attraction(setting: Setting) -> Tensor:
-    """How fast w2 loses to w1 near w* = e1, per unit of step: positive where w* attracts. One variance for all noise.
+    """How fast the slowest feature of noise loses to w1 near w* = e1: positive where w* attracts. (...).
 
     Equal for both readings of x~, whose gradients differ along w alone. Zeros of this function of alpha are the ends of
-    the population's alpha window. (...).
+    the population's window of alpha.
     """
-    near = torch.zeros_like(setting.variances)
-    near[..., 0], near[..., 1] = 1.0, 1e-7
-    first, second = pushes(setting, near / near.norm(dim=-1, keepdim=True), "constant")
-    return first - second
+    true, noise = growth_at_best(setting, "constant")
+    return (true[..., None] - noise).amin(-1)

@@ -13,7 +13,7 @@ from rcad.theory.bands import Band
 from rcad.theory.linear import Problem, norms
 from rcad.theory.population import Setting, attraction
 from rcad.theory.projected import Projection, Reading
-from rcad.theory.study import SMALL, Settings, run_finals
+from rcad.theory.study import LARGE, SMALL, Settings, run_finals
 
 NS = (10, 20, 50, 100, 200, 500)
 DS = (1, 2, 4, 8, 16, 32, 64)
@@ -21,6 +21,7 @@ BETAS = (0.1, 0.25, 0.5, 1.0, 2.0)
 ALPHAS = (0.01, 0.05, *(round(0.1 * k, 1) for k in range(1, 16)), 1.75, 2.0, 2.5, 3.0, 4.0)
 # Relative to beta, so that one grid serves every beta.
 MULTIPLES = (0.02, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
+RCAD_LRS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 HELPFUL = 0.95  # share of draws in which RCAD must beat ERM for an alpha to count as inside the window
 
 
@@ -218,3 +219,31 @@ def together(base: Settings, alpha: float) -> Together:
     shares = (*shown.double().mean(-1).tolist(), shown.all(0).double().mean().item())
     numbers = (before.mean().item(), large.mean().item(), *shares)
     return Together(base.problem.n, base.problem.d, alpha, *(round(v, 5) for v in numbers))
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """What RCAD's learning rate, which the paper does not give, decides: accuracies and shares better than ERM."""
+
+    lr: float
+    steps: int
+    small: float
+    small_better: float
+    large: float
+    large_better: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def step_sizes(base: Settings, lrs: Sequence[float], steps: Sequence[int]) -> list[StepSize]:
+    """alpha = 0.01 (small) and 0.7 (large) for every learning rate and number of iterations of RCAD."""
+    rows = []
+    for lr in lrs:
+        for count in steps:
+            erm, rcad = run_finals(replace(base, alphas=(SMALL, LARGE), rcad_lr=lr), rcad_steps=count)
+            accuracy = base.problem.accuracy(rcad)
+            better = (accuracy > base.problem.accuracy(erm)).double().mean(-1)
+            (a, b), (c, d) = ([round(v, 5) for v in t.tolist()] for t in (accuracy.mean(-1), better))
+            rows.append(StepSize(lr, count, a, c, b, d))
+    return rows

@@ -7,15 +7,16 @@ random in the scan, so that a failure is not that of a badly chosen constant.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.theory.linear import Problem
-from rcad.theory.population import Gradient, Setting, population_path, pushes
+from rcad.theory.linear import Problem, norms
+from rcad.theory.population import Gradient, Setting, growth_at_best, population_step, pushes
+from rcad.theory.projected import final, trajectory
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def theorem_settings(count: int, generator: torch.Generator) -> tuple[Setting, T
 
 @dataclass(frozen=True)
 class SignScan:
-    """Shares of settings that meet the theorem's conditions, with beta w1 >= K alpha, where each statement holds.
+    """Shares of settings with beta w1 >= K alpha in which each statement of the update lemma holds.
 
     true_grows: <dM/dw1, w1> > 0; true_falls: < 0. noise_shrinks: <grad2 M, w2> < 0; noise_grows: > 0.
     noise_loses: ||w2|| / w1 falls, which is what decides on the sphere.
@@ -102,17 +103,30 @@ def sign_scan(
     """The update lemma over random settings, for the derivative of M and for the two sample gradients."""
     setting, w = theorem_settings(count, generator)
     scans = []
-    kinds: tuple[Gradient, ...] = ("derivative", "through", "constant")
-    for kind in kinds:
-        first, second = pushes(setting, w, kind)
-        # Sums of terms of order 1: below 1e-13 the sign is rounding and counts for neither side.
-        signed = (first, -first, -second, second, first - second)
-        statements = torch.stack([push > 1e-13 for push in signed], -1).double()
+    for kind in get_args(Gradient):
+        statements = _statements(setting, w, kind)
         for K in ks:
             chosen = setting.beta * w[:, 0] >= K * setting.alpha
-            shares = statements[chosen].mean(0).tolist()
-            scans.append(SignScan(K, kind, int(chosen.sum()), *shares))
+            scans.append(SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist()))
     return scans
+
+
+def path_signs(problem: Problem, alpha: float, *, points: int = 100) -> list[SignScan]:
+    """The same for one problem, whatever its conditions, at unit vectors with w1 from 0.5 to 0.99 (K = 0)."""
+    w1 = torch.linspace(0.5, 0.99, points, dtype=torch.float64)
+    noise = ((1 - w1.square()) / problem.d).sqrt()
+    w = torch.cat([w1[:, None], noise[:, None].expand(-1, problem.d)], -1)
+    setting = Setting.of(problem, torch.full_like(w1, alpha))
+    kinds = get_args(Gradient)
+    return [SignScan(0.0, kind, points, *_statements(setting, w, kind).mean(0).tolist()) for kind in kinds]
+
+
+def _statements(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
+    """SignScan's five statements, 1 where one holds: (settings, 5)."""
+    first, second = pushes(setting, w, kind)
+    # Sums of terms of order 1: below 1e-13 the sign is rounding and counts for neither side.
+    signed = (first, -first, -second, second, first - second)
+    return torch.stack([push > 1e-13 for push in signed], -1).double()
 
 
 @dataclass(frozen=True)
@@ -146,15 +160,12 @@ def conclusion_scan(
     chosen = (setting.beta * w[:, 0] >= K * setting.alpha) & (w[:, 1] > eps)
     setting = Setting(setting.alpha[chosen], setting.beta[chosen], setting.gamma[chosen], setting.variances[chosen])
     start = w[chosen]
-    path = start
-    for _ in range(20):
-        path = population_path(setting, path, kind="derivative", lr=lr, steps=steps // 20)[-1]
-    noise, before = path[:, 1].abs(), start[:, 1]
-    true_lost = path[:, 0] < 0
+    end = final(population_step(setting, "derivative", lr), start, steps)
+    noise, before = end[:, 1].abs(), start[:, 1]
     return ConclusionScan(
         K,
         len(start),
-        ((noise <= eps) & ~true_lost).double().mean().item(),
+        ((noise <= eps) & (end[:, 0] > 0)).double().mean().item(),
         (noise < before - 1e-9).double().mean().item(),
         (noise > before + 1e-9).double().mean().item(),
     )
@@ -177,13 +188,13 @@ class RateFit:
 
 
 def rate_fit(
-    problem: Problem, alpha: float, *, lr: float = 0.05, start: float = 0.7, steps: int = 4000
+    problem: Problem, alpha: float, *, lr: float = 0.05, start: float = 0.7, steps: int = 1000
 ) -> RateFit | None:
     """T = O(log 1/eps) for exact ascent from ||w2|| = start; None where ||w2|| never falls to the smallest eps."""
-    small = replace(problem, d=1, sigma2=problem.noise_deviations[0])
-    setting = Setting.of(small, torch.tensor(alpha, dtype=torch.float64))
-    w = torch.tensor([math.sqrt(1 - start**2), start], dtype=torch.float64)
-    noise = population_path(setting, w, kind="through", lr=lr, steps=steps)[:, 1].abs()
+    setting = Setting.of(problem, alpha)
+    w = torch.full((problem.d + 1,), start / math.sqrt(problem.d), dtype=torch.float64)
+    w[0] = math.sqrt(1 - start**2)
+    noise = norms(trajectory(population_step(setting, "through", lr), w, steps))[1]
     eps = tuple(10.0**-k for k in range(1, 8))
     if noise.min() > eps[-1]:
         return None
@@ -191,8 +202,8 @@ def rate_fit(
     x, y = np.log(1 / np.array(eps)), np.array(iterations, dtype=float)
     slope, constant = np.polyfit(x, y, 1)
     residual = y - slope * x - constant
-    near = torch.tensor([1.0, 1e-7], dtype=torch.float64)
-    first, second = (p.item() for p in pushes(setting, near, "through"))
-    contraction = math.log((1 + lr * second) / (1 + lr * first))
+    true, noises = growth_at_best(setting, "through")
+    # ||w2|| shrinks by this factor per iteration, once it is small; the slowest feature decides.
+    contraction = (1 + lr * noises.max().item()) / (1 + lr * true.item())
     r_squared = 1 - float(residual @ residual) / float(((y - y.mean()) ** 2).sum())
-    return RateFit(alpha, lr, eps, iterations, float(slope), -1 / contraction, r_squared)
+    return RateFit(alpha, lr, eps, iterations, float(slope), -1 / math.log(contraction), r_squared)
