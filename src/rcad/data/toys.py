@@ -64,7 +64,7 @@ def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
     (Gauss-Legendre nodes), and the error is half the integral of the smaller density (midpoint rule). Good to
     about 1e-5.
     """
-    _check(1, 2, sigma, 0, noise)
+    _check(1, 3, sigma, 0, noise)
     # Without noise in the plane, and below any noise that could cross the gap, the half circles do not touch.
     if noise == "rest" or sigma < 0.02:
         return 1.0

@@ -8,7 +8,7 @@ and noise from the streams that the single run with its seed would use, and no s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 
@@ -27,6 +27,7 @@ CACHE = 2**25
 """Bytes of parameters and activations that are worked on at a time: about what a last-level cache holds."""
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 
 def train_stacked(
@@ -64,73 +65,93 @@ def train_stacked(
         group: how many replicas are worked on at a time, which changes the speed alone.
         progress: called with (done, total) replica-epochs after each epoch.
     """
-    count = len(seeds)
-    method_list = [methods] * count if isinstance(methods, Method) else list(methods)
-    optim_list = [optim] * count if isinstance(optim, OptimConfig) else list(optim)
-    for name, values in (("methods", method_list), ("optim", optim_list)):
-        if len(values) != count or not count:
-            raise InputError(f"expected one seed and one of {name} per replica, but got {count} and {len(values)}")
     whole("epochs", epochs, minimum=1)
     whole("batch_size", batch_size, minimum=1)
     one_of("selection", selection, ("last", "best"))
-    if selection == "best" and problem.val is None:
-        raise InputError("expected held-out examples to select the best epoch, but got none; use selection='last'")
-    problem.check_replicas(count)
-    x = problem.train.x
-    sizes = (x.shape[2], *hidden, problem.outputs)
-    model = initial or StackedMLP.initial(seeds, sizes, device=x.device, dtype=x.dtype)
-    if model.layout != Layout(count, sizes):
-        raise InputError(f"expected initial weights of {Layout(count, sizes)}, but got {model.layout}")
-    method = StackedMethod.of(method_list, problem.likelihood, x)
-    result = StackedResult.empty(model, _reported(report, epochs))
-    result.snapshots = {epoch: model.copy() for epoch in snapshots}
+    reported = _epochs("report", range(1, epochs + 1) if report is None else report, epochs)
+    if selection == "best" and (problem.val is None or not reported):
+        raise InputError("expected held-out examples and reported epochs to select the best, but got none of them")
+    method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
+    optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
+    problem.check_replicas(len(seeds))
+    method = StackedMethod.of(method_list, problem.likelihood, problem.train.x)
+    method.check_task(problem.classes)
+    model = _begun(problem, seeds, hidden, initial)
+    size = _group_size(model, batch_size) if group is None else group
+    whole("group", size, minimum=1)
+
+    result = StackedResult.empty(model, reported, _epochs("snapshots", snapshots, epochs))
     done = 0
-
-    def advance(replicas: int) -> None:
-        nonlocal done
-        done += replicas
-        if progress is not None:
-            progress(done, count * epochs)
-
-    everyone = torch.arange(count, device=x.device)
-    for index in torch.split(everyone, group or _group_size(model, batch_size)):
-        part = model.take(index)
+    for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
+        part, chosen = model.take(index), index.tolist()
         optimizer = StackedOptimizer(
-            [optim_list[i] for i in index.tolist()], part.layout, part.flat, epochs, decoupled=decoupled
+            [optim_list[i] for i in chosen], part.layout, part.flat, epochs, decoupled=decoupled
         )
-        one = Group(index, seeds, problem.take(index), part, method.take(index), optimizer, result, selection)
+        one = Group(
+            index,
+            [int(seeds[i]) for i in chosen],
+            problem.take(index),
+            part,
+            method.take(index),
+            optimizer,
+            result,
+            selection,
+        )
         for epoch in range(epochs):
             one.train_epoch(epoch, batch_size)
             one.end_epoch(epoch, last=epoch + 1 == epochs)
-            advance(len(index))
-    _test(problem, result, group or _group_size(model, batch_size))
+            done += len(index)
+            if progress is not None:
+                progress(done, len(seeds) * epochs)
+    _test(problem, result, size, epochs)
     return result
 
 
-def _reported(report: Sequence[int] | None, epochs: int) -> tuple[int, ...]:
-    chosen = tuple(range(1, epochs + 1)) if report is None else tuple(report)
-    if not chosen or list(chosen) != sorted(set(chosen)) or not 1 <= chosen[0] <= chosen[-1] <= epochs:
-        raise InputError(f"expected report to hold ascending epochs from 1 to {epochs}, but got {list(chosen)}")
-    return chosen
+def _epochs(name: str, chosen: Sequence[int], epochs: int) -> tuple[int, ...]:
+    values = tuple(chosen)
+    if list(values) != sorted(set(values) & set(range(1, epochs + 1))):
+        raise InputError(f"expected {name} to hold ascending epochs from 1 to {epochs}, but got {list(values)}")
+    return values
+
+
+def _one_each(name: str, values: Sequence[T], seeds: Sequence[int]) -> list[T]:
+    if len(values) != len(seeds) or not len(seeds):
+        raise InputError(f"expected one seed and one of {name} per replica, but got {len(seeds)} and {len(values)}")
+    return list(values)
+
+
+def _begun(
+    problem: StackedProblem, seeds: Sequence[int], hidden: Sequence[int], initial: StackedMLP | None
+) -> StackedMLP:
+    """The weights to begin with."""
+    x = problem.train.x
+    layout = Layout(len(seeds), (x.shape[2], *hidden, problem.outputs))
+    if initial is None:
+        return StackedMLP.initial(seeds, layout.sizes, device=x.device, dtype=x.dtype)
+    if initial.layout != layout or initial.flat.dtype != x.dtype:
+        raise InputError(
+            f"expected initial weights of {layout} in {x.dtype}, but got {initial.layout} in {initial.flat.dtype}"
+        )
+    return initial
 
 
 def _group_size(model: StackedMLP, batch_size: int) -> int:
-    """As many replicas as keep a step inside the caches of a core; all of them on a GPU."""
+    """As many replicas as keep a step inside the cache; all of them on a GPU."""
     if model.flat.device.type != "cpu":
         return model.replicas
     numbers = 5 * model.layout.parameters + 3 * batch_size * sum(model.layout.sizes)
     return max(1, CACHE // (numbers * model.flat.element_size()))
 
 
-def _test(problem: StackedProblem, result: StackedResult, group: int) -> None:
+def _test(problem: StackedProblem, result: StackedResult, size: int, epochs: int) -> None:
     """The numbers of the selected weights on the test set; a replica whose numbers are not finite is marked."""
-    if problem.test is None:
+    left = (~result.diverged).nonzero()[:, 0]
+    if problem.test is None or not len(left):
         return
-    everyone = torch.arange(result.model.replicas, device=result.model.flat.device)
-    for index in torch.split(everyone[~result.diverged], group):
+    for index in torch.split(left, size):
         part = problem.take(index)
         assert part.test is not None
         values = measure_stacked(result.model.take(index), part.test, part.target_scale)
         result.note_metrics(index, values)
-        wrong = ~torch.stack(list(values.values())).isfinite().all(0)
-        result.diverged_at[index[wrong]] = result.epochs[-1]
+        finite = torch.stack(list(values.values())).isfinite().all(0)
+        result.mark(index[~finite], epochs)

@@ -19,7 +19,14 @@ from rcad.train.stacked_step import StackedStep
 
 
 class Group:
-    """Replicas that are worked on together; those that diverge leave it."""
+    """Replicas that are worked on together; those that diverge leave it.
+
+    Args:
+        index: which replicas of the whole run these are; the result is written there.
+        seeds, problem, model, method, optimizer: theirs alone.
+        result: of the whole run.
+        selection: see `train_stacked`.
+    """
 
     def __init__(
         self,
@@ -42,16 +49,15 @@ class Group:
         """Memory for the steps; made anew when the replicas change."""
         self.gradient = torch.empty_like(self.model.flat)
         self.steps: dict[int, StackedStep] = {}
-        self.own_seeds = [int(self.seeds[i]) for i in self.index.tolist()]
         self.sums = self.model.flat.new_zeros((2, len(self.index)), dtype=torch.float64)
         device = self.model.flat.device
-        self.generators = [torch.Generator(device) for _ in self.own_seeds] if self.method.draws else []
+        self.generators = [torch.Generator(device) for _ in self.seeds] if self.method.draws else []
 
     def train_epoch(self, epoch: int, batch_size: int) -> None:
         """One pass of every replica over its own permutation of its examples."""
         if not len(self.index):
             return
-        for seed, generator in zip(self.own_seeds, self.generators, strict=False):
+        for seed, generator in zip(self.seeds, self.generators, strict=False):
             generator.manual_seed(derived(seed, "noise", epoch))
         x, y = self.train.x.flatten(0, 1), self.train.y.flatten()
         batches = torch.split(self._orders(epoch), batch_size, dim=1)
@@ -77,7 +83,8 @@ class Group:
         if self.problem.classes:
             row["accuracy"] = 100 * self.sums[1] / count
         self.result.note(self.index, number, row)
-        self._drop(~self.sums[0].isfinite(), number)
+        # Weights may overflow in the very last step, whose loss was still finite.
+        self._drop(~(self.sums[0].isfinite() & self.model.finite() if last else self.sums[0].isfinite()), number)
         if not len(self.index):
             return
         if self.problem.val is not None and number in self.result.epochs:
@@ -95,7 +102,7 @@ class Group:
         """Rows of the flat training set for each replica, (R, n), in the order of this epoch."""
         orders = [
             torch.randperm(self.train.length, generator=torch.Generator().manual_seed(derived(seed, "batches", epoch)))
-            for seed in self.own_seeds
+            for seed in self.seeds
         ]
         order = torch.stack(orders).to(self.model.flat.device)
         if self.train.shared:
@@ -118,9 +125,9 @@ class Group:
         if not bool(diverged.any()):
             return
         gone, kept = diverged.nonzero()[:, 0], (~diverged).nonzero()[:, 0]
-        self.result.diverged_at[self.index[gone]] = epoch
+        self.result.mark(self.index[gone], epoch)
         self.result.model.put(self.index[gone], self.model.take(gone))
-        self.index = self.index[kept]
+        self.index, self.seeds = self.index[kept], [self.seeds[i] for i in kept.tolist()]
         if not len(kept):
             return
         self.model, self.optimizer = self.model.take(kept), self.optimizer.take(kept)

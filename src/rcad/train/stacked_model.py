@@ -154,5 +154,9 @@ class StackedMLP:
         for mine, theirs in zip(self.layout.views(self.flat), other.layout.views(other.flat), strict=True):
             mine[index] = theirs
 
+    def finite(self) -> Tensor:
+        """Which replicas hold finite numbers only, bool (R,)."""
+        return torch.stack([view.flatten(1).isfinite().all(1) for view in self.layout.views(self.flat)]).all(0)
+
     def copy(self) -> StackedMLP:
         return StackedMLP(self.layout, self.flat.clone())

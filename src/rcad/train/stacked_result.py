@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ class StackedResult:
         metrics: of the selected weights on the test set, by name, float64 (R,).
         diverged_at: the epoch after which a replica stopped because its loss was no longer finite, (R,); 0 for none.
         best_epoch: the selected epoch, (R,); 0 where none was selected.
-        snapshots: the weights after the epochs that were asked for.
+        snapshots: the weights after the epochs that were asked for; NaN where a replica had stopped.
     """
 
     epochs: tuple[int, ...]
@@ -37,35 +38,40 @@ class StackedResult:
     snapshots: dict[int, StackedMLP] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, model: StackedMLP, epochs: Sequence[int]) -> StackedResult:
+    def empty(cls, model: StackedMLP, epochs: Sequence[int], snapshots: Sequence[int]) -> StackedResult:
+        """Before the first epoch; the model is the one to begin with."""
         nothing = torch.zeros(model.replicas, dtype=torch.int64, device=model.flat.device)
-        return cls(tuple(epochs), model.copy(), nothing, nothing.clone())
+        kept = {epoch: StackedMLP(model.layout, torch.full_like(model.flat, float("nan"))) for epoch in snapshots}
+        return cls(tuple(epochs), model.copy(), nothing, nothing.clone(), snapshots=kept)
 
     @property
     def diverged(self) -> Tensor:
         """Which replicas stopped before the end, bool (R,)."""
         return self.diverged_at > 0
 
+    def mark(self, replicas: Tensor, epoch: int) -> None:
+        """These replicas (indices, or a mask) diverged in this epoch."""
+        self.diverged_at[replicas] = torch.where(self.diverged_at[replicas] > 0, self.diverged_at[replicas], epoch)
+
     def note(self, replicas: Tensor, epoch: int, row: dict[str, Tensor]) -> None:
         """Writes the numbers of an epoch."""
         if epoch not in self.epochs:
             return
         for name, values in row.items():
-            self._put(self.curves, name, (self.model.replicas, len(self.epochs)), values)[
-                replicas, self.epochs.index(epoch)
-            ] = values
+            table = self._table(self.curves, name, (self.model.replicas, len(self.epochs)), values.device)
+            table[replicas, self.epochs.index(epoch)] = values
 
     def note_metrics(self, replicas: Tensor, values: dict[str, Tensor]) -> None:
         """Writes the numbers of the test set."""
         for name, column in values.items():
-            self._put(self.metrics, name, (self.model.replicas,), column)[replicas] = column
+            self._table(self.metrics, name, (self.model.replicas,), column.device)[replicas] = column
 
     def rows(self, replica: int) -> list[dict[str, float]]:
-        """One replica's reported epochs as the single run's rows, up to the one in which it diverged."""
-        last = int(self.diverged_at[replica]) or self.epochs[-1]
+        """The reported epochs as the single run's rows, up to the one in which it diverged; finite numbers only."""
+        last = int(self.diverged_at[replica]) or max(self.epochs, default=0)
         table = {name: values[replica].tolist() for name, values in self.curves.items()}
         return [
-            {"epoch": float(epoch), **{name: column[k] for name, column in table.items() if column[k] == column[k]}}
+            {"epoch": float(epoch), **{name: column[k] for name, column in table.items() if math.isfinite(column[k])}}
             for k, epoch in enumerate(self.epochs)
             if epoch <= last
         ]
@@ -83,7 +89,7 @@ class StackedResult:
         return f"{text}: lower the learning rate or clip the gradient"
 
     @staticmethod
-    def _put(table: dict[str, Tensor], name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        if name not in table:
-            table[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=like.device)
-        return table[name]
+    def _table(tables: dict[str, Tensor], name: str, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        if name not in tables:
+            tables[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=device)
+        return tables[name]

@@ -1,0 +1,107 @@
+"""Moons: where the examples lie, that they never change, and the best accuracy one can have."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rcad.data.toys import arc, bayes_accuracy, load, moons
+from rcad.errors import InputError
+
+
+def test_examples_lie_on_the_moons() -> None:
+    x, y = moons(1000, d=5, sigma=0.3, seed=1, noise="rest")
+    assert (x.shape, x.dtype, y.dtype) == ((1000, 5), np.float32, np.int64)
+    upper, lower = x[y == 0, :2], x[y == 1, :2]
+    assert len(upper) == len(lower) == 500
+    assert np.abs(np.hypot(*upper.T) - 1).max() < 1e-6
+    assert np.abs(np.hypot(*(lower - [1, 0.5]).T) - 1).max() < 1e-6
+    assert upper[:, 1].min() >= 0
+    assert lower[:, 1].max() <= 0.5
+    angle = np.arctan2(upper[:, 1], upper[:, 0]) / np.pi
+    assert np.abs(np.sort(angle) - (np.arange(500) + 0.5) / 500).max() < 1.63 / 500**0.5  # Kolmogorov, level 1%
+    assert np.ptp(x[:, 2:], axis=0).min() > 1
+
+
+def test_noise_is_normal_with_the_deviation_asked_for() -> None:
+    for noise, columns in (("all", range(6)), ("rest", range(2, 6))):
+        clean, _ = moons(20_000, 6, 0.0, 3)
+        x, _ = moons(20_000, 6, 0.75, 3, noise)  # type: ignore[arg-type]
+        added = (x - clean)[:, list(columns)] / 0.75
+        assert np.abs(added.mean(0)).max() < 4 / 20_000**0.5
+        assert np.abs(added.std(0) - 1).max() < 0.02
+        assert np.abs((added**4).mean(0) - 3).max() < 0.3
+        off = np.corrcoef(added.T) - np.eye(len(columns))
+        assert np.abs(off).max() < 4 / 20_000**0.5
+
+
+@pytest.mark.parametrize("d", [2, 5, 625])
+def test_a_smaller_set_is_the_beginning_of_a_larger_one(d: int) -> None:
+    x, y = moons(2500, d, 0.1, 7)
+    less, labels = moons(33, d, 0.1, 7)
+    assert np.array_equal(x[:33], less)
+    assert np.array_equal(y[:33], labels)
+    assert not np.array_equal(moons(33, d, 0.1, 8)[0], less)
+
+
+def test_the_stream_is_fixed() -> None:
+    x, _ = moons(50, 7, 0.25, 8)
+    # Rounded: the last bit of a logarithm or a cosine is the C library's.
+    rounded = np.round(x.astype(np.float64), 3) + 0.0
+    assert hashlib.sha256(rounded.astype("<f8").tobytes()).hexdigest()[:16] == "c75d1c63f130d77c"
+
+
+@pytest.mark.parametrize(
+    ("sigma", "expected"), [(0.02, 1.0), (0.1, 0.999357), (0.3, 0.914590), (0.75, 0.756836), (2.0, 0.619982)]
+)
+def test_bayes_accuracy(sigma: float, expected: float) -> None:
+    assert bayes_accuracy(sigma) == pytest.approx(expected, abs=2e-6)
+    assert bayes_accuracy(sigma, "rest") == 1
+
+
+def test_bayes_accuracy_is_that_of_the_likelihood_ratio_on_examples() -> None:
+    sigma, count = 0.5, 40_000
+    x, y = moons(count, 2, sigma, 5)
+    angles = (np.arange(60) + 0.5) * np.pi / 60
+    density = [sum(np.exp(-((x - p) ** 2).sum(1) / (2 * sigma**2)) for p in arc(angles, k)) for k in (0, 1)]
+    hits = ((density[1] > density[0]) == y).mean()
+    assert hits == pytest.approx(bayes_accuracy(sigma), abs=4 * (0.25 / count) ** 0.5)
+
+
+def test_as_a_data_set() -> None:
+    data = load("moons", d=10, sigma=0.75, n=200, n_test=300, seed=2)
+    assert data.test is not None
+    assert (data.name, data.task, data.is_image, len(data.classes), len(data.columns)) == (
+        "moons",
+        "classification",
+        False,
+        2,
+        10,
+    )
+    assert (data.train.x.shape, data.test.x.shape) == ((200, 10), (300, 10))
+    assert np.array_equal(data.train.x, moons(200, 10, 0.75, 2)[0])
+    assert not np.isin(data.test.x[:, 5], moons(500, 10, 0.75, 2)[0][:, 5]).any()
+    assert data.note.endswith("noise 0.75 on all dimensions, Bayes accuracy 75.7%")
+    assert "on the 8 others, Bayes accuracy 100.0%" in load("moons", d=10, n=20, n_test=2, noise="rest").note
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: moons(0), "expected n to be a whole number >= 1, but got 0"),
+        (lambda: moons(5, 1), "expected d to be a whole number >= 2, but got 1"),
+        (lambda: moons(5, 2, -1.0), "expected sigma to be a finite number >= 0, but got -1.0"),
+        (lambda: moons(5, 2, 0.1, -3), "expected seed to be a whole number >= 0, but got -3"),
+        (lambda: moons(5, 3, noise="al"), "expected noise to be one of all, rest, but got 'al'; did you mean 'all'"),
+        (lambda: moons(5, 2, noise="rest"), "expected d > 2 for noise on the other dimensions"),
+        (lambda: bayes_accuracy(float("nan")), "expected sigma to be a finite number >= 0, but got nan"),
+        (lambda: load("moon"), "expected the name of a toy to be one of moons, but got 'moon'; did you mean 'moons'"),
+        (lambda: load("moons", n_test=0), "expected n_test to be a whole number >= 1, but got 0"),
+    ],
+)
+def test_errors(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call()
