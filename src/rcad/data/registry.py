@@ -42,7 +42,7 @@ LAYOUT_READERS: dict[str, Reader] = {
 READERS: dict[str, Reader] = {
     **dict.fromkeys(KNOWN, "rcad.data.registry:load_known"),
     **dict.fromkeys(("boston", "concrete", "energy", "wine", "yacht"), "rcad.data.uci:load"),
-    **dict.fromkeys(("digits", "breast_cancer", "diabetes"), "rcad.data.embedded:load"),
+    **dict.fromkeys(("digits", "breast_cancer", "wine_recognition", "diabetes"), "rcad.data.embedded:load"),
 }
 
 
