@@ -110,7 +110,7 @@ def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:
                 view,
                 "scale",
                 f"the targets' variance is {variance:.3g}, but the entropy is capped for a variance of "
-                f"exp(cap={likelihood.cap:.3g}); standardise the targets or use Gaussian.fit(y_train)",
+                f"exp(cap={likelihood.cap:.3g}); standardise the targets: (y - mean) / std of the training set",
             )
 
 

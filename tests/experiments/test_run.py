@@ -24,6 +24,7 @@ from rcad.experiments.plain import config_id
 from rcad.experiments.run import canonical_config, pick_device, run
 from rcad.experiments.store import Store
 from rcad.train.checkpoint import load_tensors
+from rcad.train.loop import Trainer
 
 SETTINGS = ("model.width=4", "train.batch_size=32")
 
@@ -65,8 +66,46 @@ def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, config = Store.open(tmp_path), small(epochs=1)
     first = run(config, store)
-    monkeypatch.setattr("rcad.experiments.run.read", lambda *args: pytest.fail("the data were read again"))
+    monkeypatch.setattr("rcad.train.loop.Trainer.fit", lambda *args: pytest.fail("it was trained again"))
     assert run(config, store) == first
+
+
+def table(path: Path, flip: bool) -> RunConfig:
+    rows = [f"{i % 7},{(i % 7 > 3) != (flip and i % 2 == 0)}" for i in range(80)]
+    path.write_text("\n".join(["x,y", *rows]))
+    return configure({"name": str(path), "target": "y"}, [("erm", ())], epochs=2)
+
+
+def test_another_content_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "runs")
+    first = run(table(tmp_path / "d.csv", flip=False), store)
+    assert len(first.data_sha256) == 64
+    changed = table(tmp_path / "d.csv", flip=True)
+    with pytest.raises(InputError, match="has changed since; remove that run"):
+        run(changed, store)
+    assert store.get(first.id) == first
+    (tmp_path / "d.csv").unlink()
+    assert run(changed, store) == first  # the result stays good without its data
+
+
+def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.open(tmp_path / "runs")
+    config = table(tmp_path / "d.csv", flip=False)
+    fit = Trainer.fit
+    monkeypatch.setattr("rcad.train.loop.Trainer.fit", lambda self, pause: pytest.fail("killed"))
+    with pytest.raises(BaseException, match="killed"):
+        run(config, store)
+    monkeypatch.setattr("rcad.train.loop.Trainer.fit", fit)
+    assert store.status(config) == "interrupted"
+    table(tmp_path / "d.csv", flip=True)
+    with pytest.raises(InputError, match="has changed since"):
+        run(config, store)
+
+
+def test_a_record_says_what_auto_and_defaults_stood_for(tmp_path: Path) -> None:
+    record = run(small(epochs=1), Store.open(tmp_path))
+    assert record.resolved["model"].startswith("SmallCNN, ")
+    assert record.resolved["method"].startswith("rcad(alpha=0.5, lam=0.02, norm='l2', steps=1")
 
 
 def test_writing_out_a_default_is_the_same_run() -> None:
@@ -180,7 +219,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(number: signal.Signals, tmp
     wait_for(lambda: log.exists() and log.read_text().count("\n") >= 2)
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
-    assert output.startswith("interrupted interrupted; the same command goes on"), errors
+    assert output.startswith("interrupted stopped between two steps; the same command goes on"), errors
     store = Store.open(folder)
     assert store.status(config) == "interrupted"
     resumed = run(config, store)

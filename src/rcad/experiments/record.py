@@ -62,6 +62,8 @@ class RunRecord(Value):
         device: in words.
         versions: of the packages, by name.
         commit: of the checkout that ran, if any.
+        data_sha256: of the examples and targets; the config only names them.
+        resolved: what "auto" and defaults stood for, e.g. the model and the method with all its parameters.
         id: `config_id(config)`; need not be given.
     """
 
@@ -78,6 +80,8 @@ class RunRecord(Value):
     device: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     commit: str | None = None
+    data_sha256: str = ""
+    resolved: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
 
     def __post_init__(self) -> None:
@@ -197,6 +201,8 @@ def _check_time(name: str, text: Any) -> None:
 
 def _check_texts(record: RunRecord) -> None:
     texts = {"message": record.message, "device": record.device, "commit": record.commit}
+    texts |= {"data_sha256": record.data_sha256}
+    texts |= {f"resolved.{name}": text for name, text in _table("resolved", record.resolved).items()}
     texts |= {f"versions.{name}": text for name, text in _table("versions", record.versions).items()}
     for name, text in texts.items():
         if not isinstance(text, str) and not (name == "commit" and text is None):

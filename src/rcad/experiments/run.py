@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from rcad.data.dataset import Dataset
 from rcad.errors import InputError
 from rcad.experiments.config import RunConfig
 from rcad.experiments.environment import commit, versions
@@ -69,7 +70,7 @@ def run(
     device: str = "auto",
     reporter: Reporter | None = None,
     trackers: Sequence[Tracker] = (),
-    checkpoint_seconds: float = 60.0,
+    checkpoint_seconds: float = 15.0,
 ) -> RunRecord:
     """Trains, evaluates and records. A finished record comes back at once; a started run goes on.
 
@@ -81,16 +82,47 @@ def run(
     place = pick_device(device)
     if config.train.precision == "bf16" and place.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
-    if (record := _finished(store, config)) is not None:
-        return record
+    try:
+        dataset = read(config.data, data_dir, cache_dir, reporter)
+    except InputError:
+        if (record := _finished(store, config)) is not None:
+            return record  # a result stays good when its data are no longer there
+        raise
     # The global generators are seeded inside; the caller's state is given back.
     with torch.random.fork_rng(devices=[] if place.type == "cpu" else [place]):
-        problem = prepare(config, read(config.data, data_dir, cache_dir, reporter), place)
+        problem = prepare(config, dataset, place)
+        _check_same_data(store, config, problem)
+        if (record := _finished(store, config)) is not None:
+            return record
         trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter)
+        reporter.note(_words(dataset, problem))
         with store.lock(config), _suitable_threads(problem):
             if (record := _finished(store, config)) is not None:
                 return record
             return _Run(config, store, trainer, trackers, checkpoint_seconds).go()
+
+
+def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
+    """A record, finished or not, belongs to the data it was made from, whatever stands under their name now."""
+    if store.status(config) == "new":
+        return
+    record = store.get(config_id(config))
+    if record.data_sha256 not in ("", problem.fingerprint):
+        raise InputError(
+            f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
+            f"remove that run (rcad runs prune) or use another folder of runs"
+        )
+
+
+def _words(dataset: Dataset, problem: Problem) -> str:
+    """What was read, in one line."""
+    kind = f"{len(dataset.classes)} classes" if problem.classes else "a real target"
+    sizes = ", ".join(
+        f"{len(part[1]):,} {name}"
+        for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))
+        if len(part[1])
+    )
+    return f"{dataset.name}: {tuple(problem.train[0].shape[1:])} inputs, {kind}; {sizes} examples"
 
 
 def _finished(store: Store, config: RunConfig) -> RunRecord | None:
@@ -127,7 +159,7 @@ class _Run:
                     tracker.close()
         if outcome == "interrupted":
             save_trainer(self.trainer, self.checkpoint)
-            return self._write("interrupted", message="interrupted; the same command goes on from here")
+            return self._write("interrupted", message="stopped between two steps; the same command goes on from here")
         if outcome == "diverged":
             epoch = self.trainer.epoch
             return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
@@ -186,6 +218,11 @@ class _Run:
             device=_device_words(self.trainer.problem.device),
             versions=versions(),
             commit=commit(),
+            data_sha256=self.trainer.problem.fingerprint,
+            resolved={
+                "model": f"{type(self.trainer.model).__name__}, {_parameters(self.trainer):,} parameters",
+                "method": repr(self.trainer.method),
+            },
         )
         self.store.write(record)
         return record
@@ -241,6 +278,10 @@ def _suitable_threads(problem: Problem) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _parameters(trainer: Trainer) -> int:
+    return sum(p.numel() for p in trainer.model.parameters())
 
 
 def _splits(problem: Problem) -> dict[str, Split]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ class Problem:
         classes: number of classes; 0 for regression.
         target_scale: the deviation by which regression targets were divided; None for classification.
         preprocessing: what must be done to new data before the model sees it, as plain JSON.
+        fingerprint: sha256 of the examples and targets of all three splits, as they were read.
     """
 
     train: tuple[Tensor, Tensor]
@@ -50,6 +52,7 @@ class Problem:
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     preprocessing: Mapping[str, Any]
+    fingerprint: str
     device: torch.device
 
     @property
@@ -86,6 +89,7 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
     parts = splits.take(dataset)
     if not len(parts[0]) or not len(parts[2]):
         raise InputError(f"expected training and test examples in {config.data.name}, but got none")
+    fingerprint = content_hash(parts)
     preprocessing: dict[str, Any] = {"classes": list(dataset.classes), "columns": list(dataset.columns)}
     mean = std = scale = None
     if dataset.is_image:
@@ -100,7 +104,17 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         preprocessing["target"], scale = target.to_dict(), target.scale
     train, val, test = (_tensors(part, device) for part in parts)
     classes = len(dataset.classes) if dataset.task == "classification" else 0
-    return Problem(train, val, test, splits, classes, scale, mean, std, preprocessing, device)
+    return Problem(train, val, test, splits, classes, scale, mean, std, preprocessing, fingerprint, device)
+
+
+def content_hash(parts: tuple[Split, ...]) -> str:
+    """What the examples are, not where they lie: two files of one name with other contents differ."""
+    digest = hashlib.sha256()
+    for part in parts:
+        for values in (part.x, part.y):
+            digest.update(f"{values.dtype.str}{values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
 
 
 def channel_statistics(x: np.ndarray[Any, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
