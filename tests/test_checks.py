@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad import RCAD, Gaussian
+from rcad import RCAD, Gaussian, InputError
 from support import images, norm_net, smooth_net
 
 
@@ -32,6 +32,23 @@ def test_normalised_images_warn_once() -> None:
     assert "look normalised, but alpha is a distance in [0, 1] pixels; pass std=" in messages[0]
     assert said(RCAD(0.5, 0.1, std=(0.2,) * 3), norm_net(), z, y) == []
     assert said(RCAD(0.5, 0.1, units="input"), norm_net(), z, y) == []
+
+
+def test_bytes_as_floats_are_told_from_normalised_images() -> None:
+    x, y = images()
+    messages = said(RCAD(0.5, 0.1), norm_net(), 255 * x, y)
+    assert len(messages) == 1
+    assert "look scaled" in messages[0]
+    assert "divide them by 255" in messages[0]
+
+
+def test_a_frozen_model_warns_and_bad_weights_and_inference_mode_raise() -> None:
+    x, y = images()
+    assert "nothing will be trained" in said(RCAD(0.5, 0.1), norm_net().requires_grad_(False), x, y)[0]
+    with pytest.raises(InputError, match="expected sample weights >= 0, but got -1"):
+        RCAD(0.5, 0.1)(norm_net(), x, y, weight=torch.tensor([1.0, -1, 1, 1, 1, 1, 1]))
+    with torch.inference_mode(), pytest.raises(InputError, match=r"expected to be outside torch\.inference_mode"):
+        RCAD(0.5, 0.1)(norm_net(), x, y)
 
 
 def test_standardised_tables_are_no_images() -> None:

@@ -110,6 +110,12 @@ def test_normalised_inputs_move_by_the_same_pixels() -> None:
     torch.testing.assert_close(length(random * std + mean - x), torch.full((7,), 0.8, dtype=torch.float64))
 
 
+def test_one_number_stands_for_every_channel() -> None:
+    assert GradientStep(0.5, std=0.3) == GradientStep(0.5, std=(0.3,))  # type: ignore[arg-type]
+    net, (x, y) = smooth_net(), images()
+    torch.testing.assert_close(GradientStep(0.5, std=(0.25,))(net, x, y), GradientStep(0.5, std=(0.25,) * 3)(net, x, y))
+
+
 def test_the_random_direction_has_no_favourite() -> None:
     x = torch.zeros(20_000, 3)
     step = RandomStep(1.0)(smooth_net(), x, x, generator=torch.Generator().manual_seed(0))
@@ -215,6 +221,7 @@ def test_any_shape_moves_by_alpha(count: int, shape: list[int], dtype: torch.dty
         (lambda: GradientStep(0.5, bounds=(1.0, 0.0)), "low < high"),
         (lambda: GradientStep(0.5, bounds=(0.0, 1.0), std=STD), "both mean and std"),
         (lambda: GradientStep(0.5, std=(0.0,)), "positive numbers"),
+        (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),  # type: ignore[arg-type]
         (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
         (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
     ],

@@ -57,9 +57,13 @@ def _callers_level() -> int:
 
 
 def check_input(view: View, terms: list[Term], units: str) -> None:
-    """NaN in x raises; images that look normalised, and a model left in eval mode, warn."""
+    """NaN in x raises; images that look normalised, and a model that is not set up to train, warn."""
     if not may_read(view, "input"):
         return
+    if torch.is_inference_mode_enabled() and any(term.where is not None for term in terms):
+        raise InputError("expected to be outside torch.inference_mode(), where nothing has a gradient; use no_grad()")
+    if view.weight is not None and not bool((view.weight >= 0).all()):
+        raise InputError(f"expected sample weights >= 0, but got {view.weight.min().item():.4g}")
     low, high = (value.item() for value in view.x.detach().aminmax())
     if not (low > -float("inf") and high < float("inf")):
         raise InputError("expected finite inputs, but x holds NaN or inf")
@@ -71,19 +75,28 @@ def check_input(view: View, terms: list[Term], units: str) -> None:
         and any(getattr(move, "std", None) is None for move in moves)
         and (low < -0.1 or high > 1.1)
     ):
+        scaled = low >= 0 and high > 2
+        remedy = "divide them by 255" if scaled else "pass std= (the numbers they were divided by)"
         _warn_once(
             view,
             "normalised",
-            f"the images span [{low:.2f}, {high:.2f}] and look normalised, but alpha is a distance in [0, 1] pixels; "
-            "pass std= (the numbers they were divided by), or units='input' if alpha is meant in their own units",
+            f"the images span [{low:.2f}, {high:.2f}] and look {'scaled' if scaled else 'normalised'}, but alpha is a "
+            f"distance in [0, 1] pixels; {remedy}, or units='input' if alpha is meant in their own units",
         )
     module = as_module(view.forward)
+    if module is not None and torch.is_grad_enabled() and _frozen(module):
+        _warn_once(view, "frozen", "no parameter of the model requires a gradient, so nothing will be trained")
     if moves and module is not None and not module.training and torch.is_grad_enabled():
         _warn_once(
             view,
             "eval",
             "the model is in eval mode, where BatchNorm and dropout do not train; call model.train() before the step",
         )
+
+
+def _frozen(module: nn.Module) -> bool:
+    parameters = list(module.parameters())
+    return bool(parameters) and not any(p.requires_grad for p in parameters)
 
 
 def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:

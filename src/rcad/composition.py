@@ -75,7 +75,7 @@ class Method:
         return next((part.name for part in parts if slot in part.slots()), self.name)
 
     def criterion(self, **options: Any) -> Criterion:
-        """The loss for one's own loop. Options as in `Criterion`."""
+        """The loss for one's own loop; `augment` and `growth` are the caller's to apply. Options as in `Criterion`."""
         return Criterion(self.likelihood or Categorical(), self.terms, **options)
 
     def objective(self, model: nn.Module, **options: Any) -> Objective:

@@ -48,7 +48,7 @@ def _term_refusal(likelihood: Likelihood, terms: list[Term], view: View, scaled:
     if directions != [clean[0].likelihood or likelihood]:
         return "the direction comes from another loss than the clean term's"
     if view.weight is not None:
-        return "sample weights of zero would erase directions"
+        return "sample weights may be zero, which would erase directions"
     raw = any(getattr(term.where, "norm", None) == "raw" for term in terms)
     return "a raw gradient cannot be told from its loss scale" if raw and scaled else None
 
@@ -104,10 +104,9 @@ def fused_backward(
         for index, term in enumerate(t for t in mine if t.where is not None):
             x_adv = perturbed(term, likelihood, view, gradients, generator)
             passes_left -= 1
-            with _quiet(view, passes_left):
-                with frozen_batch_stats(view.forward) if clean or index else nullcontext():
-                    prediction = view.forward(x_adv)
-                run([term], prediction, view)
+            # The backward stays inside: activation checkpointing runs the forward again there.
+            with _quiet(view, passes_left), frozen_batch_stats(view.forward) if clean or index else nullcontext():
+                run([term], view.forward(x_adv), view)
     assert total is not None
     return Losses(total, parts, output)
 

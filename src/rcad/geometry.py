@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.tensors import full_precision
-from rcad.validate import finite, one_of
+from rcad.validate import finite, is_number, one_of
 from rcad.values import Value
 
 Norm = Literal["l2", "raw", "linf"]
@@ -38,6 +38,14 @@ def masked(step: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return step
     return step * mask.view(*mask.shape, *[1] * (step.ndim - mask.ndim)).to(step.dtype)
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    """A number, or one per channel, as a tuple."""
+    try:
+        return (float(values),) if is_number(values) else tuple(float(v) for v in values)
+    except (TypeError, ValueError):
+        raise InputError(f"expected {name} to be numbers, one per channel, but got {values!r}") from None
 
 
 @lru_cache(maxsize=64)
@@ -69,7 +77,7 @@ class Move(Value):
         for name in ("bounds", "mean", "std"):
             values = getattr(self, name)
             if values is not None:
-                object.__setattr__(self, name, tuple(float(v) for v in values))
+                object.__setattr__(self, name, _numbers(name, values))
         if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):
             raise InputError(f"expected bounds as (low, high) with low < high, but got {self.bounds}")
         if self.std is not None and not all(math.isfinite(s) and s > 0 for s in self.std):

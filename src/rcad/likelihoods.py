@@ -102,7 +102,7 @@ class Categorical(Value):
         if classes < 2:
             raise InputError(
                 f"expected at least 2 classes, but got an output of shape {tuple(output.shape)}; "
-                "for one logit per example use likelihood=Bernoulli()"
+                "for one logit per example use likelihood=Bernoulli(), for real targets Gaussian() with 2 outputs"
             )
         if self.weight is not None and len(self.weight) != classes:
             raise InputError(f"expected {classes} class weights, one per class, but got {len(self.weight)}")
@@ -128,8 +128,10 @@ class Categorical(Value):
         wrong = target[(target < 0) | (target >= classes)]
         wrong = wrong if target.ndim < 2 else wrong[wrong != self.ignore_index]
         if wrong.numel():
+            hint = "; drop the examples to be ignored" if int(wrong[0]) == self.ignore_index else ""
             raise InputError(
-                f"expected labels from 0 to {classes - 1} for a model with {classes} outputs, but got {int(wrong[0])}"
+                f"expected labels from 0 to {classes - 1} for a model with {classes} outputs, "
+                f"but got {int(wrong[0])}{hint}"
             )
 
     def _log_p(self, output: Tensor) -> Tensor:
@@ -157,8 +159,8 @@ class Gaussian(Value):
 
     Args:
         cap: upper limit on the log-variance inside `entropy`: log var(y_train), one number or one per target
-            dimension. The default 0 is right for standardised targets; `Gaussian.fit(y)` measures it; None
-            removes the cap.
+            dimension. The default 0 is right for standardised targets, which also train best; `Gaussian.fit(y)`
+            measures it; None removes the cap.
         floor: lower limit on the log-variance everywhere, so that a perfect fit stays finite.
 
     Shape: output (B, 2 D), the D means first, then the D log-variances. Target (B, D), or (B,) for D = 1.

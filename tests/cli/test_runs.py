@@ -122,6 +122,16 @@ def test_show(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("runs", "show", run).code == 0
 
 
+def test_export_replaces_a_file_only_when_told(store: Store, cli: Cli) -> None:
+    Path("table.csv").write_text("precious")
+    refused = cli("runs", "export", "table.csv")
+    assert refused.code == 2
+    assert "add --force" in refused.err
+    assert Path("table.csv").read_text() == "precious"
+    assert cli("runs", "export", "table.csv", "--force").code == 0
+    assert Path("table.csv").read_text() != "precious"
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
 def test_export(kind: str, store: Store, cli: Cli) -> None:
     assert cli("runs", "export", f"table.{kind}").out == f"wrote 4 runs to table.{kind}\n"

@@ -20,6 +20,10 @@ UNEXPECTED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 def main() -> None:
     """The entry point of the script."""
+    if sys.stdout is None:  # closed by the caller, as in `rcad runs list >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "±" must not end a command on a terminal without one

@@ -82,11 +82,15 @@ def show_run(
 def export_runs(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .csv, .parquet or .json.")],
     runs: RunsFolder = RUNS,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     from rcad.cli.figures import plural
     from rcad.cli.screen import say
+    from rcad.errors import InputError
     from rcad.experiments.store import Store
 
+    if file.exists() and not force:
+        raise InputError(f"expected a new file, but {file} exists; add --force to replace it")
     count = Store.open(runs, create=False).export(file)
     say(f"wrote {plural(count, 'run')} to {file}")
 
