@@ -21,6 +21,7 @@ LAYERS = [
     {"objective"},
     {"fused"},
     {"criterion", "augmentations", "growth"},
+    {"alpha"},
     {"composition"},
     {"methods"},
 ]

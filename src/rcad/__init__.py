@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rcad import methods as methods
+    from rcad.alpha import suggest_alpha as suggest_alpha
     from rcad.augmentations import Cutmix as Cutmix
     from rcad.augmentations import Cutout as Cutout
     from rcad.augmentations import Flip as Flip
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 
 # The names are imported when they are first used, so that `rcad --help` need not wait for torch.
 _HOMES = {
+    "alpha": ("suggest_alpha",),
     "augmentations": ("Cutmix", "Cutout", "Flip", "Mixup", "PadCrop", "augment"),
     "criterion": ("RCAD", "Criterion", "rcad_loss"),
     "errors": ("InputError", "MissingExtraError"),

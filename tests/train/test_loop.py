@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from rcad import GradientStep, suggest_alpha
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
@@ -265,3 +266,16 @@ def test_a_method_that_does_not_fit_the_data_is_named(settings: RunConfig, data:
     with pytest.raises(InputError) as error:
         method_of(settings, problem)
     assert says in str(error.value)
+
+
+def test_alpha_auto_is_measured_on_the_training_examples() -> None:
+    settings = replace(config(), method=(("rcad", (("alpha", "auto"), ("lam", 0.5))),))
+    problem = prepare(settings, dataset(), CPU)
+    where = method_of(settings, problem).terms[-1].where
+    assert isinstance(where, GradientStep)
+    assert where.alpha == pytest.approx(suggest_alpha(*problem.train), abs=1e-4)
+    with pytest.raises(InputError, match="expected class labels to measure alpha=auto"):
+        method_of(settings, prepare(settings, dataset("regression"), CPU))
+    other = replace(settings, method=(("mixup", (("alpha", "auto"),)),))
+    with pytest.raises(InputError, match="expected alpha=auto for one of rcad"):
+        method_of(other, problem)

@@ -14,6 +14,8 @@ from rcad.cli.doctor import doctor
 from rcad.cli.methods import app as methods
 from rcad.cli.options import about, help_without_command
 from rcad.cli.runs import app as runs
+from rcad.cli.suggest import HELP as SUGGEST
+from rcad.cli.suggest import suggest_alpha
 from rcad.cli.train import HELP as TRAIN
 from rcad.cli.train import train
 
@@ -50,6 +52,7 @@ def root(
 
 
 app.command("train", help=TRAIN)(train)
+app.command("suggest-alpha", help=SUGGEST)(suggest_alpha)
 app.command("demo", help=DEMO)(demo)
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")

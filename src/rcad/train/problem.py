@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rcad.alpha import suggest_alpha
 from rcad.composition import Method, compose
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import load
@@ -26,6 +27,7 @@ from rcad.models import build
 from rcad.train.reporting import Reporter
 from rcad.train.seeds import derived
 
+AUTO, MEASURABLE = "auto", ("rcad", "rcad_random", "rcad_released")
 SMALL_IMAGE = 16
 """Up to this many pixels a side, model "auto" is the small CNN; above, ResNet-18."""
 
@@ -133,7 +135,7 @@ def channel_statistics(x: np.ndarray[Any, Any]) -> tuple[tuple[float, ...], tupl
 
 def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method; on real targets a Gaussian joins it unless it brings a likelihood."""
-    method = Method.from_dict({"methods": rows_to_plain(config.method)})
+    method = Method.from_dict({"methods": [_measured(row, problem) for row in rows_to_plain(config.method)]})
     regression = isinstance(method.likelihood, Gaussian)
     if not problem.classes and method.likelihood is None:
         method = compose(gaussian(), method)
@@ -144,6 +146,18 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
         raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
     _check_table(method, problem)
     return method
+
+
+def _measured(row: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """A method's row with alpha="auto" replaced by the distance measured on the training examples."""
+    if row.get("alpha") != AUTO:
+        return row
+    if not problem.classes:
+        raise InputError("expected class labels to measure alpha=auto, but got real targets; give alpha a number")
+    if row["name"] not in MEASURABLE:
+        raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
+    generator = torch.Generator(problem.device).manual_seed(0)
+    return {**row, "alpha": round(suggest_alpha(*problem.train, generator=generator), 4)}
 
 
 def _check_table(method: Method, problem: Problem) -> None:

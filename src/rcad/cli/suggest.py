@@ -1,0 +1,105 @@
+"""`rcad suggest-alpha`: how far RCAD should step on this data, measured before anything is tuned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rcad.cli.options import CacheFolder, DataFolder, Json, about
+
+if TYPE_CHECKING:
+    from rcad.alpha import Along
+    from rcad.train.problem import Problem
+
+HELP = about(
+    "Measure how far RCAD should step on this data.",
+    "rcad suggest-alpha --data digits[:100]",
+    "rcad suggest-alpha --data my.csv --target colour",
+    "rcad suggest-alpha --data digits --no-check --json",
+    more="""Half the median distance from a training example to its nearest one of another class needs no training. A
+    short fit of plain ERM then shows where its predictions flip along the adversarial direction: below that distance
+    RCAD tends to hurt. The same number is used by --set method.alpha=auto.""",
+)
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+EXAMPLES, EPOCHS = 512, 15
+
+
+def suggest_alpha(
+    data: Annotated[str, typer.Option("--data", metavar="NAME|FILE|DIR", help="The data.")],
+    target: Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
+    check: Annotated[bool, typer.Option(help="Fit ERM for a moment and look where its predictions flip.")] = True,
+    data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
+    as_json: Json = False,
+) -> None:
+    import torch
+
+    from rcad.alpha import flip_distance, nearest_other_class
+    from rcad.cli.meter import meter
+    from rcad.cli.screen import say, say_json
+    from rcad.errors import InputError
+    from rcad.experiments.configure import configure
+    from rcad.train.problem import prepare, read
+    from rcad.train.reporting import Silent
+
+    given = {"name": data} | ({} if target is None else {"target": target})
+    config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
+    problem = prepare(config, read(config.data, data_dir, cache_dir, Silent()), torch.device("cpu"))
+    if not problem.classes:
+        raise InputError(f"expected class labels to measure distances between classes, but {data} has real targets")
+    with meter("measuring") as progress:
+        distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=progress)
+    alpha = 0.5 * distances.quantile(0.5).item()
+    rows = _along(config, problem, alpha) if check else []
+    flip = flip_distance(rows)
+    if as_json:
+        quantiles = {str(q): distances.quantile(q).item() for q in (0.05, 0.5, 0.95)}
+        say_json({"alpha": alpha, "flip_distance": flip, "distance": quantiles, "curve": [r._asdict() for r in rows]})
+        return
+    say(f"{data}: {len(problem.train[1]):,} training examples, inputs of shape {tuple(problem.train[0].shape[1:])}")
+    if rows:
+        _show(rows, alpha, flip)
+    low, high = alpha / 2, 2 * alpha
+    say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
+    if flip is not None and flip > alpha:
+        say(f"but ERM's predictions flip only at about {flip:.3g}: a smaller alpha may hurt, so start there")
+
+
+def _along(config: object, problem: Problem, alpha: float) -> list[Along]:
+    """A short fit of ERM, and what it says at distances around alpha."""
+    import torch
+
+    from rcad.alpha import along_adversarial
+    from rcad.experiments.config import RunConfig
+    from rcad.growth import as_unit_float
+    from rcad.train.loop import Trainer
+    from rcad.train.problem import method_of, model_of
+
+    assert isinstance(config, RunConfig)
+    with torch.random.fork_rng(devices=[]):
+        trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem))
+        trainer.fit()
+    trainer.model.eval()
+    x, y = (part[:EXAMPLES] for part in problem.train)
+    return along_adversarial(trainer.model, as_unit_float(x), y, [0.0, *(alpha * factor for factor in FACTORS)])
+
+
+def _show(rows: list[Along], alpha: float, flip: float | None) -> None:
+    from rcad.cli.screen import say, table
+
+    percent = "{:.0%}".format
+    cells = [
+        [f"{r.alpha:.3g}", percent(r.accuracy), f"{r.entropy:.2f}", percent(r.flipped), _mark(r, alpha, flip)]
+        for r in rows
+    ]
+    say("training examples moved along ERM's own gradient (entropy in nats):")
+    say()
+    table(["alpha", "accuracy", "entropy", "flipped", "what it is"], cells)
+    say()
+
+
+def _mark(row: Along, alpha: float, flip: float | None) -> str:
+    marks = ["half the distance between classes"] if row.alpha == alpha else []
+    marks += ["ERM's predictions flip"] if row.alpha == flip else []
+    return "; ".join(marks)

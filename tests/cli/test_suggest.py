@@ -1,0 +1,55 @@
+"""`rcad suggest-alpha` and alpha=auto."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli
+
+
+def test_the_measurement_and_its_curve(cli: Cli) -> None:
+    result = cli("suggest-alpha", "--data", "digits[:100]")
+    assert result.code == 0
+    assert "try alpha 1.1" in result.out
+    assert "half the distance between classes" in result.out
+    assert "ERM's predictions flip" in result.out
+
+
+def test_json(cli: Cli) -> None:
+    found = json.loads(cli("suggest-alpha", "--data", "digits[:100]", "--json").out)
+    assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
+    assert [row["alpha"] for row in found["curve"]] == sorted(row["alpha"] for row in found["curve"])
+    assert found["curve"][0]["accuracy"] > found["curve"][-1]["accuracy"]
+    assert found["flip_distance"] in [row["alpha"] for row in found["curve"]]
+    bare = json.loads(cli("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").out)
+    assert bare["curve"] == []
+
+
+def test_auto_is_used_and_recorded(cli: Cli) -> None:
+    options = ["--data", "digits[:100]", "--method", "rcad(alpha=auto, lam=0.5)", "--epochs", "1"]
+    assert cli("train", *options).code == 0
+    (record,) = Path("runs").glob("*/record.json")
+    method = json.loads(record.read_text())["resolved"]["method"]
+    assert method.startswith("rcad(alpha=1.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["suggest-alpha"], "--data"),
+        (["suggest-alpha", "--data", "diabetes"], "diabetes has real targets"),
+        (["suggest-alpha", "--data", "no-such-data"], "no-such-data"),
+        (
+            ["train", "--data", "diabetes", "--method", "rcad(alpha=auto)"],
+            "expected class labels to measure alpha=auto",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], says: str, cli: Cli) -> None:
+    result = cli(*arguments)
+    assert result.code == 2
+    assert says in result.err
+    assert len(result.err.strip().splitlines()) == 1
