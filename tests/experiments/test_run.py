@@ -20,8 +20,9 @@ from rcad.errors import InputError
 from rcad.experiments.config import RunConfig
 from rcad.experiments.configure import configure, default_recipe
 from rcad.experiments.log import read_log
+from rcad.experiments.machine import pick_device
 from rcad.experiments.plain import config_id
-from rcad.experiments.run import canonical_config, pick_device, run
+from rcad.experiments.run import canonical_config, run
 from rcad.experiments.store import Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.loop import Trainer

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import resource
-import signal
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -21,6 +17,7 @@ from rcad.errors import InputError
 from rcad.experiments.config import RunConfig
 from rcad.experiments.environment import commit, versions
 from rcad.experiments.log import LogWriter, read_log
+from rcad.experiments.machine import device_words, peak_memory, pick_device, stop_signals, suitable_threads
 from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord, Split, Status, utc_now
 from rcad.experiments.rows import Defaults, without_defaults
@@ -29,7 +26,7 @@ from rcad.methods import METHODS
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Trainer
 from rcad.train.metrics import measure
-from rcad.train.problem import SMALL_IMAGE, Problem, method_of, model_of, prepare, read
+from rcad.train.problem import Problem, method_of, model_of, prepare, read
 from rcad.train.reporting import Reporter, Row, Silent, Tracker
 
 CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
@@ -46,19 +43,6 @@ def method_defaults() -> Defaults:
 def canonical_config(config: RunConfig) -> RunConfig:
     """The same run with its method's defaults left out, so that writing one out does not make another run."""
     return replace(config, method=without_defaults(config.method, method_defaults()))
-
-
-def pick_device(name: str) -> torch.device:
-    """ "auto" takes a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InputError(f"expected a device such as auto, cpu or cuda, but got {name!r}") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("expected a CUDA device for device=cuda, but torch sees none; use device=cpu")
-    return device
 
 
 def run(
@@ -96,7 +80,7 @@ def run(
             return record
         trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter)
         reporter.note(_words(dataset, problem))
-        with store.lock(config), _suitable_threads(problem):
+        with store.lock(config), suitable_threads(problem.train[0]):
             if (record := _finished(store, config)) is not None:
                 return record
             return _Run(config, store, trainer, trackers, checkpoint_seconds).go()
@@ -149,7 +133,7 @@ class _Run:
         self._resume()
         self._write("running")
         self.trainer.announce()
-        with LogWriter(self.store.log(config_id(self.config))) as log, _signals() as stop:
+        with LogWriter(self.store.log(config_id(self.config))) as log, stop_signals() as stop:
             reporter, self.trainer.reporter = self.trainer.reporter, _Recording(self, log)
             try:
                 outcome = self._fit(stop)
@@ -214,8 +198,8 @@ class _Run:
             epochs=tuple(self.trainer.rows),
             metrics=metrics or {},
             timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
-            peak_memory_bytes=_peak_memory(self.trainer.problem.device),
-            device=_device_words(self.trainer.problem.device),
+            peak_memory_bytes=peak_memory(self.trainer.problem.device),
+            device=device_words(self.trainer.problem.device),
             versions=versions(),
             commit=commit(),
             data_sha256=self.trainer.problem.fingerprint,
@@ -246,40 +230,6 @@ class _Recording:
         return getattr(self._shown, name)
 
 
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C ends the process as usual."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _suitable_threads(problem: Problem) -> Iterator[None]:
-    """One thread for tables and tiny images: more of them spend their time waiting for each other."""
-    before = torch.get_num_threads()
-    x = problem.train[0]
-    if problem.device.type == "cpu" and (x.ndim == 2 or max(x.shape[2:]) <= SMALL_IMAGE):
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _parameters(trainer: Trainer) -> int:
     return sum(p.numel() for p in trainer.model.parameters())
 
@@ -291,17 +241,3 @@ def _splits(problem: Problem) -> dict[str, Split]:
         "validation": Split(size=len(found.val), sha256=found.val_hash),
         "test": Split(size=len(found.test), sha256=found.test_hash),
     }
-
-
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _device_words(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"CPU, {threads} thread{'s' if threads > 1 else ''}"
