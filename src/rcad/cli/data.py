@@ -82,10 +82,18 @@ def fetch_data(
 )
 def import_data(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder.")],
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Copy it to the data folder as NAME.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of a table to predict.")] = None,
-    task: Annotated[str | None, typer.Option(metavar="TASK", help="classification or regression, of a table.")] = None,
-    size: Annotated[int | None, typer.Option(metavar="N", help="Bring images to this many pixels a side.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Copy it to the data folder as NAME.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="TASK", help="classification or regression, of a table.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")
+    ] = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     as_json: Json = False,

@@ -31,8 +31,12 @@ Statuses = Annotated[
 )
 def list_runs(
     status: Statuses = None,
-    data: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs on this data, subsets too.")] = None,
-    method: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs that this method is part of.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="NAME", help="Only runs on this data, subsets too.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", metavar="NAME", help="Only runs that this method is part of.")
+    ] = None,
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:

@@ -28,7 +28,9 @@ EXAMPLES, EPOCHS = 512, 15
 def suggest_alpha(
     data: Annotated[str, typer.Option("--data", metavar="NAME|FILE|DIR", help="The data.")],
     target: Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
-    check: Annotated[bool, typer.Option(help="Fit ERM for a moment and look where its predictions flip.")] = True,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Fit ERM for a moment and look where its predictions flip.")
+    ] = True,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     as_json: Json = False,

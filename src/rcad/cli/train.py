@@ -30,28 +30,43 @@ Text = str | None
 
 
 def train(
-    data: Annotated[Text, typer.Option(metavar="NAME|FILE|DIR", help="What to learn from.")] = None,
-    method: Annotated[Text, typer.Option(metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)".')] = None,
-    target: Annotated[Text, typer.Option(metavar="COLUMN", help="The column of a table to predict.")] = None,
+    data: Annotated[Text, typer.Option("--data", metavar="NAME|FILE|DIR", help="What to learn from.")] = None,
+    method: Annotated[
+        Text, typer.Option("--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)".')
+    ] = None,
+    target: Annotated[
+        Text, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")
+    ] = None,
     task: Annotated[
-        Text, typer.Option(metavar="TASK", help="classification or regression; told from the target.")
+        Text, typer.Option("--task", metavar="TASK", help="classification or regression; told from the target.")
     ] = None,
-    size: Annotated[int | None, typer.Option(metavar="N", help="Bring images to this many pixels a side.")] = None,
+    size: Annotated[
+        int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")
+    ] = None,
     recipe: Annotated[
-        Text, typer.Option(metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data.")
+        Text,
+        typer.Option(
+            "--recipe", metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data."
+        ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="A config; options win over it.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE.toml", help="A config; options win over it.")
+    ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, e.g. optim.clip=1.0; repeatable.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(metavar="N", help="How often all examples are seen.")] = None,
-    batch_size: Annotated[int | None, typer.Option(metavar="N", help="Examples a step.")] = None,
-    model: Annotated[
-        Text, typer.Option(metavar="NAME", help="E.g. resnet18, mlp, timm:NAME; else by the data.")
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", metavar="N", help="How often all examples are seen.")
     ] = None,
-    lr: Annotated[float | None, typer.Option(metavar="X", help="Learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="One run with this seed.")] = None,
-    seeds: Annotated[Text, typer.Option(metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds.")] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", metavar="N", help="Examples a step.")] = None,
+    model: Annotated[
+        Text, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp, timm:NAME; else by the data.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option("--lr", metavar="X", help="Learning rate.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="S", help="One run with this seed.")] = None,
+    seeds: Annotated[
+        Text, typer.Option("--seeds", metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds.")
+    ] = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     runs: RunsFolder = RUNS,
