@@ -92,9 +92,9 @@ def test_where_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [("boston", 506, 13), ("concrete", 1030, 8), ("energy", 768, 8), ("wine", 1599, 11), ("yacht", 308, 6)],
 )
 def test_the_real_ones(name: str, rows: int, features: int) -> None:
-    real = Path(os.environ.get("RCAD_DATA", "nowhere"))
+    real = Path(os.environ.get("RCAD_DATA") or Path(__file__).parents[3] / "shared" / "data")
     if find(name, real) is None:
-        pytest.skip(f"RCAD_DATA has no uci/{FOLDERS[name]}")
+        pytest.skip(f"no uci/{FOLDERS[name]} in {real}")
     data = load(name, data_dir=real)
     assert data.train.x.shape == (rows, features)
     assert len(data.standard_splits) == 20
