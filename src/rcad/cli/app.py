@@ -13,6 +13,7 @@ from rcad.cli.doctor import HELP as DOCTOR
 from rcad.cli.doctor import doctor
 from rcad.cli.methods import app as methods
 from rcad.cli.options import about, help_without_command
+from rcad.cli.paper import app as paper
 from rcad.cli.runs import app as runs
 from rcad.cli.suggest import HELP as SUGGEST
 from rcad.cli.suggest import suggest_alpha
@@ -57,4 +58,5 @@ app.command("demo", help=DEMO)(demo)
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")
 app.add_typer(runs, name="runs")
+app.add_typer(paper, name="paper")
 app.command("doctor", help=DOCTOR)(doctor)

@@ -1,0 +1,162 @@
+"""The tables and figures that can be made, and how: compute (or find) the record, then write page and picture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.experiments.atomic import make_folder, replacing, write_text
+from rcad.experiments.suites import record as records
+
+Say = Callable[[str, int, int], None]
+Scale = Literal["smoke", "full"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table or figure.
+
+    Args:
+        name: as in the paper's digest, T7.
+        about: one line.
+        folder, stem: its files are OUT/folder/stem.json, .md and .png.
+        needs_data: files of real data, at full scale.
+        minutes: about how long the full scale takes on one core.
+    """
+
+    name: str
+    about: str
+    folder: str
+    stem: str
+    needs_data: bool
+    minutes: float
+
+
+TARGETS = {
+    one.name: one
+    for one in (
+        Target("T7", "test likelihood on five UCI regressions, 20 splits", "uci", "uci", True, 4),
+        Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", False, 14),
+        Target("F5", "linear theory: weights, accuracy, the window of alpha", "theory", "linear", False, 2),
+        Target("F7", "decision boundaries of ERM and RCAD on the moons", "moons", "boundaries", False, 1),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was made: the files, whether the numbers were there already, and a line on what was found."""
+
+    files: list[Path]
+    reused: bool
+    line: str
+    note: str = ""
+
+
+def make(name: str, scale: Scale, out: Path, data_dir: Path | None, say: Say, *, again: bool = False) -> Outcome:
+    """Make one target; its record is used again where its settings are the same, unless `again`."""
+    target = TARGETS[name]
+    folder = out / target.folder
+    if name == "F5":
+        return _theory(scale, folder, target.stem, say, again=again)
+    settings, compute = _study(name, scale, data_dir, say)
+    path = folder / f"{target.stem}.json"
+    if scale == "smoke":
+        records.refuse_to_replace_full(path)
+    record = None if again else records.finished(path, settings, scale)
+    reused = record is not None
+    if record is None:
+        make_folder(folder)
+        started = time.perf_counter()
+        results = compute()
+        record = records.build(name, scale, settings, results, time.perf_counter() - started)
+    page, line, added, draw = _page(name, record)
+    record |= added
+    records.write(path, record)
+    write_text(path.with_suffix(".md"), page)
+    files, note = [path, path.with_suffix(".md")], ""
+    try:
+        with replacing(path.with_suffix(".png")) as temporary, temporary.open("wb") as file:
+            draw(record, file)
+        files.append(path.with_suffix(".png"))
+    except MissingExtraError as error:
+        note = f"no picture: {error}"
+    return Outcome(files, reused, line, note)
+
+
+def _study(
+    name: str, scale: Scale, data_dir: Path | None, say: Say
+) -> tuple[dict[str, Any], Callable[[], dict[str, Any]]]:
+    from rcad.experiments.suites import boundaries, moons, uci
+
+    if name == "T7":
+        table = uci.SCALES[scale]
+        return table.to_dict(), lambda: uci.run(table, data_dir, say)
+    if name == "T8":
+        cells = moons.SCALES[scale]
+        return cells.to_dict(), lambda: moons.run(cells, say)
+    pictures = boundaries.SCALES[scale]
+    return pictures.to_dict(), lambda: boundaries.run(pictures, say)
+
+
+def _page(name: str, record: dict[str, Any]) -> tuple[str, str, dict[str, Any], Callable[..., None]]:
+    """The page, a line on it, what it adds to the record, and what draws its picture."""
+    from rcad.experiments.suites import figures, moons_claims, moons_report, uci_claims, uci_report
+    from rcad.experiments.suites.claims import tally
+
+    if name == "T7":
+        datasets = record["results"]["datasets"]
+        judged, tests = uci_claims.claims(datasets), uci_claims.tests(datasets)
+        added = {"claims": [one.to_dict() for one in judged], "tests": tests}
+        page = uci_report.markdown(record, judged, tests)
+        return page, f"claims: {tally(judged)}", records.plain(added), figures.uci
+    if name == "T8":
+        judged = moons_claims.claims(record["results"]["cells"])
+        added = {"claims": records.plain([one.to_dict() for one in judged])}
+        return moons_report.markdown(record, judged), f"claims: {tally(judged)}", added, figures.moons
+    judged = moons_claims.boundary_claims(record["results"]["panels"])
+    added = {"claims": records.plain([one.to_dict() for one in judged])}
+    return moons_report.boundaries_markdown(record, judged), f"claims: {tally(judged)}", added, figures.boundaries
+
+
+def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> Outcome:
+    """F5 is the linear theory's own report."""
+    from rcad.experiments.atomic import read_text
+    from rcad.experiments.strict_json import loads
+    from rcad.theory.__main__ import compute
+    from rcad.theory.claims import tally
+    from rcad.theory.report import to_markdown, write_json
+    from rcad.theory.study import Settings
+
+    settings = Settings(draws=1000 if scale == "full" else 20)
+    path = folder / f"{stem}.json"
+    files = [path.with_suffix(suffix) for suffix in (".json", ".md", ".png")]
+    if not again and path.is_file():
+        found = loads(read_text(path), str(path))
+        kept = found.get("figure", {}).get("settings", {})
+        if kept == records.plain(settings.to_dict()):
+            return Outcome([file for file in files if file.is_file()], True, _counts(found["verdicts"]))
+        if kept.get("draws", 0) > settings.draws:
+            raise InputError(
+                f"expected a folder for the trial, but {path} has {kept['draws']} draws; pass another --out"
+            )
+    say("linear theory", 0, 1)
+    results = compute(settings)
+    make_folder(folder)
+    write_json(results, path)
+    write_text(files[1], to_markdown(results))
+    try:
+        from rcad.theory.figure import draw
+
+        draw(results, files[2])
+    except ImportError:
+        return Outcome(files[:2], False, _counts(tally(results.claims)), str(MissingExtraError("matplotlib", "bench")))
+    return Outcome(files, False, _counts(tally(results.claims)))
+
+
+def _counts(verdicts: dict[str, int]) -> str:
+    return "claims: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if count)
