@@ -83,11 +83,13 @@ def test_later_steps_never_wait_for_the_gpu() -> None:
         criterion(net, mixed, target, generator=generator).backward()
 
     step()
-    torch.cuda.set_sync_debug_mode("error")
+    before = sum(p.grad.abs().sum().item() for p in net.parameters() if p.grad is not None)
+    torch.cuda.set_sync_debug_mode("error")  # from here on a synchronisation raises
     try:
         step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert sum(p.grad.abs().sum().item() for p in net.parameters() if p.grad is not None) != before
 
 
 @pytest.mark.parametrize("name", ["erm", "rcad", "rcad_released"])

@@ -100,7 +100,8 @@ def test_an_uncapped_entropy_is_stopped(method: object) -> None:
 
 
 def test_an_uncapped_entropy_may_be_small() -> None:
-    Candidate({}, compose(gaussian(cap=None), rcad(0.3, 0.89)))
+    method = compose(gaussian(cap=None), rcad(0.3, 0.89))
+    assert Candidate({}, method).method == method
 
 
 @pytest.mark.parametrize("settings", [*uci.SCALES.values(), *moons.SCALES.values()])
