@@ -56,6 +56,29 @@ def test_data_and_models_know_no_methods() -> None:
             assert imports(path) <= allowed | {folder}, path.name
 
 
+def test_evaluation_stands_below_training() -> None:
+    """The engine averages the same per-example scores as an evaluation; the other way round would be a cycle."""
+    allowed = set(LEVEL) | {"data", "models", "evaluate"}
+    for path in (SOURCE / "evaluate").rglob("*.py"):
+        assert imports(path) <= allowed, path.name
+
+
+def test_pages_know_nothing_of_what_they_show() -> None:
+    for path in (SOURCE / "report").rglob("*.py"):
+        assert imports(path) <= {"errors", "alpha", "report"}, path.name
+
+
+def test_nothing_but_the_command_line_stands_on_the_demo() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name not in ("demo", "cli"):
+            assert "demo" not in imports(path), path.name
+
+
+def test_a_page_needs_no_torch() -> None:
+    loaded = run("import sys, rcad.report.page, rcad.report.svg; print(*sys.modules)").split()
+    assert not {"torch", "matplotlib", "jinja2"} & set(loaded)
+
+
 def test_the_package_needs_torch_and_numpy_only() -> None:
     loaded = run(
         "import sys, rcad; [getattr(rcad, n) for n in rcad.__all__]; "

@@ -7,18 +7,23 @@ import math
 import torch
 from torch import Tensor, nn
 
+from rcad.evaluate.per_example import label_scores, value_scores
 from rcad.growth import as_unit_float
-from rcad.likelihoods import Categorical, Gaussian
 from rcad.passes import logits_of
 from rcad.train.problem import Problem
 
 
-@torch.no_grad()
 def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024) -> dict[str, float]:
     """Metrics of a model on examples, in eval mode; the model's mode is restored.
 
     Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
     """
+    return read(measuring(model, problem, x, y, batch_size=batch_size))
+
+
+@torch.no_grad()
+def measuring(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024) -> dict[str, Tensor]:
+    """`measure`, launched but not waited for: `read` gives the numbers."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -28,23 +33,23 @@ def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_s
     finally:
         for module, training in modes:
             module.training = training
-    return scores(torch.cat(outputs), y.to(problem.device), problem.target_scale)
+    return _scores(torch.cat(outputs), y.to(problem.device), problem.target_scale)
+
+
+def read(values: dict[str, Tensor]) -> dict[str, float]:
+    """Numbers of a device, fetched in one go."""
+    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
 
 
 def scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, float]:
     """The metrics of predictions; `target_scale` is the unit in which a regression was trained, None for classes."""
+    return read(_scores(output, y, target_scale))
+
+
+def _scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, Tensor]:
     if target_scale is not None:
+        means = {name: rows.mean() for name, rows in value_scores(output, y).items()}
         # The density of y in its own unit is that of the scaled target divided by the scale.
-        nll = Gaussian().nll(output, y).double().mean() + math.log(target_scale)
-        rmse = (output[:, 0] - y).double().square().mean().sqrt() * target_scale
-        values = {"nll": nll, "rmse": rmse}
-    else:
-        p = output.double().softmax(1)
-        truth = nn.functional.one_hot(y, output.shape[1])
-        values = {
-            "accuracy": 100 * (output.argmax(1) == y).double().mean(),
-            "nll": Categorical().nll(output.double(), y).mean(),
-            "brier": (p - truth).square().sum(1).mean(),
-        }
-    numbers = torch.stack(list(values.values())).tolist()
-    return dict(zip(values, numbers, strict=True))
+        return {"nll": means["nll"] + math.log(target_scale), "rmse": means["square"].sqrt() * target_scale}
+    means = {name: rows.mean() for name, rows in label_scores(output, y).items()}
+    return {"accuracy": 100 * means["hit"], "nll": means["nll"], "brier": means["brier"]}

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from rcad.errors import InputError
+from rcad.evaluate.per_example import label_scores, value_scores
 from rcad.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.train.problem import Problem
 from rcad.train.stacked_model import StackedMLP
@@ -153,10 +153,11 @@ def measure_stacked(model: StackedMLP, examples: Examples, target_scale: Tensor 
     """
     everyone = examples.expanded(model.replicas)
     widest = model.replicas * max(model.layout.sizes[1:])
+    scores = label_scores if target_scale is None else value_scores
     sums: dict[str, Tensor] = {}
     for x, y in everyone.blocks(max(1, NUMBERS // widest)):
         output = model(x).flatten(0, 1)
-        for name, rows in _per_example(output, y.reshape(-1), target_scale is None).items():
+        for name, rows in scores(output, y.reshape(-1)).items():
             part = rows.view(model.replicas, -1).sum(1)
             sums[name] = part if name not in sums else sums[name] + part
     means = {name: total / examples.length for name, total in sums.items()}
@@ -164,12 +165,3 @@ def measure_stacked(model: StackedMLP, examples: Examples, target_scale: Tensor 
         return {"accuracy": 100 * means["hit"], "nll": means["nll"], "brier": means["brier"]}
     # The density of y in its own unit is that of the scaled target divided by the scale.
     return {"nll": means["nll"] + target_scale.log(), "rmse": means["square"].sqrt() * target_scale}
-
-
-def _per_example(output: Tensor, y: Tensor, classes: bool) -> dict[str, Tensor]:
-    if not classes:
-        return {"nll": Gaussian().nll(output, y).double(), "square": (output[:, 0] - y).double().square()}
-    wide = output.double()
-    miss = wide.softmax(1) - one_hot(y, output.shape[1])
-    hit = (output.argmax(1) == y).double()
-    return {"hit": hit, "nll": Categorical().nll(wide, y), "brier": miss.square().sum(1)}

@@ -1,0 +1,156 @@
+"""The accuracy that attacks leave, with the examples that withstood them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError
+from rcad.evaluate.attack_search import watched
+from rcad.growth import as_unit_float
+from rcad.passes import Forward, Model, as_module
+from rcad.validate import whole
+
+Progress = Callable[[int, int], None]
+
+
+class Perturbs(Protocol):
+    """What `attacked_accuracy` needs of an attack."""
+
+    def perturb(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Which examples a model got right.
+
+    Attributes:
+        clean: (N,) right without attack.
+        survived: by attack, (N,) right before it and after it.
+        cumulative: True where each attack saw only the survivors of those before it.
+    """
+
+    clean: Tensor
+    survived: Mapping[str, Tensor]
+    cumulative: bool = False
+
+    @property
+    def worst(self) -> Tensor:
+        """(N,) right without attack and after every one."""
+        return reduce(torch.logical_and, self.survived.values(), self.clean)
+
+    def accuracies(self) -> dict[str, float]:
+        """Percent right: "clean", each attack by name, and "worst"."""
+        masks = {"clean": self.clean, **self.survived, "worst": self.worst}
+        values = torch.stack([100 * mask.double().mean() for mask in masks.values()]).tolist()
+        return dict(zip(masks, values, strict=True))
+
+
+def attacked_accuracy(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    attacks: Mapping[str, Perturbs] | Sequence[Perturbs],
+    *,
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+    progress: Progress | None = None,
+    cumulative: bool = False,
+) -> Attacked:
+    """Runs attacks on the examples that the model gets right, and asks it again at each x'.
+
+    What an attack without random starts finds does not depend on `batch_size`, but for the rounding of the model's own
+    sums. Random starts are drawn batch by batch: the result is a function of the arguments, `batch_size` among them.
+
+    Args:
+        x: all examples (N, ...): uint8 pixels (read as [0, 1]) or floats, on any device.
+        y: labels (N,).
+        attacks: by name, or a list (named by what they print).
+        generator: for random starts; None takes a new one, seeded 0.
+        progress: called with (examples done, examples in all), over all attacks.
+        cumulative: attack only the survivors of the attacks before. The worst case costs less; an attack's own
+            accuracy is then that of all attacks up to it.
+    """
+    named = attacks if isinstance(attacks, Mapping) else {str(attack): attack for attack in attacks}
+    _check(named, len(attacks), x, y, batch_size)
+    device = device_of(model, x)
+    if generator is None:
+        generator = torch.Generator(device=device).manual_seed(0)
+    y = y.to(device)
+    clean = _right(model, x, y, batch_size, device)
+    survived: dict[str, Tensor] = {}
+    before, done = clean, 0
+    for name, attack in named.items():
+        mask = before.clone()
+        for rows in torch.split((before if cumulative else clean).nonzero().squeeze(1), batch_size):
+            part, labels = as_unit_float(x[rows.to(x.device)].to(device)), y[rows]
+            mask[rows] = _right(model, attack.perturb(model, part, labels, generator), labels, batch_size, device)
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(x) * len(named))
+        done = len(x) * (len(survived) + 1)  # examples that needed no attack count as done
+        survived[name] = mask
+        before = mask if cumulative else clean
+        if progress is not None:
+            progress(done, len(x) * len(named))
+    return Attacked(clean, survived, cumulative)
+
+
+def accuracy_under(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    attack: Perturbs,
+    *,
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+) -> float:
+    """The percentage right at x', every example attacked: how the RCAD paper counts (T6).
+
+    An example that was wrong and turns right by the attack counts as right here, in `attacked_accuracy` it does not.
+    """
+    _check({"attack": attack}, 1, x, y, batch_size)
+    device = device_of(model, x)
+    if generator is None:
+        generator = torch.Generator(device=device).manual_seed(0)
+    right = [
+        _right(
+            model, attack.perturb(model, as_unit_float(part.to(device)), labels, generator), labels, batch_size, device
+        )
+        for part, labels in zip(torch.split(x, batch_size), torch.split(y.to(device), batch_size), strict=True)
+    ]
+    return 100 * torch.cat(right).double().mean().item()
+
+
+def device_of(model: Model, x: Tensor) -> torch.device:
+    """Where the model's parameters are; where x is if it has none."""
+    module = as_module(model)
+    parameter = None if module is None else next(module.parameters(), None)
+    return x.device if parameter is None else parameter.device
+
+
+def _right(model: Model, x: Tensor, y: Tensor, batch_size: int, device: torch.device) -> Tensor:
+    with watched(model, device), torch.no_grad():
+        forward = Forward(model)
+        parts = [forward(as_unit_float(part.to(device))).argmax(1) for part in torch.split(x, batch_size)]
+        return torch.cat(parts) == y
+
+
+def _check(named: Mapping[str, Perturbs], count: int, x: Tensor, y: Tensor, batch_size: int) -> None:
+    whole("batch_size", batch_size, minimum=1)
+    if not named:
+        raise InputError("expected at least one attack, but got none")
+    if len(named) < count:
+        raise InputError("expected different attacks, but got one of them twice; give them names in a dict")
+    taken = {"clean", "worst"} & set(named)
+    if taken:
+        raise InputError(f"expected other names for attacks than clean and worst, but got {', '.join(sorted(taken))}")
+    if not len(x):
+        raise InputError("expected at least one example to attack, but got none")
+    if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
+        raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")

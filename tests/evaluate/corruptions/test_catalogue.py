@@ -1,0 +1,164 @@
+"""What every corruption promises: shape, dtype, range, a seed, a number of its own for each image, growing severity."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
+
+DRAWN = [name for name in CORRUPTIONS if name not in {"defocus_blur", "zoom_blur", "brightness", "contrast"}]
+DRAWN = [name for name in DRAWN if name not in {"pixelate", "jpeg_compression"}]
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def uniform(*shape):
+    return torch.rand(*shape, generator=seeded(9))
+
+
+def test_there_are_fifteen_at_five_severities():
+    assert len(set(CORRUPTIONS)) == 15
+    assert SEVERITIES == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize("shape", [(3, 1, 8, 8), (2, 3, 4, 4), (5, 3, 32, 32), (2, 1, 33, 47), (2, 3, 50, 64)], ids=str)
+def test_shape_dtype_and_range_stay_and_the_image_changes(name, shape):
+    x = uniform(*shape)
+    kept = x.clone()
+    for severity in (1, 5):
+        for given in (x, x.double(), x.half(), (x * 255).round().to(torch.uint8)):
+            moved = corrupt(given, name, severity, generator=seeded())
+            assert moved.shape == given.shape
+            assert moved.dtype == given.dtype
+            assert moved.isfinite().all()
+            assert 0 <= moved.min() <= moved.max() <= (255 if given.dtype == torch.uint8 else 1)
+    assert not torch.equal(moved, given)
+    assert torch.equal(x, kept)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_large_images(name, photos):
+    moved = corrupt(photos(160, 2), name, 3, generator=seeded())
+    assert moved.shape == (2, 3, 160, 160)
+    assert moved.isfinite().all()
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_uint8_and_float_agree_to_a_level(name):
+    x = (uniform(4, 3, 32, 32) * 255).round()
+    whole = corrupt(x.to(torch.uint8), name, 4, generator=seeded())
+    unit = corrupt(x / 255, name, 4, generator=seeded())
+    assert (whole.float() - unit * 255).abs().max() <= 0.5 + 1e-3
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_generator_decides_and_nothing_else_is_drawn(name):
+    x, rng = uniform(3, 3, 32, 32), torch.get_rng_state()
+    moved = corrupt(x, name, 3, generator=seeded(1))
+    assert torch.equal(moved, corrupt(x, name, 3, generator=seeded(1)))
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert torch.equal(moved, corrupt(x, name, 3, generator=seeded(2))) == (name not in DRAWN)
+    generator = seeded(1)
+    corrupt(x, name, 3, generator=generator)
+    assert torch.equal(moved, corrupt(x, name, 3, generator=generator)) == (name not in DRAWN)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_each_image_has_a_draw_of_its_own(name):
+    x = uniform(1, 3, 32, 32).expand(40, -1, -1, -1)
+    moved = corrupt(x, name, 4, generator=seeded())
+    distinct = len({tuple(image.flatten().tolist()) for image in moved})
+    assert distinct == 40 or (name == "motion_blur" and distinct > 12)  # whole pixels allow few directions
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_an_image_depends_on_its_number_and_not_on_its_batch(name):
+    x = uniform(41, 3, 16, 16)
+    whole = corrupt_numbered(x, name, 4, seed=7, first=0)
+    for size in (1, 7, 16):
+        starts = range(0, 41, size)
+        parts = [corrupt_numbered(x[i : i + size], name, 4, seed=7, first=i) for i in starts]
+        # Matrix products may round differently for other batch sizes.
+        torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-5)
+    if name in DRAWN:
+        assert not torch.allclose(corrupt_numbered(x, name, 4, seed=8, first=0), whole)
+        assert not torch.allclose(corrupt_numbered(x, name, 4, seed=7, first=1), whole)
+
+
+def test_neighbours_do_not_matter():
+    x = uniform(20, 3, 16, 16)
+    other = x.clone()
+    other[:5] = 1 - other[:5]
+    for name in CORRUPTIONS:
+        one, two = (corrupt_numbered(images, name, 4, seed=7, first=0)[5:] for images in (x, other))
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize(("side", "count"), [(32, 96), (64, 24), (224, 6)])
+def test_severity_grows_on_photographs(name, side, count, photos):
+    x = photos(side, count)
+    distance = [(corrupt_numbered(x, name, s, seed=0, first=0) - x).abs().mean().item() for s in SEVERITIES]
+    assert distance[0] > 0.003
+    assert all(low < high for low, high in pairwise(distance)), distance
+
+
+# Of 8 pixels, 0.95 and 0.9 leave the same 7: the share says little about so small an image.
+@pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name != "pixelate"])
+def test_severity_grows_on_digits(name, digits):
+    distance = [(corrupt_numbered(digits, name, s, seed=0, first=0) - digits).abs().mean().item() for s in SEVERITIES]
+    assert all(low < high for low, high in pairwise(distance)), distance
+
+
+def test_no_images_are_no_error():
+    for name in CORRUPTIONS:
+        assert corrupt(torch.zeros(0, 3, 32, 32), name, 1, generator=seeded()).shape == (0, 3, 32, 32)
+
+
+def test_gradients_are_not_kept():
+    assert not corrupt(uniform(2, 3, 8, 8).requires_grad_(), "contrast", 1, generator=seeded()).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("x", "name", "severity", "says"),
+    [
+        (torch.zeros(2, 3, 8, 8), "gausian_noise", 1, "but got 'gausian_noise'; did you mean 'gaussian_noise'?"),
+        (torch.zeros(2, 3, 8, 8), "fog", 0, "expected a severity from 1 to 5, but got 0"),
+        (torch.zeros(2, 3, 8, 8), "fog", 6, "expected a severity from 1 to 5, but got 6"),
+        (torch.zeros(2, 3, 8, 8), "fog", True, "expected a severity from 1 to 5, but got True"),
+        (torch.zeros(3, 8, 8), "fog", 1, "expected images (B, C, H, W)"),
+        (torch.zeros(2, 2, 8, 8), "fog", 1, "with 1 or 3 channels"),
+        (torch.zeros(2, 3, 3, 8), "fog", 1, "at least 4 pixels, but got (2, 3, 3, 8)"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "fog", 1, "but got torch.int64"),
+        (torch.full((2, 3, 8, 8), 1.5), "fog", 1, "expected pixels in [0, 1], but got [1.5, 1.5]"),
+        (torch.full((2, 3, 8, 8), -0.1), "fog", 1, "before they are normalised"),
+        (torch.full((2, 3, 8, 8), float("nan")), "fog", 1, "expected pixels in [0, 1]"),
+    ],
+)
+def test_wrong_values_are_named_in_one_line(x, name, severity, says):
+    with pytest.raises(InputError) as error:
+        corrupt(x, name, severity, generator=seeded())
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
+    x = uniform(41, 3, 32, 32).cuda()
+    whole = corrupt_numbered(x, name, 4, seed=7, first=0)
+    assert whole.device == x.device
+    parts = [corrupt_numbered(x[i : i + 7], name, 4, seed=7, first=i) for i in range(0, 41, 7)]
+    # A GPU may round a JPEG coefficient at a tie the other way.
+    assert ((torch.cat(parts) - whole).abs() > 1e-3).float().mean() < 1e-3
+    if name not in DRAWN:
+        cpu = corrupt_numbered(x.cpu(), name, 4, seed=7, first=0)
+        assert ((cpu - whole.cpu()).abs() > 1e-3).float().mean() < 1e-3

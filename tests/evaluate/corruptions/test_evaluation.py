@@ -1,0 +1,174 @@
+"""Accuracy and NLL by corruption and severity, from generated images and from published ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from rcad.data.corrupted import CorruptedArrays
+from rcad.errors import InputError
+from rcad.evaluate.corruptions import (
+    CORRUPTIONS,
+    CorruptionScores,
+    Scores,
+    corrupt_numbered,
+    evaluate_corruptions,
+    evaluate_published,
+)
+
+COUNT, CLASSES = 37, 4
+
+
+def data(dtype=torch.uint8):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (COUNT, 3, 12, 12), generator=generator).to(torch.uint8)
+    y = torch.randint(CLASSES, (COUNT,), generator=generator)
+    return (x if dtype == torch.uint8 else x.to(dtype) / 255), y
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(432, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, CLASSES))
+
+
+def by_hand(net, images, y):
+    with torch.no_grad():
+        output = net.eval()(images.float() / 255)
+    return 100 * (output.argmax(1) == y).double().mean().item(), F.cross_entropy(output, y).item()
+
+
+def test_each_cell_is_the_score_on_the_corrupted_images():
+    (x, y), net = data(), model()
+    found = evaluate_corruptions(net, x, y, corruptions=("fog", "shot_noise"), severities=(2, 5), seed=3, batch_size=10)
+    assert found.provenance == "generated"
+    assert list(found.scores) == ["fog", "shot_noise"]
+    for name, cells in found.scores.items():
+        for severity, cell in zip((2, 5), cells, strict=True):
+            expected = by_hand(net, corrupt_numbered(x, name, severity, seed=3, first=0), y)
+            assert (cell.accuracy, cell.nll) == pytest.approx(expected, rel=1e-5)
+    assert (found.clean.accuracy, found.clean.nll) == pytest.approx(by_hand(net, x, y), rel=1e-5)
+
+
+def test_the_default_is_all_of_it_and_the_batch_size_does_not_matter():
+    (x, y), net = data(), model()
+    calls = []
+    found = evaluate_corruptions(net, x, y, batch_size=37, progress=lambda *counts: calls.append(counts))
+    assert list(found.scores) == list(CORRUPTIONS)
+    assert all(len(cells) == 5 for cells in found.scores.values())
+    assert calls[0] == (37, 37 * 76)
+    assert calls[-1] == (37 * 76, 37 * 76)
+    again = evaluate_corruptions(net, x, y, batch_size=8)
+    for name in CORRUPTIONS:
+        for one, two in zip(found.scores[name], again.scores[name], strict=True):
+            assert one.nll == pytest.approx(two.nll, rel=2e-3), name  # uint8 may round the other way
+
+
+def test_the_seed_matters():
+    (x, y), net = data(), model()
+    one, two = (evaluate_corruptions(net, x, y, corruptions=["snow"], severities=[3], seed=s).nlls() for s in (0, 1))
+    assert one != two
+
+
+def test_the_model_and_the_random_state_are_left_alone():
+    (x, y), net = data(), model()
+    net.train()
+    net[3].eval()
+    kept, rng = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
+    evaluate_corruptions(net, x, y, corruptions=["fog"], severities=[1])
+    assert [part.training for part in net.modules()] == [True, True, True, True, False, True]
+    assert all(torch.equal(kept[k], v) for k, v in net.state_dict().items())
+    assert torch.equal(rng, torch.get_rng_state())
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_any_function_of_images_in_the_unit_range_will_do():
+    x, y = data(torch.float32)
+    seen = []
+
+    def predict(images):
+        seen.append((images.dtype, images.min().item(), images.max().item(), len(images)))
+        return {"logits": F.one_hot(torch.zeros(len(images), dtype=torch.long), CLASSES).float()}
+
+    found = evaluate_corruptions(predict, x, y, corruptions=["contrast"], severities=[1], batch_size=30)
+    assert found.accuracies()["contrast"] == pytest.approx(100 * (y == 0).double().mean().item())
+    assert [row[3] for row in seen] == [30, 7, 30, 7]
+    assert all(row[0] == torch.float32 and row[1] >= 0 and row[2] <= 1 for row in seen)
+
+
+def test_summaries_and_plain_data():
+    cells = {"fog": (Scores(80.0, 1.0), Scores(60.0, 2.0)), "snow": (Scores(50.0, 3.0), Scores(10.0, 5.0))}
+    scores = CorruptionScores("generated", (1, 5), cells, Scores(90.0, 0.5))
+    assert scores.errors() == {"fog": (20.0, 40.0), "snow": (50.0, 90.0)}
+    assert scores.accuracies() == {"fog": 70.0, "snow": 30.0}
+    assert scores.nlls() == {"fog": 1.5, "snow": 4.0}
+    assert CorruptionScores.from_dict(json.loads(json.dumps(scores.to_dict()))) == scores
+    assert CorruptionScores.from_dict(CorruptionScores("published", (1, 5), cells).to_dict()).clean is None
+
+
+def published(folder):
+    rng = np.random.default_rng(0)
+    images = {name: rng.integers(0, 256, (25, 12, 12, 3), dtype=np.uint8) for name in ("fog", "snow")}
+    for name, array in images.items():
+        np.save(folder / f"{name}.npy", array)
+    labels = np.tile(rng.integers(0, CLASSES, 5), 5)
+    return CorruptedArrays(folder, labels, ("snow", "fog")), images, labels
+
+
+def test_published_sets_give_the_same_kind_of_scores(tmp_path):
+    arrays, images, labels = published(tmp_path)
+    net, calls = model(), []
+    found = evaluate_published(net, arrays, clean=data(), batch_size=3, progress=lambda *c: calls.append(c))
+    assert found.provenance == "published"
+    assert list(found.scores) == ["snow", "fog"]
+    assert calls[-1] == (50 + COUNT, 50 + COUNT)
+    for name, cells in found.scores.items():
+        for severity, cell in enumerate(cells):
+            rows = slice(5 * severity, 5 * severity + 5)
+            part = torch.from_numpy(images[name][rows]).permute(0, 3, 1, 2)
+            expected = by_hand(net, part, torch.from_numpy(labels[rows]))
+            assert (cell.accuracy, cell.nll) == pytest.approx(expected, rel=1e-5)
+    assert (found.clean.accuracy, found.clean.nll) == pytest.approx(by_hand(net, *data()), rel=1e-5)
+    only = evaluate_published(net, arrays, corruptions=["fog"], severities=[4], batch_size=3)
+    assert only.scores == {"fog": found.scores["fog"][3:4]}
+    assert only.clean is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"corruptions": ["fogg"]}, "did you mean 'fog'?"),
+        ({"severities": [7]}, "expected a severity from 1 to 5"),
+        ({"corruptions": []}, "expected at least one corruption"),
+        ({"severities": []}, "expected at least one severity"),
+        ({"seed": -1}, "expected seed to be a whole number >= 0"),
+        ({"batch_size": 0}, "expected batch_size to be a whole number >= 1"),
+        ({"y": torch.zeros(3, dtype=torch.long)}, "expected one class label per image"),
+        ({"y": torch.full((COUNT,), CLASSES)}, "expected labels from 0 to 3 for a model with 4 outputs"),
+        ({"y": torch.full((COUNT,), -1)}, "expected labels from 0 to 3 for a model with 4 outputs"),
+        ({"x": torch.full((COUNT, 3, 12, 12), 2.0)}, "expected pixels in [0, 1]"),
+        ({"predict": lambda x: x.flatten()}, "expected logits (37, K)"),
+    ],
+)
+def test_wrong_input_is_named(change, says):
+    x, y = data()
+    given = {"predict": model(), "x": x, "y": y, "corruptions": ["fog"], "severities": [1]} | change
+    with pytest.raises(InputError) as error:
+        evaluate_corruptions(given.pop("predict"), given.pop("x"), given.pop("y"), **given)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_pages_example_runs(capsys):
+    page = Path(__file__).parents[3] / "docs" / "corruptions.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[:1]
+    exec(block, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "generated"
+    assert float(printed[-1]) == pytest.approx(100)

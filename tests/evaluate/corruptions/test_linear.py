@@ -1,0 +1,92 @@
+"""Separable maps and kernels against scipy, and by what they must leave alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+from rcad.evaluate.corruptions.linear import (
+    coarse_matrix,
+    convolve,
+    disk,
+    gaussian_blur,
+    mirrored,
+    separable,
+    streak,
+    zoom_matrix,
+)
+
+
+def uniform(*shape):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 6.4])
+@pytest.mark.parametrize("truncate", [3.0, 4.0])
+def test_gaussian_blur_is_scipys(sigma, truncate):
+    x = uniform(2, 1, 20, 14)
+    expected = [ndimage.gaussian_filter(image[0], sigma, mode="reflect", truncate=truncate) for image in x.numpy()]
+    np.testing.assert_allclose(gaussian_blur(x, sigma, truncate)[:, 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("radius", [1, 2.5, 10])
+def test_filters_are_scipys(radius):
+    x, kernel = uniform(2, 3, 18, 15), disk(radius, 0.5)
+    kernel[0, :] *= 2  # not symmetric, to tell a correlation from a convolution
+    expected = [[ndimage.correlate(channel, kernel, mode="reflect") for channel in image] for image in x.numpy()]
+    np.testing.assert_allclose(convolve(x, kernel), expected, atol=1e-5)
+
+
+def test_a_mirrored_border_may_exceed_the_image():
+    x = uniform(1, 1, 4, 5)
+    np.testing.assert_array_equal(mirrored(x, 11)[0, 0], np.pad(x[0, 0], 11, mode="symmetric"))
+
+
+@pytest.mark.parametrize("radius", [0.3, 1, 3, 10])
+def test_disks_sum_to_one_and_are_round(radius):
+    kernel = disk(radius, 0.4)
+    assert kernel.sum() == pytest.approx(1)
+    np.testing.assert_allclose(kernel, kernel.T)
+    np.testing.assert_allclose(kernel, kernel[::-1])
+    at = np.arange(len(kernel)) - len(kernel) // 2
+    assert (kernel[at[:, None] ** 2 + at**2 > (radius + 3) ** 2] == 0).all()
+
+
+def test_a_streak_runs_one_way_along_its_angle():
+    x = torch.zeros(3, 1, 21, 21)
+    x[:, :, 10, 10] = 1
+    angle = torch.tensor([0.0, math.pi / 2, math.pi / 4])
+    out = streak(x, angle, 6, 2.0)
+    weights = torch.exp(-((torch.arange(13) / 2) ** 2) / 2)
+    weights = weights[weights > 1 / 512] / weights[weights > 1 / 512].sum()
+    reach = len(weights)
+    torch.testing.assert_close(out[0, 0, 10, 11 - reach : 11].flip(0), weights)  # reads to the right of each pixel
+    torch.testing.assert_close(out[1, 0, 11 - reach : 11, 10].flip(0), weights)
+    torch.testing.assert_close(out.sum((1, 2, 3)), torch.ones(3))
+    rows, columns = torch.nonzero(out[2, 0], as_tuple=True)
+    assert torch.equal(rows, columns)
+    assert rows.max() == 10
+
+
+def test_a_flat_image_stays_flat():
+    x = torch.full((2, 3, 12, 9), 0.3)
+    blurred = [
+        gaussian_blur(x, 2.0),
+        convolve(x, disk(3, 0.5)),
+        streak(x, torch.tensor([0.3, -0.7]), 9, 3.0),
+        separable(x, zoom_matrix(12, 1.2), zoom_matrix(9, 1.2)),
+        separable(x, coarse_matrix(12, 5), coarse_matrix(9, 4)),
+    ]
+    for image in blurred:
+        torch.testing.assert_close(image, x)
+
+
+def test_zoom_enlarges_about_the_centre():
+    ramp = torch.arange(11.0).expand(1, 1, 11, 11)
+    out = separable(ramp, zoom_matrix(11, 1.25), zoom_matrix(11, 1.25))
+    torch.testing.assert_close(out[0, 0, 3], 5 + (torch.arange(11.0) - 5) / 1.25)
+    torch.testing.assert_close(zoom_matrix(6, 1.0), torch.eye(6))

@@ -1,0 +1,435 @@
+"""Attacks against closed forms, their promises about the model, and the accuracy they leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from attacked_net import fitted, patterns
+from rcad import InputError
+from rcad.evaluate.attack_losses import dlr, dlr_towards, margin
+from rcad.evaluate.attack_search import Best, Look
+from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, Worst, accuracy_under, attacked_accuracy, from_dict
+from rcad.evaluate.masking import RandomSearch
+from support import images, norm_net, smooth_net
+
+ALL: list[Any] = [
+    FGSM(0.05),
+    FGSM(0.5, "l2"),
+    PGD(0.05, steps=3, restarts=2),
+    PGD(0.5, "l2", steps=3, random_start=False),
+    PGD(0.05, steps=3, loss="dlr"),
+    APGD(0.05, steps=6),
+    APGD(0.5, "l2", steps=6, loss="dlr", restarts=2),
+    APGD(0.05, steps=6, loss="dlr", targets=3),
+    RandomSearch(0.05, tries=3),
+    Worst([FGSM(0.05), PGD(0.05, steps=3)]),
+]
+ids = [repr(attack) for attack in ALL]
+
+
+def two_classes(w: Tensor, b: float) -> nn.Linear:
+    """Logits whose difference is w.x + b."""
+    model = nn.Linear(len(w), 2).to(w.dtype)
+    with torch.no_grad():
+        model.weight.copy_(torch.stack([-w / 2, w / 2]))
+        model.bias.copy_(torch.tensor([-b / 2, b / 2]))
+    return model
+
+
+@pytest.mark.parametrize("attack", [FGSM(0.3), PGD(0.3), PGD(0.3, random_start=False), APGD(0.3, steps=20)])
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_a_linear_model_loses_the_margin_of_the_closed_form(attack: Any, norm: Any) -> None:
+    torch.manual_seed(0)
+    w = torch.randn(7, dtype=torch.float64)
+    model, x, y = two_classes(w, 0.2), torch.randn(9, 7, dtype=torch.float64), torch.arange(9) % 2
+    moved = replace(attack, norm=norm, bounds=None).perturb(model, x, y)
+    dual = w.abs().sum() if norm == "linf" else w.norm()
+    sign = torch.where(y == 1, -1.0, 1.0).double()
+    # After a random start the steps of PGD reach the best point of the sphere only nearly.
+    slack = {"FGSM": 1e-9, "APGD": 1e-3}.get(type(attack).__name__, 1e-2) if norm == "l2" else 1e-9
+    torch.testing.assert_close((moved - x) @ w, sign * 0.3 * dual, rtol=slack, atol=0)
+
+
+@pytest.mark.parametrize("attack", [FGSM(0.3), PGD(0.3), APGD(0.3, steps=20)])
+def test_inside_bounds_each_pixel_goes_as_far_as_it_may(attack: Any) -> None:
+    torch.manual_seed(0)
+    w = torch.randn(7, dtype=torch.float64)
+    model, x, y = two_classes(w, 0.0), torch.rand(9, 7, dtype=torch.float64), torch.arange(9) % 2
+    uphill = torch.where(y == 1, -1.0, 1.0)[:, None] * w.sign()
+    torch.testing.assert_close(attack.perturb(model, x, y), (x + 0.3 * uphill).clamp(0, 1))
+
+
+def test_the_losses_by_hand() -> None:
+    torch.manual_seed(0)
+    output, y = torch.randn(20, 6, dtype=torch.float64), torch.randint(6, (20,))
+    target = (y + 2) % 6
+    towards = dlr_towards(target)(output, y)
+    for i, (row, label) in enumerate(zip(output.tolist(), y.tolist(), strict=True)):
+        ordered = sorted(row, reverse=True)
+        lead = max(v for k, v in enumerate(row) if k != label) - row[label]
+        assert margin(output, y)[i].item() == pytest.approx(lead)
+        assert dlr(output, y)[i].item() == pytest.approx(lead / (ordered[0] - ordered[2]))
+        gain = row[int(target[i])] - row[label]
+        assert towards[i].item() == pytest.approx(gain / (ordered[0] - (ordered[2] + ordered[3]) / 2))
+    torch.testing.assert_close(dlr(1000 * output + 3, y), dlr(output, y))
+    assert dlr(output.half(), y).dtype == torch.float32
+    assert bool(torch.isfinite(dlr(torch.zeros(2, 3), torch.tensor([0, 1]))).all())
+
+
+def test_a_wrong_point_beats_a_higher_loss() -> None:
+    first = torch.zeros(4, 1)
+    best = Best(first, Look(torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([False, False, True, True])))
+    best.offer(first + 1, Look(torch.tensor([0.5, 2.0, 5.0, 0.5]), torch.tensor([True, False, False, True])))
+    assert best.point.flatten().tolist() == [1, 1, 0, 0]
+    assert best.loss.tolist() == [0.5, 2.0, 1.0, 1.0]
+    assert best.wrong.tolist() == [True, False, True, True]
+    other = Best(first[:2] + 2, Look(torch.tensor([9.0, 9.0]), torch.tensor([True, False])))
+    best.offer_for(torch.tensor([1, 2]), other)
+    assert best.point.flatten().tolist() == [1, 2, 0, 0]
+    assert best.wrong.tolist() == [True, True, True, True]
+    assert best.loss.tolist() == [0.5, 9.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_more_steps_and_more_restarts_break_more(norm: Any) -> None:
+    net, (x, y) = fitted(), patterns(200, 1)
+    eps = 0.03 if norm == "linf" else 0.3
+    masks = [
+        attacked_accuracy(
+            net, x, y, [PGD(eps, norm, steps=steps, step_size=eps / 4, random_start=False)], batch_size=200
+        ).worst
+        for steps in (1, 4, 16)
+    ]
+    # The points visited by fewer steps of the same size are among those of more.
+    assert all(bool((many <= few).all()) for few, many in pairwise(masks))
+    assert masks[0].sum() > masks[-1].sum()
+    once, often = (
+        attacked_accuracy(net, x, y, [PGD(eps, norm, steps=3, restarts=n)], batch_size=200).worst for n in (1, 6)
+    )
+    assert bool((often <= once).all())
+    assert often.sum() < once.sum()
+
+
+def test_the_standing_of_the_attacks() -> None:
+    net, (x, y) = fitted(), patterns(300, 1)
+    named = {"fgsm": FGSM(0.03), "pgd": PGD(0.03), "apgd": APGD(0.03, steps=20), "random": RandomSearch(0.03)}
+    left = attacked_accuracy(net, x, y, named).accuracies()
+    assert left["clean"] > 95
+    assert left["clean"] > left["random"] > left["fgsm"] > left["pgd"]
+    assert left["apgd"] <= left["pgd"] + 0.5
+    assert left["worst"] <= min(left.values())
+
+
+@pytest.mark.parametrize("attack", ALL, ids=ids)
+def test_nothing_is_left_behind(attack: Any) -> None:
+    net, (x, y) = norm_net(dropout=0.5), images(9)
+    net[1].eval()
+    net[0].weight.requires_grad_(False)
+    net[4].weight.grad = torch.ones_like(net[4].weight)
+    called: list[str] = []
+    net[9].weight.register_hook(lambda g: called.append("a gradient of a parameter"))
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    modes = [m.training for m in net.modules()]
+    before, original = torch.get_rng_state(), x.clone()
+    moved = attack.perturb(net, x, y)
+    assert not moved.requires_grad
+    assert moved.data_ptr() != x.data_ptr()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(x, original)
+    assert x.grad is None
+    assert not called
+    assert [p.requires_grad for p in net.parameters()] == [name != "0.weight" for name, _ in net.named_parameters()]
+    assert all((p.grad is not None) == (name == "4.weight") for name, p in net.named_parameters())
+    assert torch.equal(net[4].weight.grad, torch.ones_like(net[4].weight))
+    assert [m.training for m in net.modules()] == modes
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("attack", ALL, ids=ids)
+def test_the_model_is_asked_in_eval_mode(attack: Any) -> None:
+    net, (x, y) = norm_net(dropout=0.5), images(9)
+    expected = attack.perturb(net.eval(), x, y)
+    assert torch.equal(attack.perturb(net.train(), x, y), expected)
+
+
+@pytest.mark.parametrize("attack", ALL, ids=ids)
+def test_works_without_gradients_and_repeats_itself(attack: Any) -> None:
+    net, (x, y) = smooth_net(), images(9)
+    expected = attack.perturb(net, x, y)
+    assert torch.equal(attack.perturb(net, x, y), expected)
+    assert torch.equal(attack.perturb(net, x, y, torch.Generator().manual_seed(0)), expected)
+    with torch.no_grad():
+        assert torch.equal(attack.perturb(net, x, y), expected)
+    with torch.inference_mode():
+        assert torch.equal(attack.perturb(net, x, y), expected)
+    assert not torch.equal(expected, x)
+
+
+def test_another_seed_is_another_start() -> None:
+    net, (x, y) = smooth_net(), images(9)
+    for attack in (PGD(0.05, steps=1), APGD(0.05, "l2", steps=1), RandomSearch(0.05)):
+        moved = [attack.perturb(net, x, y, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+        assert not torch.equal(*moved)
+
+
+@pytest.mark.parametrize("attack", ALL, ids=ids)
+def test_the_mode_comes_back_after_an_exception(attack: Any) -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = norm_net()
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            if self.calls > 1:
+                raise KeyboardInterrupt
+            return self.net(x)  # type: ignore[no-any-return]
+
+    net, (x, y) = Breaks(), images(9)
+    if isinstance(attack, FGSM):
+        net.calls = 1
+    before = torch.get_rng_state()
+    with pytest.raises(KeyboardInterrupt):
+        attack.perturb(net, x, y)
+    assert all(m.training for m in net.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("attack", [FGSM(0.05), PGD(0.3, "l2", steps=4, random_start=False)], ids=repr)
+def test_without_random_starts_the_batch_does_not_matter(attack: Any) -> None:
+    net, (x, y) = smooth_net().double(), images(11, dtype=torch.float64)
+    together = attack.perturb(net, x, y)
+    parts = zip(x.split(3), y.split(3), strict=True)
+    torch.testing.assert_close(torch.cat([attack.perturb(net, a, b) for a, b in parts]), together)
+    masks = [attacked_accuracy(net, x, y, [attack], batch_size=size).worst for size in (1, 4, 100)]
+    assert all(torch.equal(mask, masks[0]) for mask in masks)
+
+
+class Spy:
+    """Counts the examples an attack is given."""
+
+    def __init__(self, attack: Attack) -> None:
+        self.attack, self.seen = attack, 0
+
+    def perturb(self, model: Any, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        self.seen += len(x)
+        return self.attack.perturb(model, x, y, generator)
+
+
+def test_accuracies_count_survivors_of_the_right() -> None:
+    net, (x, y) = fitted(), patterns(300, 1)
+    with torch.no_grad():
+        right = net(x).argmax(1) == y
+        after = net(FGSM(0.03).perturb(net, x, y)).argmax(1) == y
+    weak, strong = Spy(FGSM(0.03)), Spy(PGD(0.03, random_start=False))
+    calls: list[tuple[int, int]] = []
+    alone = attacked_accuracy(
+        net, x, y, {"fgsm": weak, "pgd": strong}, batch_size=64, progress=lambda done, of: calls.append((done, of))
+    )
+    assert weak.seen == strong.seen == right.sum()
+    assert torch.equal(alone.clean, right)
+    assert torch.equal(alone.survived["fgsm"], right & after)
+    assert alone.accuracies()["fgsm"] == pytest.approx(100 * (right & after).double().mean().item())
+    assert torch.equal(alone.worst, alone.survived["fgsm"] & alone.survived["pgd"])
+    assert calls[-1] == (600, 600)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+    weak.seen = strong.seen = 0
+    chain = attacked_accuracy(net, x, y, {"fgsm": weak, "pgd": strong}, cumulative=True)
+    assert weak.seen == right.sum()
+    assert strong.seen == alone.survived["fgsm"].sum()
+    assert torch.equal(chain.worst, alone.worst)
+    assert torch.equal(chain.survived["pgd"], chain.worst)
+    assert accuracy_under(net, x, y, FGSM(0.03), batch_size=64) == pytest.approx(100 * after.double().mean().item())
+
+
+def test_pixels_of_eight_bits_are_read_as_unit_floats() -> None:
+    net, (x, y) = fitted(), patterns(50, 1)
+    pixels = (255 * x).round().to(torch.uint8)
+    one, other = (attacked_accuracy(net, z, y, [FGSM(0.03)]).worst for z in (pixels, pixels.float() / 255))
+    assert torch.equal(one, other)
+    assert accuracy_under(net, pixels, y, FGSM(0.0)) == pytest.approx(
+        100 * (net(pixels / 255).argmax(1) == y).double().mean().item()
+    )
+
+
+def test_the_worst_case_spares_what_is_broken() -> None:
+    net, (x, y) = fitted(), patterns(200, 1)
+    with torch.no_grad():
+        right = net(x).argmax(1) == y
+    first, second = Spy(FGSM(0.03)), Spy(PGD(0.03, random_start=False))
+    moved = Worst([first, second]).perturb(net, x, y)  # type: ignore[list-item]
+    weak, strong = FGSM(0.03).perturb(net, x, y), PGD(0.03, random_start=False).perturb(net, x, y)
+    broken = net(weak).argmax(1) != y
+    assert (first.seen, second.seen) == (right.sum(), (right & ~broken).sum())
+    assert torch.equal(moved[~right], x[~right])
+    torch.testing.assert_close(moved[right & broken], weak[right & broken])
+    torch.testing.assert_close(moved[right & ~broken], strong[right & ~broken], atol=1e-4, rtol=0)
+
+
+def test_later_restarts_see_only_what_withstood() -> None:
+    sizes: list[int] = []
+
+    class Sizes(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            sizes.append(len(x))
+            return fitted()(x)  # type: ignore[no-any-return]
+
+    x, y = patterns(60, 1)
+    PGD(0.03, steps=2, restarts=3).perturb(Sizes(), x, y)
+    searches = [sizes[i : i + 3] for i in range(0, len(sizes), 3)]
+    assert [len(set(part)) for part in searches] == [1, 1, 1]
+    assert 60 == searches[0][0] > searches[1][0] >= searches[2][0] > 0
+
+
+def test_steps_cost_one_forward_and_backward_each() -> None:
+    counts = {"forward": 0, "backward": 0}
+
+    def model(x: Tensor) -> Tensor:
+        counts["forward"] += 1
+        output = smooth(x)
+        if output.requires_grad:
+            output.register_hook(lambda g: counts.__setitem__("backward", counts["backward"] + 1))
+        return output  # type: ignore[no-any-return]
+
+    smooth, (x, y) = smooth_net(), images()
+    for attack, backwards in ((FGSM(0.1), 1), (PGD(0.1, steps=7), 7), (APGD(0.1, steps=7), 7)):
+        counts.update(forward=0, backward=0)
+        attack.perturb(model, x, y)
+        assert counts["backward"] == backwards
+        assert counts["forward"] <= backwards + 1
+
+
+def test_the_steps_of_pgd_have_the_stated_length() -> None:
+    w = torch.ones(2, dtype=torch.float64)
+    model, x, y = two_classes(w, 0.0), torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0])
+    for attack, expected in (
+        (PGD(0.4, bounds=None, steps=10, random_start=False), 0.4),
+        (PGD(0.4, bounds=None, steps=10, step_size=0.01, random_start=False), 0.1),
+        (PGD(0.4, bounds=None, steps=1, step_size=0.01, random_start=False), 0.01),
+    ):
+        torch.testing.assert_close(attack.perturb(model, x, y), torch.full_like(x, expected))
+    seen: list[float] = []
+    PGD(0.4, bounds=None, steps=10, random_start=False).perturb(
+        lambda z: (seen.append(z[0, 0].item()), model(z))[1], x, y
+    )
+    assert seen[1] == pytest.approx(0.1)
+
+
+def test_two_classes_and_tables() -> None:
+    torch.manual_seed(0)
+    x = torch.cat([torch.randn(50, 4) - 100, torch.randn(50, 4) - 98])
+    y = torch.arange(100) // 50
+    net = two_classes(torch.ones(4), 396.0)
+    clean = attacked_accuracy(net, x, y, {"pgd": PGD(1.0, "l2", None), "apgd": APGD(0.5, bounds=None, steps=10)})
+    left = clean.accuracies()
+    assert left["clean"] > 90
+    assert left["pgd"] < left["clean"] - 5
+    assert left["apgd"] < left["clean"] - 5
+
+
+def test_empty_batches_pass_through() -> None:
+    x, y = images()
+    for attack in ALL:
+        assert attack.perturb(smooth_net(), x[:0], y[:0]).shape == (0, 3, 8, 8)
+
+
+@pytest.mark.parametrize("attack", [a for a in ALL if not isinstance(a, RandomSearch)], ids=repr)
+def test_attacks_are_values(attack: Any) -> None:
+    plain = json.loads(json.dumps(attack.to_dict()))
+    again = from_dict(plain)
+    assert again == attack
+    assert hash(again) == hash(attack)
+    assert repr(again) == repr(attack)
+    assert eval(repr(attack)) == attack
+
+
+def test_short_words_for_an_attack() -> None:
+    assert from_dict({"attack": "PGD", "eps": 0.03}) == PGD(0.03)
+    assert repr(PGD(0.03, steps=20)) == "PGD(eps=0.03)"
+    assert FGSM(0.05) != FGSM(0.05, "l2")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: FGSM(-0.1), "expected eps to be a finite number >= 0"),
+        (lambda: PGD(0.1, "raw"), "expected norm to be one of l2, linf"),
+        (lambda: PGD(0.1, steps=0), "expected steps to be a whole number >= 1"),
+        (lambda: PGD(0.1, restarts=0), "expected restarts to be a whole number >= 1"),
+        (lambda: PGD(0.1, step_size=0.0), "expected step_size to be a finite number > 0"),
+        (lambda: PGD(0.1, loss="cw"), "expected loss to be one of ce, dlr"),
+        (lambda: PGD(0.1, restarts=2, random_start=False), "expected random_start=True with several restarts"),
+        (lambda: APGD(0.1, targets=3), 'expected loss="dlr" with targets=3'),
+        (lambda: APGD(0.1, targets=-1), "expected targets to be a whole number >= 0"),
+        (lambda: FGSM(0.1, bounds=(1, 0)), "expected bounds as"),
+        (lambda: Worst([]), "expected at least one attack"),
+        (lambda: RandomSearch(0.1, tries=0), "expected tries"),
+        (lambda: from_dict({"attack": "PDG", "eps": 1}), "did you mean 'PGD'"),
+        (lambda: from_dict({"attack": "PGD", "eps": 1, "step": 1}), "expected a field of PGD .*did you mean 'steps'"),
+        (lambda: from_dict({"attack": "PGD"}), "expected PGD to be given eps"),
+        (lambda: from_dict({"attack": "Worst", "attacks": [], "eps": 1}), "expected Worst to hold"),
+    ],
+)
+def test_bad_values_are_refused(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda net, x, y: PGD(0.1).perturb(net, x, y.float()), "expected one class label per example"),
+        (lambda net, x, y: PGD(0.1).perturb(net, x, y[:2]), "expected one class label per example"),
+        (lambda net, x, y: PGD(0.1).perturb(net, x, y + 9), "expected labels from 0 to 4"),
+        (lambda net, x, y: PGD(0.1).perturb(net, 5 * x, y), "expected inputs within the bounds"),
+        (lambda net, x, y: PGD(0.1).perturb(net, x.half(), y), "expected inputs in float32 or float64"),
+        (lambda net, x, y: PGD(0.1).perturb(lambda x: net(x)[:, :1], x, 0 * y), "expected at least 2 classes"),
+        (lambda net, x, y: APGD(0.1, loss="dlr").perturb(lambda x: net(x)[:, :2], x, y % 2), "at least 3 classes"),
+        (
+            lambda net, x, y: APGD(0.1, loss="dlr", targets=2).perturb(lambda x: net(x)[:, :3], x, y % 3),
+            "at least 4 classes for the targeted DLR loss",
+        ),
+        (lambda net, x, y: APGD(0.1, loss="dlr", targets=5).perturb(net, x, y), "use targets=4"),
+        (lambda net, x, y: attacked_accuracy(net, x, y, []), "expected at least one attack"),
+        (lambda net, x, y: attacked_accuracy(net, x, y, [FGSM(0.1)] * 2), "expected different attacks"),
+        (lambda net, x, y: attacked_accuracy(net, x, y, {"clean": FGSM(0.1)}), "expected other names"),
+        (lambda net, x, y: attacked_accuracy(net, x[:0], y[:0], [FGSM(0.1)]), "expected at least one example"),
+        (lambda net, x, y: attacked_accuracy(net, x, y, [FGSM(0.1)], batch_size=0), "expected batch_size"),
+        (lambda net, x, y: accuracy_under(net, x, y.float(), FGSM(0.1)), "expected one class label per example"),
+    ],
+)
+def test_bad_calls_are_refused(call: Callable[[nn.Module, Tensor, Tensor], object], says: str) -> None:
+    net, (x, y) = smooth_net(), images()
+    with pytest.raises(InputError, match=says):
+        call(net, x, y)
+
+
+def test_the_fast_gradient_sign_is_what_the_paper_writes() -> None:
+    net, (x, y) = smooth_net(), images()
+    probe = x.clone().requires_grad_(True)
+    cross_entropy(net(probe), y).backward()
+    assert probe.grad is not None
+    torch.testing.assert_close(FGSM(0.05).perturb(net, x, y), (x + 0.05 * probe.grad.sign()).clamp(0, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("attack", ALL, ids=ids)
+def test_on_a_gpu(attack: Any) -> None:
+    net, (x, y) = smooth_net().double(), images(9, dtype=torch.float64)
+    expected = attack.perturb(net, x, y, torch.Generator().manual_seed(0))
+    moved = attack.perturb(net.cuda(), x.cuda(), y.cuda(), torch.Generator().manual_seed(0))
+    torch.testing.assert_close(moved.cpu(), expected, rtol=0, atol=1e-6)
+    assert attack.perturb(net, x.cuda(), y.cuda()).is_cuda
+    assert attacked_accuracy(net, x, y, {"it": attack}).worst.is_cuda

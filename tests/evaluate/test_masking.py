@@ -1,0 +1,121 @@
+"""Models that hide their gradients are caught; an ordinary one is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attacked_net import Quantised, Saturated, fitted, patterns
+from rcad.evaluate.attacks import PGD
+from rcad.evaluate.masking import Check, _Bench, _never_rises, masking_checks
+
+NAMES = ["gradients", "steps", "radius", "unbounded", "random", "transfer"]
+
+
+def checks(model: nn.Module, **options: Any) -> dict[str, Check]:
+    x, y = patterns(200, 1)
+    return {c.name: c for c in masking_checks(model, x, y, PGD(0.03, steps=8), twin=fitted(), **options)}
+
+
+def test_an_ordinary_model_passes() -> None:
+    calls: list[tuple[int, int]] = []
+    found = checks(fitted(), progress=lambda done, of: calls.append((done, of)))
+    assert list(found) == NAMES
+    assert all(check.passed for check in found.values()), found
+    assert calls == [(i, 6) for i in range(1, 7)]
+    assert list(found["steps"].numbers) == ["2 steps", "8 steps", "32 steps"]
+    assert list(found["radius"].numbers) == ["eps 0.015", "eps 0.03", "eps 0.06", "eps 0.12"]
+    assert found["unbounded"].numbers["accuracy"] == 0
+    assert found["transfer"].numbers["transfer"] == found["transfer"].numbers["gradient"]
+    json.dumps([check._asdict() for check in found.values()])
+
+
+@pytest.mark.parametrize("kind", [Saturated, Quantised])
+def test_hidden_gradients_are_caught(kind: type[nn.Module]) -> None:
+    found = checks(kind(fitted()), tries=50)
+    assert [name for name, check in found.items() if not check.passed] == [
+        "gradients",
+        "unbounded",
+        "random",
+        "transfer",
+    ]
+    assert found["gradients"].numbers["without"] > 95
+    assert "better than the model's own gradients" in found["transfer"].sentence
+    assert found["random"].sentence.startswith("50 random points leave an accuracy of")
+
+
+class Ripples(nn.Module):
+    """Right at 0, wrong from 0.6 on, and between them waves in which small steps are caught."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        margin = 0.5 - x[:, 0] + 0.1 * torch.cos(2 * torch.pi * x[:, 0] / 0.1)
+        return torch.stack([margin, torch.zeros_like(margin)], 1)
+
+
+def test_steps_that_help_the_defender_are_caught() -> None:
+    x, y = torch.zeros(20, 1), torch.zeros(20, dtype=torch.long)
+    attack = PGD(1.0, bounds=(-4.0, 4.0), steps=100, random_start=False)
+    found = {check.name: check for check in masking_checks(Ripples(), x, y, attack)}
+    assert "transfer" not in found
+    assert found["steps"].numbers["25 steps"] == 0
+    assert found["steps"].numbers["100 steps"] == 100
+    assert not found["steps"].passed
+    assert "more steps helped by 100.0 points the defender" in found["steps"].sentence
+
+
+class Window(nn.Module):
+    """Wrong only around 0.65, over which long steps jump."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        margin = (x[:, 0] - 0.65).abs() - 0.05
+        return torch.stack([margin, torch.zeros_like(margin)], 1)
+
+
+def test_a_larger_radius_that_helps_is_caught() -> None:
+    x, y = torch.zeros(20, 1), torch.zeros(20, dtype=torch.long)
+    attack = PGD(0.65, bounds=(-4.0, 4.0), steps=8, step_size=0.65, random_start=False)
+    found = {check.name: check for check in masking_checks(Window(), x, y, attack)}
+    assert list(found["radius"].numbers.values())[:3] == [100, 0, 100]
+    assert not found["radius"].passed
+    assert "a larger radius helped by 100.0 points the defender" in found["radius"].sentence
+
+
+def test_a_small_rise_is_chance() -> None:
+    check = _never_rises("radius", "a larger radius", {"a": 40.0, "b": 30.0, "c": 39.0}, 1.0)
+    assert not check.passed
+    assert "helped by 9.0 points" in check.sentence
+    assert _never_rises("radius", "", {"a": 40.0, "b": 40.9, "c": 20.0}, 1.0).passed
+
+
+def test_the_model_is_left_alone() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(192), nn.Dropout(0.5), nn.Linear(192, 5))
+    x, y = patterns(40, 0)
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    before = torch.get_rng_state()
+    masking_checks(net, x, y, PGD(0.03, steps=2), twin=fitted(), tries=2)
+    assert all(m.training for m in net.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_few_examples_are_given_more_room() -> None:
+    x, y = patterns(20, 0)
+    assert _Bench(fitted(), x, y, 10, 0).tolerance == 10
+    assert _Bench(fitted(), x.repeat(50, 1, 1, 1), y.repeat(50), 10, 0).tolerance == 1
+
+
+def test_tables_without_bounds() -> None:
+    torch.manual_seed(0)
+    x = torch.cat([torch.randn(40, 3) - 2, torch.randn(40, 3) + 2])
+    y = torch.arange(80) // 40
+    net = nn.Linear(3, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[-1.0] * 3, [1.0] * 3]))
+        net.bias.zero_()
+    found = masking_checks(net, x, y, PGD(1.0, "l2", None, steps=8))
+    assert all(check.passed for check in found), found

@@ -1,0 +1,165 @@
+"""A Gaussian head: against scipy and scikit-learn, by integration, and on a simulator that is right."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+from sklearn import metrics
+from torch import Tensor
+
+from rcad import InputError
+from rcad.evaluate.regression import Predicted, crps, interval_coverage, regression
+
+NAMES = [
+    *("nll", "rmse", "mae", "crps", "sharpness", "pit_error"),
+    *("coverage_50", "coverage_80", "coverage_90", "coverage_95"),
+]
+
+
+def head(count: int = 200, *, seed: int = 0, spread: float = 1.0) -> tuple[Tensor, Tensor]:
+    """A head and targets drawn from what it says, with deviations `spread` times as large."""
+    generator = torch.Generator().manual_seed(seed)
+    mean, log_variance, noise = torch.randn(3, count, generator=generator, dtype=torch.float64)
+    return torch.stack([mean, log_variance], 1), mean + spread * (0.5 * log_variance).exp() * noise
+
+
+def cases() -> dict[str, tuple[Tensor, Tensor]]:
+    output, y = head()
+    return {
+        "right": (output, y),
+        "float32": (output.float(), y.float()),
+        "overconfident": head(spread=5.0),
+        "ties": (output[torch.arange(200) // 20], y[torch.arange(200) // 10]),
+        "perfect means": (output, output[:, 0].clone()),
+        "constant": (torch.zeros(200, 2, dtype=torch.float64), y),
+        "one example": (output[:1], y[:1]),
+        "below the floor": (torch.stack([output[:, 0], output[:, 1] - 50], 1), y),
+    }
+
+
+CASES = cases()
+
+
+@pytest.mark.parametrize("scale", [1.0, 7.5])
+@pytest.mark.parametrize("case", CASES)
+def test_scipy_and_scikit_learn_give_the_same(case: str, scale: float) -> None:
+    output, y = CASES[case]
+    found = regression(output, y, scale)
+    assert list(found) == NAMES
+    mean, target = (scale * output[:, 0].double()).numpy(), (scale * y.double()).numpy()
+    deviation = scale * np.exp(0.5 * np.maximum(output[:, 1].double().numpy(), -20))
+    law = stats.norm(mean, deviation)
+    assert found["nll"] == pytest.approx(-law.logpdf(target).mean(), rel=1e-6)
+    assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(target, mean), rel=1e-6, abs=1e-12)
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(target, mean), abs=1e-12)
+    assert found["sharpness"] == pytest.approx(deviation.mean())
+    for level in (0.5, 0.8, 0.9, 0.95):
+        low, high = law.interval(level)
+        assert found[f"coverage_{100 * level:g}"] == ((low <= target) & (target <= high)).mean()
+    u = np.sort(law.cdf(target))
+    by_integration = sum(
+        integrate.quad(lambda t, v=v: abs(v - t), i / len(u), (i + 1) / len(u), points=[v])[0] for i, v in enumerate(u)
+    )
+    assert found["pit_error"] == pytest.approx(by_integration, abs=1e-9)
+
+
+@given(mean=st.floats(-5, 5), log_variance=st.floats(-6, 6), y=st.floats(-8, 8))
+@settings(max_examples=60, deadline=None)
+def test_crps_is_its_integral(mean: float, log_variance: float, y: float) -> None:
+    deviation = math.exp(0.5 * log_variance)
+    law = stats.norm(mean, deviation)
+    far = 12 * deviation + abs(mean - y)
+    below = integrate.quad(lambda t: law.cdf(t) ** 2, min(mean, y) - far, y, limit=500, points=[mean])[0]
+    above = integrate.quad(lambda t: law.sf(t) ** 2, y, max(mean, y) + far, limit=500, points=[mean])[0]
+    seen = Predicted.of(torch.tensor([[mean, log_variance]]).double(), torch.tensor([y]).double())
+    found = crps(seen).item()
+    assert found >= 0
+    assert found == pytest.approx(below + above, rel=1e-6, abs=1e-7)
+
+
+def test_crps_by_hand() -> None:
+    """At the centre it is the deviation times (sqrt 2 - 1) / sqrt pi; far away the distance less one term."""
+    output = torch.tensor([[0.0, 0.0], [0.0, 2 * math.log(3)], [0.0, 0.0]]).double()
+    found = crps(Predicted.of(output, torch.tensor([0.0, 0.0, 1000.0]).double()))
+    centre = (math.sqrt(2) - 1) / math.sqrt(math.pi)
+    assert found.tolist() == pytest.approx([centre, 3 * centre, 1000 - 1 / math.sqrt(math.pi)])
+
+
+def test_the_law_of_the_targets_itself_covers_as_it_says() -> None:
+    output, y = head(40_000)
+    found = regression(output, y)
+    for level in (50, 80, 90, 95):
+        error = math.sqrt(level / 100 * (1 - level / 100) / 40_000)
+        assert found[f"coverage_{level}"] == pytest.approx(level / 100, abs=4 * error)
+    assert found["pit_error"] < 4 / math.sqrt(40_000)
+    loud = regression(*head(40_000, spread=3.0))
+    assert loud["coverage_90"] < 0.45
+    assert loud["pit_error"] > 0.05
+
+
+def test_pit_error_at_its_limits() -> None:
+    below = regression(torch.tensor([[100.0, 0.0]] * 9), torch.zeros(9))
+    above = regression(torch.tensor([[-100.0, 0.0]] * 9), torch.zeros(9))
+    assert below["pit_error"] == above["pit_error"] == pytest.approx(0.5)
+    # All at the median: |1/2 - t| integrates to 1/4. At the centres of N equal parts: 1 / (4 N).
+    assert regression(torch.zeros(9, 2), torch.zeros(9))["pit_error"] == pytest.approx(0.25)
+    centres = torch.special.ndtri((torch.arange(10, dtype=torch.float64) + 0.5) / 10)
+    assert regression(torch.zeros(10, 2).double(), centres)["pit_error"] == pytest.approx(1 / 40)
+
+
+def test_an_interval_s_ends_count_as_inside() -> None:
+    quantile = stats.norm.ppf(0.75)
+    y = torch.tensor([quantile, -quantile, math.nextafter(quantile, 9), 0.0], dtype=torch.float64)
+    assert interval_coverage(torch.zeros(4, 2).double(), y, [0.5]) == (0.75,)
+
+
+def test_levels_are_chosen() -> None:
+    output, y = CASES["right"]
+    found = regression(output, y, levels=(0.25, 0.995))
+    assert {name for name in found if name.startswith("coverage")} == {"coverage_25", "coverage_99.5"}
+    assert interval_coverage(output, y, (0.25, 0.995)) == (found["coverage_25"], found["coverage_99.5"])
+    wide = [0.1 * k for k in range(1, 10)]
+    assert list(interval_coverage(output, y, wide)) == sorted(interval_coverage(output, y, wide))
+
+
+def test_the_scale_is_a_change_of_unit() -> None:
+    output, y = CASES["overconfident"]
+    one, ten = regression(output, y), regression(output, y, 10.0)
+    assert ten["nll"] == pytest.approx(one["nll"] + math.log(10))
+    for name in ("rmse", "mae", "crps", "sharpness"):
+        assert ten[name] == pytest.approx(10 * one[name])
+    for name in ("pit_error", "coverage_50", "coverage_95"):
+        assert ten[name] == one[name]
+
+
+def test_a_column_of_targets_is_read_as_one_number_each() -> None:
+    output, y = CASES["right"]
+    assert regression(output, y[:, None]) == regression(output, y)
+    assert regression(output.clone().requires_grad_(), y) == regression(output, y)
+
+
+@pytest.mark.parametrize(
+    ("output", "y", "options", "says"),
+    [
+        (torch.zeros(3, 4), torch.zeros(3), {}, r"expected a mean and a log-variance per example, shape \(B, 2\)"),
+        (torch.zeros(3), torch.zeros(3), {}, "expected a mean and a log-variance"),
+        (torch.zeros(3, 2).long(), torch.zeros(3), {}, "expected a mean and a log-variance"),
+        (torch.zeros(3, 2), torch.zeros(4), {}, "expected a target of shape"),
+        (torch.zeros(3, 2), torch.zeros(3, 3), {}, "expected a target of shape"),
+        (torch.zeros(0, 2), torch.zeros(0), {}, "expected at least one example, but got none"),
+        (torch.full((3, 2), torch.nan), torch.zeros(3), {}, "expected finite outputs, but got NaN or inf"),
+        (torch.zeros(3, 2), torch.tensor([0, 1, torch.inf]), {}, "expected finite targets"),
+        (torch.zeros(3, 2), torch.zeros(3), {"scale": 0.0}, "expected scale to be a finite number > 0"),
+        (torch.zeros(3, 2), torch.zeros(3), {"levels": (0.9, 1.0)}, "expected levels between 0 and 1"),
+        (torch.zeros(3, 2), torch.zeros(3), {"levels": ()}, "expected levels between 0 and 1"),
+    ],
+)
+def test_faults_are_named(output: Tensor, y: Tensor, options: dict[str, float], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        regression(output, y, **options)

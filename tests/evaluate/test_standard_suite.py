@@ -1,0 +1,148 @@
+"""The adapter to pyautoattack, and our attacks beside those of other packages."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from attacked_net import fitted, patterns
+from rcad import InputError
+from rcad.errors import MissingExtraError
+from rcad.evaluate.attacks import APGD, PGD, attacked_accuracy
+from rcad.evaluate.standard_suite import standard_suite
+from support import norm_net
+
+SEEDS = 3
+
+
+def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyautoattack", None)
+    x, y = patterns(5, 1)
+    with pytest.raises(MissingExtraError, match=r'pyautoattack.*pip install "rcad\[attacks\]"'):
+        standard_suite(fitted(), x, y, 0.03)
+
+
+def test_the_four_attacks_one_after_the_other() -> None:
+    pytest.importorskip("pyautoattack")
+    net, (x, y) = fitted(), patterns(30, 1)
+    calls: list[tuple[int, int]] = []
+    result = standard_suite(net, x, y, 0.03, queries=50, progress=lambda done, of: calls.append((done, of)))
+    assert list(result.survived) == ["apgd-ce", "apgd-t", "fab-t", "square"]
+    assert result.cumulative
+    assert torch.equal(result.clean, net(x).argmax(1) == y)
+    before = result.clean
+    for mask in result.survived.values():
+        assert bool((mask <= before).all())
+        before = mask
+    assert torch.equal(result.worst, before)
+    assert 0 < result.worst.sum() < 0.7 * result.clean.sum()
+    assert calls == [(30 * i, 120) for i in range(1, 5)]
+    again = standard_suite(net, (255 * x[:5]).round().to(torch.uint8), y[:5], 0.0001, "l2", queries=5)
+    assert again.worst.sum() >= again.clean.sum() - 1
+
+
+def test_ours_find_what_the_suite_finds() -> None:
+    pytest.importorskip("pyautoattack")
+    net, (x, y) = fitted(), patterns(200, 1)
+    suite = standard_suite(net, x, y, 0.05, queries=100)
+    named = {"ce": APGD(0.05), "t": APGD(0.05, loss="dlr", targets=4)}
+    ours = attacked_accuracy(net, x, y, named, cumulative=True)
+    assert ours.accuracies()["worst"] <= suite.accuracies()["worst"] + 0.5
+
+
+def test_the_suite_leaves_nothing_behind() -> None:
+    pytest.importorskip("pyautoattack")
+    net, (x, y) = norm_net(dropout=0.5), patterns(4, 1)
+    net[0].weight.requires_grad_(False)
+    with torch.no_grad():
+        y = net.eval()(x).argmax(1)  # all right, so that every attack has work to do
+    net.train()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    before, trace = torch.get_rng_state(), sys.gettrace()
+    standard_suite(net, x, y, 1e-5, queries=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert sys.gettrace() is trace
+    assert all(p.grad is None for p in net.parameters())
+    assert [p.requires_grad for p in net.parameters()] == [name != "0.weight" for name, _ in net.named_parameters()]
+    assert all(m.training for m in net.modules())
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_few_classes_go_without_targets(classes: int) -> None:
+    pytest.importorskip("pyautoattack")
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, classes))
+    x, _ = patterns(10, 1)
+    y = net(x).argmax(1)
+    result = standard_suite(net, x, y, 0.1, queries=20)
+    assert list(result.survived) == ["apgd-ce", "fab", "square"]
+    assert result.worst.sum() < 10
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"x": torch.zeros(5, 4)}, "expected images"),
+        ({"x": torch.full((5, 3, 8, 8), 2.0)}, "expected images"),
+        ({"eps": 0.0}, "expected eps"),
+        ({"norm": "l1"}, "expected norm"),
+    ],
+)
+def test_bad_calls_are_refused(change: dict[str, Any], says: str) -> None:
+    pytest.importorskip("pyautoattack")
+    x, y = patterns(5, 1)
+    with pytest.raises(InputError, match=says):
+        standard_suite(**{"model": fitted(), "x": x, "y": y, "eps": 0.03, **change})
+
+
+def left(run: Any, restarts: int = 1) -> float:
+    """The mean accuracy over seeds that an attack from outside leaves."""
+    net, (x, y) = fitted(), patterns(300, 1)
+    found = []
+    for seed in range(SEEDS):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            right = net(x).argmax(1) == y
+        for _ in range(restarts):
+            moved = run(seed)(x[right], y[right])
+            with torch.no_grad():
+                right[right.clone()] = net(moved).argmax(1) == y[right]
+        found.append(100 * right.double().mean().item())
+    return statistics.mean(found)
+
+
+def ours(attack: PGD | APGD) -> float:
+    net, (x, y) = fitted(), patterns(300, 1)
+    return statistics.mean(
+        attacked_accuracy(
+            net, x, y, {"it": attack}, batch_size=300, generator=torch.Generator().manual_seed(seed)
+        ).accuracies()["it"]
+        for seed in range(SEEDS)
+    )
+
+
+@pytest.mark.parametrize(("norm", "eps"), [("linf", 0.03), ("l2", 0.35)])
+@pytest.mark.parametrize("loss", ["ce", "dlr"])
+def test_apgd_is_as_strong_as_pyautoattack(norm: Any, eps: float, loss: Any) -> None:
+    base = pytest.importorskip("pyautoattack.autopgd_base")
+    name = {"linf": "Linf", "l2": "L2"}[norm]
+
+    def run(seed: int) -> Any:
+        return base.APGDAttack(fitted(), n_iter=20, norm=name, eps=eps, seed=seed, loss=loss, device="cpu").perturb
+
+    assert ours(APGD(eps, norm, steps=20, loss=loss)) <= left(run) + 0.5
+
+
+@pytest.mark.parametrize("restarts", [1, 3])
+@pytest.mark.parametrize(("norm", "eps"), [("linf", 0.03), ("l2", 0.35)])
+def test_pgd_is_as_strong_as_torchattacks(norm: Any, eps: float, restarts: int) -> None:
+    package = pytest.importorskip("torchattacks")
+    kind = package.PGD if norm == "linf" else package.PGDL2
+    run = kind(fitted(), eps=eps, alpha=2.5 * eps / 20, steps=20)
+    assert ours(PGD(eps, norm, steps=20, restarts=restarts)) <= left(lambda seed: run, restarts) + 0.5
