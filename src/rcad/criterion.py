@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -89,6 +89,7 @@ class Criterion:
         accumulate: int = 1,
         step: int | None = None,
         generator: torch.Generator | None = None,
+        after_pass: Callable[[], None] | None = None,
         **options: Any,
     ) -> Losses:
         """Adds the loss's gradients to `.grad` in the fewest passes and returns the detached losses.
@@ -96,6 +97,7 @@ class Criterion:
         Args:
             scaler: a torch.amp.GradScaler, which then scales the loss as usual.
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
+            after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
         """
         whole("accumulate", accumulate, minimum=1)
         if not torch.is_grad_enabled():
@@ -106,12 +108,20 @@ class Criterion:
         scale = None if scaler is None else scaler.scale
         if reason is None:
             return fused_backward(
-                self.loss.likelihood, terms, views, scale=scale, divide=accumulate, generator=generator
+                self.loss.likelihood,
+                terms,
+                views,
+                scale=scale,
+                divide=accumulate,
+                generator=generator,
+                after_pass=after_pass,
             )
         self._say_once(reason)
         losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
         share = losses.total / accumulate if accumulate != 1 else losses.total
         (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        if after_pass is not None:
+            after_pass()
         return losses._replace(total=losses.total.detach())
 
     def _say_once(self, reason: str) -> None:

@@ -61,10 +61,12 @@ def fused_backward(
     scale: Scale | None = None,
     divide: float = 1.0,
     generator: torch.Generator | None = None,
+    after_pass: Callable[[], None] | None = None,
 ) -> Losses:
     """Adds the gradients of the total to `.grad`, one backward per pass; returns detached losses.
 
     Args:
+        after_pass: called after each backward, e.g. to take the gradients away.
         scale: what a GradScaler does to a loss before it is run backward.
         divide: the number of batches whose gradients are accumulated.
     """
@@ -78,6 +80,8 @@ def fused_backward(
         loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
         share = loss / divide if divide != 1 else loss
         (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        if after_pass is not None:
+            after_pass()
         parts.update({name: value.detach() for name, value in values.items()})
         total = loss.detach() if total is None else total + loss.detach()
 

@@ -104,7 +104,8 @@ def _averaging_switch(layer: _NormBase) -> tuple[str, Any, Any]:
 @contextmanager
 def preserved_rng(device: torch.device) -> Iterator[None]:
     """Inside, dropout and the like may draw; outside, the generators stand where they stood."""
-    if torch.compiler.is_compiling():
+    capturing = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if torch.compiler.is_compiling() or capturing:  # neither can read or set a generator's state
         yield
         return
     devices = [] if device.type == "cpu" else [device.index if device.index is not None else 0]

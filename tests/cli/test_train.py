@@ -205,3 +205,12 @@ def test_an_unfinished_run_goes_on_with_a_note(cli: Cli) -> None:
     Store.open("runs").write(replace(started))
     result = cli(*SMALL, "--method", "erm", "--quiet")
     assert result.out.startswith("done: ")
+
+
+def test_an_entropy_without_a_cap_is_refused_before_training(cli: Cli) -> None:
+    options = ["--data", "diabetes", "--epochs", "1", "--method", "gaussian(cap=none) + rcad(alpha=0.3, lam=0.95)"]
+    result = cli("train", *options)
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert "expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=0.95" in result.err
+    assert not list(Path().rglob("record.json"))

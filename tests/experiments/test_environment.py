@@ -12,7 +12,7 @@ import rcad.experiments
 from rcad.experiments.environment import commit, versions
 
 FOLDER = Path(rcad.experiments.__file__).parent
-ENGINE = ("run", "configure", "machine")  # these need the data and the models
+ENGINE = ("run", "configure", "machine", "execution", "together")  # these need the data and the models
 IMPORT_ALL = f"""
 import importlib, sys, types
 package = types.ModuleType("rcad")

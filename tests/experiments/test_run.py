@@ -67,7 +67,7 @@ def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, config = Store.open(tmp_path), small(epochs=1)
     first = run(config, store)
-    monkeypatch.setattr("rcad.train.loop.Trainer.fit", lambda *args: pytest.fail("it was trained again"))
+    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda *args: pytest.fail("it was trained again"))
     assert run(config, store) == first
 
 
@@ -92,11 +92,11 @@ def test_another_content_under_the_same_name_is_refused(tmp_path: Path) -> None:
 def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.open(tmp_path / "runs")
     config = table(tmp_path / "d.csv", flip=False)
-    fit = Trainer.fit
-    monkeypatch.setattr("rcad.train.loop.Trainer.fit", lambda self, pause: pytest.fail("killed"))
+    course = Trainer.course
+    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda self, pause: pytest.fail("killed"))
     with pytest.raises(BaseException, match="killed"):
         run(config, store)
-    monkeypatch.setattr("rcad.train.loop.Trainer.fit", fit)
+    monkeypatch.setattr("rcad.train.loop.Trainer.course", course)
     assert store.status(config) == "interrupted"
     table(tmp_path / "d.csv", flip=True)
     with pytest.raises(InputError, match="has changed since"):

@@ -61,6 +61,13 @@ class Bars:
         if self._grid is not None:
             self._progress.update(self._grid, completed=self._before + 1)
 
+    def together(self, done: float, total: int, text: str) -> None:
+        if self._grid is None:
+            self._grid = self._progress.add_task("all", total=total, text="")
+        self._before = int(done)
+        if self._is_due():
+            self._progress.update(self._grid, completed=done, text=text)
+
     def note(self, text: str) -> None:
         self._say(text, "dim")
 

@@ -30,6 +30,7 @@ Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="
 
 RUNS = Path("runs")
 DEVICES = ("auto", "cpu", "cuda")
+ENGINES = ("auto", "eager", "graph", "compile")
 
 
 def about(text: str, *examples: str, more: str = "") -> str:

@@ -55,34 +55,100 @@ def sweep(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
+    engine: str = "auto",
+    at_once: int | None = None,
     trackers: Trackers = lambda folder: (),
 ) -> Outcome:
-    """Run every config that has no final record yet; stops at the first interruption."""
-    records, already = [], set()
-    with view, last_signal() as signalled:
-        for number, config in enumerate(configs, 1):
-            view.begin(number, len(configs), title(config))
-            config = canonical(config)
-            if store.status(config) in FINISHED:
-                record = store.get(config_id(config))
-                already.add(record.id)
-            else:
-                from rcad.experiments.run import run  # here, since it brings torch
+    """Run every config that has no final record yet; stops at the first interruption.
 
-                record = run(
-                    config,
-                    store,
-                    data_dir=data_dir,
-                    cache_dir=cache_dir,
-                    device=device,
-                    reporter=view,
-                    trackers=trackers(store.folder(config_id(config))),
-                )
-            records.append(record)
+    Args:
+        at_once: how many runs share a GPU; by default as many as pay. On the CPU they go one after the other.
+    """
+    configs = [canonical(config) for config in configs]
+    already = frozenset(config_id(config) for config in configs if store.status(config) in FINISHED)
+    grid = Grid(store, view, data_dir, cache_dir, device, engine, trackers)
+    records: dict[str, RunRecord] = {}
+
+    def outcome(signal: int | None = None) -> Outcome:
+        return Outcome([records[run] for run in map(config_id, configs) if run in records], already, signal)
+
+    with view, last_signal() as signalled:
+        beside = grid.shared([config for config in configs if config_id(config) not in already], at_once)
+        if beside:
+            records |= grid.side_by_side(beside, at_once)
+            if len(records) < len(beside) or not all(record.is_final for record in records.values()):
+                return outcome(signalled() or SIGINT)
+        for number, config in enumerate(configs, 1):
+            if config in beside:
+                continue
+            view.begin(number, len(configs), title(config))
+            record = store.get(config_id(config)) if config_id(config) in already else grid.one(config)
+            records[record.id] = record
             view.end(said(record, record.id in already, most=2))
             if not record.is_final:
-                return Outcome(records, frozenset(already), signalled() or SIGINT)
-    return Outcome(records, frozenset(already))
+                return outcome(signalled() or SIGINT)
+    return outcome()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the runs of a sweep are made. What brings torch is imported when the first of them is."""
+
+    store: Store
+    view: View
+    data_dir: Path | None
+    cache_dir: Path | None
+    device: str
+    engine: str
+    trackers: Trackers
+
+    def one(self, config: RunConfig) -> RunRecord:
+        """A run by itself."""
+        from rcad.experiments.run import run
+
+        return run(
+            config,
+            self.store,
+            data_dir=self.data_dir,
+            cache_dir=self.cache_dir,
+            device=self.device,
+            engine=self.engine,  # type: ignore[arg-type]
+            reporter=self.view,
+            trackers=self._trackers(config),
+        )
+
+    def shared(self, configs: Sequence[RunConfig], at_once: int | None) -> list[RunConfig]:
+        """The runs that go side by side: on a GPU, and only if there are several."""
+        if len(configs) < 2 or at_once == 1 or self.device == "cpu":
+            return []
+        from rcad.experiments.machine import allow_many_queues, pick_device
+        from rcad.experiments.together import can_share
+
+        allow_many_queues()
+        if pick_device(self.device).type != "cuda":
+            return []
+        sharing = [config for config in configs if can_share(config)]
+        return sharing if len(sharing) > 1 else []
+
+    def side_by_side(self, configs: Sequence[RunConfig], at_once: int | None) -> dict[str, RunRecord]:
+        """The records of these runs by id; fewer than runs where a signal came."""
+        from rcad.cli.crowd import Crowd
+        from rcad.experiments.run import Place
+        from rcad.experiments.together import run_together
+
+        crowd = Crowd(self.view, len(configs))
+        found = run_together(
+            configs,
+            Place(self.store, self.data_dir, self.cache_dir, self.device, self.engine),  # type: ignore[arg-type]
+            at_once=at_once,
+            reporter_of=crowd.member,
+            trackers_of=self._trackers,
+            ended=lambda index, record: crowd.end(index, said(record, False, most=2)),
+        )
+        return {record.id: record for record in found if record is not None}
+
+    def _trackers(self, config: RunConfig) -> Sequence[Tracker]:
+        return self.trackers(self.store.folder(config_id(config)))
 
 
 def canonical(config: RunConfig) -> RunConfig:

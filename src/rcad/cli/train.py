@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+from rcad.cli.options import DEVICES, ENGINES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
 
 HELP = about(
     "Train a model and keep its record.",
@@ -19,8 +19,10 @@ HELP = about(
     "rcad train --config run.toml --seed 4 --quiet",
     "rcad train --data digits --method rcad --epochs 2 --json",
     "rcad train --data cifar100[:2000] --method rcad --data-dir data",
+    "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
     more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
-    (rcad data list), a file or a folder; cifar100[:2000] takes a subset. Exit code 1: a run diverged.""",
+    (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds
+    train side by side. Exit code 1: a run diverged.""",
 )
 
 if TYPE_CHECKING:
@@ -71,6 +73,13 @@ def train(
     cache_dir: CacheFolder = None,
     runs: RunsFolder = RUNS,
     device: Device = "auto",
+    engine: Annotated[
+        str,
+        typer.Option("--engine", metavar="NAME", help="auto, eager; on a GPU also graph (auto) and compile."),
+    ] = "auto",
+    at_once: Annotated[
+        int | None, typer.Option("--at-once", metavar="N", help="Runs that share a GPU; else as many as pay.")
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -81,9 +90,12 @@ def train(
     from rcad.cli.seeds import parse_seeds
     from rcad.cli.sweep import open_store, sweep
     from rcad.cli.views import view
-    from rcad.validate import one_of
+    from rcad.validate import one_of, whole
 
     one_of("--device", device, DEVICES)
+    one_of("--engine", engine, ENGINES)
+    if at_once is not None:
+        whole("--at-once", at_once, minimum=1)
     request = Request(
         data=data,
         target=target,
@@ -110,6 +122,8 @@ def train(
         data_dir=data_dir,
         cache_dir=cache_dir,
         device=device,
+        engine=engine,
+        at_once=at_once,
         trackers=_tensorboard if tensorboard else _no_trackers,
     )
     show(outcome, store, quiet=quiet, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from typing import Protocol, Self
@@ -11,7 +12,7 @@ from rcad.cli.figures import duration, metric
 from rcad.cli.screen import is_terminal
 from rcad.train.reporting import Reporter, Row, Silent
 
-_EVERY_S = 1.0
+_EVERY_S, _TOGETHER_S = 1.0, 5.0
 _SHOWN = (("loss",), ("val_accuracy", "accuracy", "val_rmse"), ("val_nll",))
 
 
@@ -23,6 +24,9 @@ class View(Reporter, Protocol):
 
     def end(self, text: str) -> None:
         """It ended, as the text says."""
+
+    def together(self, done: float, total: int, text: str) -> None:
+        """Of `total` runs that go side by side, so many are done, parts of runs counted."""
 
     def __enter__(self) -> Self: ...
 
@@ -55,6 +59,9 @@ class Nothing(Silent):
     def end(self, text: str) -> None:
         pass
 
+    def together(self, done: float, total: int, text: str) -> None:
+        pass
+
     def __enter__(self) -> Self:
         return self
 
@@ -77,6 +84,12 @@ class Lines(Nothing):
 
     def end(self, text: str) -> None:
         self._say(f"  {text}")
+
+    def together(self, done: float, total: int, text: str) -> None:
+        self._started = self._started or time.monotonic()
+        if time.monotonic() - self._last_line >= _TOGETHER_S:
+            left = (time.monotonic() - self._started) * (total - done) / done if done else math.inf
+            self._say(f"  {text}  {duration(left)} left")
 
     def note(self, text: str) -> None:
         self._say(f"  {text}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -27,6 +28,33 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("expected a CUDA device for device=cuda, but torch sees none; use device=cpu")
     return device
+
+
+def allow_many_queues() -> None:
+    """Lets a GPU take work from up to 32 queues at once instead of 8. Heard only before CUDA starts."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+
+def side_stream(device: torch.device) -> AbstractContextManager[object]:
+    """A queue of its own on a GPU: work on the default one can neither be captured nor overlap with other runs."""
+    if device.type != "cuda":
+        return nullcontext()
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.default_stream(device))
+    return torch.cuda.stream(stream)
+
+
+@contextmanager
+def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
+    """Deterministic algorithms where wanted; else, on a GPU, the fastest convolutions, found by trying them."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(wanted or before[0])
+    torch.backends.cudnn.benchmark = before[1] or (device.type == "cuda" and not wanted)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.benchmark = before[1]
 
 
 @contextmanager

@@ -3,33 +3,65 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Literal, get_args
 
 import torch
 
 from rcad.data.dataset import Dataset
 from rcad.errors import InputError
 from rcad.experiments.config import RunConfig
-from rcad.experiments.environment import commit, versions
-from rcad.experiments.log import LogWriter, read_log
-from rcad.experiments.machine import device_words, peak_memory, pick_device, stop_signals, suitable_threads
+from rcad.experiments.execution import CHECKPOINT, WEIGHTS, Execution
+from rcad.experiments.machine import deterministic, pick_device, side_stream, stop_signals, suitable_threads
 from rcad.experiments.plain import config_id
-from rcad.experiments.record import RunRecord, Split, Status, utc_now
+from rcad.experiments.record import RunRecord
 from rcad.experiments.rows import Defaults, without_defaults
 from rcad.experiments.store import Store
 from rcad.methods import METHODS
-from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
-from rcad.train.loop import Trainer
-from rcad.train.metrics import measure
+from rcad.train.loop import Engine, Trainer
 from rcad.train.problem import Problem, method_of, model_of, prepare, read
-from rcad.train.reporting import Reporter, Row, Silent, Tracker
+from rcad.train.reporting import Reporter, Silent, Tracker
+from rcad.validate import one_of
 
-CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
+__all__ = ["CHECKPOINT", "ENGINES", "WEIGHTS", "Place", "canonical_config", "method_defaults", "run"]
+
+EngineName = Literal["auto", "eager", "graph", "compile"]
+ENGINES = get_args(EngineName)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs are made: folders, device, and how a step is taken there.
+
+    Args:
+        store: the folder of runs.
+        data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
+        device: "auto" takes a GPU where there is one.
+        engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
+            model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
+        checkpoint_seconds: time between checkpoints, more where saving is slow.
+    """
+
+    store: Store
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    engine: EngineName = "auto"
+    checkpoint_seconds: float = 15.0
+
+    def resolve(self) -> tuple[torch.device, Engine]:
+        """The device and the engine themselves."""
+        one_of("engine", self.engine, ENGINES)
+        device = pick_device(self.device)
+        if self.engine == "auto":
+            return device, "graph" if device.type == "cuda" else "eager"
+        if self.engine != "eager" and device.type != "cuda":
+            raise InputError(f"expected a GPU for engine={self.engine}, but got the {device.type.upper()}; use eager")
+        return device, self.engine
 
 
 def method_defaults() -> Defaults:
@@ -52,6 +84,7 @@ def run(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
+    engine: EngineName = "auto",
     reporter: Reporter | None = None,
     trackers: Sequence[Tracker] = (),
     checkpoint_seconds: float = 15.0,
@@ -61,29 +94,65 @@ def run(
     Ctrl-C and SIGTERM save a checkpoint between two steps and give a record that is "interrupted". Everything that
     can be wrong with the input is found before anything is written.
     """
-    config = canonical_config(config)
-    reporter = reporter or Silent()
-    place = pick_device(device)
-    if config.train.precision == "bf16" and place.type == "cpu":
+    place = Place(store, data_dir, cache_dir, device, engine, checkpoint_seconds)
+    where, _ = place.resolve()
+    # The global generators are seeded inside; the caller's state is given back.
+    with (
+        torch.random.fork_rng(devices=[] if where.type == "cpu" else [where]),
+        deterministic(config.train.deterministic, where),
+        side_stream(where),
+    ):
+        course = begin(config, place, reporter or Silent(), trackers)
+        try:
+            while True:
+                next(course)
+        except StopIteration as end:
+            record: RunRecord = end.value
+            return record
+        except torch.OutOfMemoryError:
+            raise InputError(
+                "expected the run to fit into the GPU's memory, but there was too little; "
+                "make train.batch_size smaller (and train.accumulate larger)"
+            ) from None
+
+
+def begin(
+    config: RunConfig,
+    place: Place,
+    reporter: Reporter,
+    trackers: Sequence[Tracker] = (),
+    *,
+    stop: threading.Event | None = None,
+    beside: int = 1,
+) -> Generator[None, None, RunRecord]:
+    """A run in instalments, from reading its data to its record; yields whenever work was launched.
+
+    Args:
+        stop: asks the run to stop; by default signals do.
+        beside: how many runs share the device.
+    """
+    config, store = canonical_config(config), place.store
+    device, engine = place.resolve()
+    if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
     try:
-        dataset = read(config.data, data_dir, cache_dir, reporter)
+        dataset = read(config.data, place.data_dir, place.cache_dir, reporter)
     except InputError:
         if (record := _finished(store, config)) is not None:
             return record  # a result stays good when its data are no longer there
         raise
-    # The global generators are seeded inside; the caller's state is given back.
-    with torch.random.fork_rng(devices=[] if place.type == "cpu" else [place]):
-        problem = prepare(config, dataset, place)
-        _check_same_data(store, config, problem)
+    problem = prepare(config, dataset, device)
+    _check_same_data(store, config, problem)
+    if (record := _finished(store, config)) is not None:
+        return record
+    trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter, engine)
+    reporter.note(_words(dataset, problem))
+    with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:
             return record
-        trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter)
-        reporter.note(_words(dataset, problem))
-        with store.lock(config), suitable_threads(problem.train[0]):
-            if (record := _finished(store, config)) is not None:
-                return record
-            return _Run(config, store, trainer, trackers, checkpoint_seconds).go()
+        with stop_signals() if stop is None else nullcontext(stop) as event:
+            execution = Execution(config, store, trainer, trackers, place.checkpoint_seconds, beside)
+            return (yield from execution.course(event))
 
 
 def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
@@ -113,131 +182,3 @@ def _finished(store: Store, config: RunConfig) -> RunRecord | None:
     if store.status(config) not in ("done", "diverged"):
         return None
     return store.get(config_id(config))
-
-
-class _Run:
-    """One locked run: what is written when."""
-
-    def __init__(
-        self, config: RunConfig, store: Store, trainer: Trainer, trackers: Sequence[Tracker], checkpoint_seconds: float
-    ) -> None:
-        self.config, self.store, self.trainer = config, store, trainer
-        self.trackers, self.interval = trackers, checkpoint_seconds
-        run = config_id(config)
-        self.checkpoint = store.checkpoint(run) / CHECKPOINT
-        self.folder = store.folder(run)
-        self.logged = 0
-        self.started = utc_now()
-
-    def go(self) -> RunRecord:
-        self._resume()
-        self._write("running")
-        self.trainer.announce()
-        with LogWriter(self.store.log(config_id(self.config))) as log, stop_signals() as stop:
-            reporter, self.trainer.reporter = self.trainer.reporter, _Recording(self, log)
-            try:
-                outcome = self._fit(stop)
-            finally:
-                self.trainer.reporter = reporter
-                for tracker in self.trackers:
-                    tracker.close()
-        if outcome == "interrupted":
-            save_trainer(self.trainer, self.checkpoint)
-            return self._write("interrupted", message="stopped between two steps; the same command goes on from here")
-        if outcome == "diverged":
-            epoch = self.trainer.epoch
-            return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
-        return self._finish()
-
-    def _resume(self) -> None:
-        if self.store.status(self.config) != "new":
-            self.started = self.store.get(config_id(self.config)).started
-        # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
-        self.logged = max((int(row["epoch"]) for row in read_log(self.store.log(config_id(self.config)))), default=0)
-        if self.checkpoint.exists():
-            restore_trainer(self.trainer, self.checkpoint)
-            self.trainer.reporter.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
-
-    def _fit(self, stop: threading.Event) -> str:
-        """Trains; pauses to save where enough time has passed."""
-        while True:
-            due = time.monotonic() + self.interval
-            outcome = self.trainer.fit(pause=lambda due=due: stop.is_set() or time.monotonic() > due)  # type: ignore[misc]
-            if outcome != "interrupted" or stop.is_set():
-                return outcome
-            save_trainer(self.trainer, self.checkpoint)
-
-    def _finish(self) -> RunRecord:
-        """The selected weights, the test set (read here, once), the record; then the checkpoint may go."""
-        trainer, problem = self.trainer, self.trainer.problem
-        trainer.restore_selected()
-        start = time.perf_counter()
-        metrics = {f"test_{name}": value for name, value in measure(trainer.selected, problem, *problem.test).items()}
-        seconds = time.perf_counter() - start
-        if len(problem.val[1]):
-            scores = measure(trainer.selected, problem, *problem.val)
-            metrics |= {f"val_{name}": value for name, value in scores.items()}
-        metrics["epochs"] = float(trainer.epoch)
-        chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
-        metrics["selected_epoch"] = float(chosen)
-        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), dict(problem.preprocessing))
-        record = self._write("done", metrics=metrics, test_seconds=seconds)
-        self.checkpoint.unlink(missing_ok=True)
-        return record
-
-    def _write(
-        self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
-    ) -> RunRecord:
-        record = RunRecord(
-            config=self.config,
-            status=status,
-            started=self.started,
-            finished=utc_now() if status in ("done", "diverged") else None,
-            message=message,
-            splits=_splits(self.trainer.problem),
-            epochs=tuple(self.trainer.rows),
-            metrics=metrics or {},
-            timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
-            peak_memory_bytes=peak_memory(self.trainer.problem.device),
-            device=device_words(self.trainer.problem.device),
-            versions=versions(),
-            commit=commit(),
-            data_sha256=self.trainer.problem.fingerprint,
-            resolved={
-                "model": f"{type(self.trainer.model).__name__}, {_parameters(self.trainer):,} parameters",
-                "method": repr(self.trainer.method),
-            },
-        )
-        self.store.write(record)
-        return record
-
-
-class _Recording:
-    """Passes on what the trainer says, and keeps each epoch in the log and the trackers."""
-
-    def __init__(self, owner: _Run, log: LogWriter) -> None:
-        self._shown, self._owner, self._log = owner.trainer.reporter, owner, log
-
-    def epoch(self, epoch: int, row: Row) -> None:
-        self._shown.epoch(epoch, row)
-        if epoch > self._owner.logged:
-            self._owner.logged = epoch
-            self._log.append(row)
-            for tracker in self._owner.trackers:
-                tracker.log(epoch, row)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._shown, name)
-
-
-def _parameters(trainer: Trainer) -> int:
-    return sum(p.numel() for p in trainer.model.parameters())
-
-
-def _splits(problem: Problem) -> dict[str, Split]:
-    found = problem.splits
-    return {
-        "train": Split(size=len(found.train), sha256=found.train_hash),
-        "validation": Split(size=len(found.val), sha256=found.val_hash),
-        "test": Split(size=len(found.test), sha256=found.test_hash),
-    }

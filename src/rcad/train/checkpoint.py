@@ -75,8 +75,7 @@ def restore_trainer(trainer: Trainer, path: Path) -> None:
     if trainer.average is not None:
         trainer.average.load_state_dict(_under("average.", tensors))
     if "grown.x" in tensors:
-        trainer.x = torch.cat([trainer.x, tensors["grown.x"].to(trainer.x.device)])
-        trainer.y = torch.cat([trainer.y, tensors["grown.y"].to(trainer.y.device)])
+        trainer.enlarge(tensors["grown.x"].to(trainer.x.device), tensors["grown.y"].to(trainer.y.device))
     trainer.sums.copy_(tensors["sums"])
     trainer.generator.set_state(tensors["rng.noise"])
     torch.set_rng_state(tensors["rng.cpu"])

@@ -5,30 +5,35 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Generator
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from rcad.augmentations import augment
 from rcad.composition import Method
 from rcad.criterion import Criterion
 from rcad.experiments.config import RunConfig
-from rcad.growth import as_unit_float
-from rcad.train.metrics import measure
-from rcad.train.optimizers import build_optimizer, set_learning_rate
+from rcad.train.captured import Captured
+from rcad.train.metrics import measuring, read
+from rcad.train.optimizers import build_optimizer
 from rcad.train.problem import Problem
 from rcad.train.reporting import Reporter, Silent
 from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
+from rcad.train.step import Plan, Stepper, Update
 
 Outcome = Literal["done", "interrupted", "diverged"]
+Engine = Literal["eager", "graph", "compile"]
+Course = Generator[None, None, Outcome]
 
 
 class Trainer:
     """A run in progress. What it will do next depends on its attributes alone, so saving them saves the run.
+
+    Args:
+        engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
+            "compile" compiles the model besides.
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
@@ -39,14 +44,20 @@ class Trainer:
     """
 
     def __init__(
-        self, config: RunConfig, problem: Problem, method: Method, model: nn.Module, reporter: Reporter | None = None
+        self,
+        config: RunConfig,
+        problem: Problem,
+        method: Method,
+        model: nn.Module,
+        reporter: Reporter | None = None,
+        engine: Engine = "eager",
     ) -> None:
         self.config, self.problem, self.method = config, problem, method
         self.reporter = reporter or Silent()
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
         self.average = None if config.train.ema is None else copy.deepcopy(self.model).requires_grad_(False)
-        self.optimizer = build_optimizer(config.optim, self.model)
+        self.optimizer = build_optimizer(config.optim, self.model, capturable=engine != "eager")
         likelihood = method.likelihood or problem.likelihood
         # The readers have checked the data: reading it again at every step would only cost time.
         self.criterion = Criterion(likelihood, method.terms, units="input", checks="first")
@@ -58,6 +69,7 @@ class Trainer:
         self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)
         self.best_weights: dict[str, Tensor] = {}
         self.seconds = 0.0
+        self.stepper = self._stepper(engine)
 
     @property
     def selected(self) -> nn.Module:
@@ -66,23 +78,40 @@ class Trainer:
 
     def announce(self) -> None:
         """Tells the reporter what is to come."""
-        self.reporter.started(self.config.train.epochs, len(self._batches()), self.epoch)
+        self.reporter.started(self.config.train.epochs, self._batches(), self.epoch)
 
     def fit(self, pause: Callable[[], bool] = lambda: False) -> Outcome:
         """Trains to the end, until `pause()` says so after a step, or until the loss is no longer finite."""
-        epochs = self.config.train.epochs
-        with _deterministic(self.config.train.deterministic):
-            while self.epoch < epochs and not self._out_of_patience():
-                start = time.perf_counter()
-                if self.step == 0:
-                    self._seed_epoch()
-                finished = self._run_steps(pause)
+        course = self.course(pause)
+        while True:
+            try:
+                next(course)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                return outcome
+
+    def course(self, pause: Callable[[], bool] = lambda: False) -> Course:
+        """`fit` in instalments: yields whenever work was launched, so that others may launch theirs beside it."""
+        while self.epoch < self.config.train.epochs and not self._out_of_patience():
+            start = time.perf_counter()
+            if self.step == 0:
+                self._seed_epoch()
+            finished = yield from self._run_steps(pause)
+            if not finished:
                 self.seconds += time.perf_counter() - start
-                if not finished:
-                    return "interrupted"
-                if not self._end_epoch(start):
-                    return "diverged"
+                return "interrupted"
+            scores = measuring(self.selected, self.problem, *self.problem.val) if len(self.problem.val[1]) else {}
+            yield from self._until_done()
+            finite = self._end_epoch(start, scores)
+            self.seconds += time.perf_counter() - start
+            if not finite:
+                return "diverged"
         return "done"
+
+    def enlarge(self, x: Tensor, y: Tensor) -> None:
+        """Adds training examples."""
+        self.x, self.y = torch.cat([self.x, x]), torch.cat([self.y, y])
+        self.stepper.update.x, self.stepper.update.y = self.x, self.y
 
     def restore_selected(self) -> None:
         """Puts the selected epoch's weights into the model that is evaluated."""
@@ -94,76 +123,77 @@ class Trainer:
         self.generator.manual_seed(derived(self.config.seed, "noise", self.epoch))
         torch.manual_seed(derived(self.config.seed, "dropout", self.epoch))
 
-    def _batches(self) -> tuple[Tensor, ...]:
-        """This epoch's batches of indices, the last one perhaps smaller."""
-        generator = torch.Generator().manual_seed(derived(self.config.seed, "batches", self.epoch))
-        order = torch.randperm(len(self.y), generator=generator).to(self.problem.device)
-        return torch.split(order, self.config.train.batch_size)
+    def _until_done(self) -> Generator[None, None, None]:
+        """Hands over until the device has done what was launched: whoever reads then does not keep others waiting."""
+        yield
+        if self.problem.device.type == "cuda":
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+            while not event.query():  # type: ignore[no-untyped-call]
+                yield
 
-    def _run_steps(self, pause: Callable[[], bool]) -> bool:
+    def _stepper(self, engine: Engine) -> Stepper:
+        update = Update(
+            config=self.config,
+            method=self.method,
+            criterion=self.criterion,
+            model=self.model,
+            average=self.average,
+            optimizer=self.optimizer,
+            generator=self.generator,
+            sums=self.sums,
+            classes=self.problem.classes,
+            x=self.x,
+            y=self.y,
+        )
+        if engine == "eager":
+            return Stepper(update)
+        return Captured(update, compiled=engine == "compile")
+
+    def _order(self) -> Tensor:
+        """The order in which this epoch takes the examples, on the CPU."""
+        generator = torch.Generator().manual_seed(derived(self.config.seed, "batches", self.epoch))
+        return torch.randperm(len(self.y), generator=generator)
+
+    def _batches(self) -> int:
+        return math.ceil(len(self.y) / self.config.train.batch_size)
+
+    def _plans(self) -> list[Plan]:
+        """The optimizer steps of this epoch, the last batch perhaps smaller."""
+        size, group, total = self.config.train.batch_size, self.config.train.accumulate, self._batches()
+        plans = []
+        for turn, first in enumerate(range(0, total, group)):
+            starts = range(first * size, min((first + group) * size, len(self.y)), size)
+            sizes = tuple(min(size, len(self.y) - start) for start in starts)
+            plans.append(Plan(turn, first * size, sizes, self.epoch * total + first))
+        return plans
+
+    def _run_steps(self, pause: Callable[[], bool]) -> Generator[None, None, bool]:
         """The steps that are left of this epoch; False if paused before the end."""
-        batches = self._batches()
+        plans, total = self._plans(), self._batches()
+        group, epochs = self.config.train.accumulate, self.config.train.epochs
+        rates = [learning_rate(self.config.optim, epochs, self.epoch + p.turn * group / total) for p in plans]
+        left = plans[self.step // group :]
         self.model.train()
-        size = self.config.train.accumulate
-        while self.step < len(batches):
-            group = batches[self.step : self.step + size]
-            progress = self.epoch + self.step / len(batches)
-            set_learning_rate(self.optimizer, learning_rate(self.config.optim, self.config.train.epochs, progress))
-            self._optimizer_step(group, first=self.epoch * len(batches) + self.step)
-            self.step += len(group)
+        self.stepper.begin(self._order(), rates, left[0])
+        for plan in left:
+            self.stepper.step(plan)
+            self.step += len(plan.sizes)
             self.reporter.stepped(self.epoch + 1, self.step)
-            if self.step < len(batches) and pause():  # after a step, so that every call makes some progress
+            yield
+            if plan is not plans[-1] and pause():  # after a step, so that every call makes some progress
                 return False
         return True
 
-    def _optimizer_step(self, group: tuple[Tensor, ...], first: int) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        for offset, index in enumerate(group):
-            self._batch(index, len(group), first + offset)
-        if self.config.optim.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip)
-        self.optimizer.step()
-        if self.average is not None:
-            update_average(self.average, self.model, self.config.train.ema or 0.0)
-
-    def _batch(self, index: Tensor, accumulate: int, number: int) -> None:
-        """One batch forward and backward; nothing here waits for the device."""
-        y = self.y[index]
-        raw = as_unit_float(self.x[index])
-        if self.config.train.channels_last:
-            raw = raw.contiguous(memory_format=torch.channels_last)
-        x, target = augment(self.method.augment, raw, y, classes=self.problem.classes, generator=self.generator)
-        with self._precision():
-            losses = self.criterion.backward(
-                self.model,
-                x,
-                target,
-                raw=raw,
-                raw_target=y,
-                accumulate=accumulate,
-                generator=self.generator,
-                step=number,
-            )
-        self.sums[0] += losses.total * len(y)
-        self.sums[2] += len(y)
-        if self.problem.classes and losses.output is not None:
-            self.sums[1] += (losses.output.argmax(1) == y).sum()
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.config.train.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.problem.device.type, dtype=torch.bfloat16)
-
-    def _end_epoch(self, start: float) -> bool:
-        """Reads the sums, validates, selects, grows; False if the loss is not finite."""
+    def _end_epoch(self, start: float, scores: dict[str, Tensor]) -> bool:
+        """Reads the sums, selects, grows; False if the loss is not finite."""
         loss, correct, count = self.sums.tolist()
-        row = {"epoch": self.epoch + 1.0, "loss": loss / count, "lr": self.optimizer.param_groups[0]["lr"]}
+        row = {"epoch": self.epoch + 1.0, "loss": loss / count, "lr": self.stepper.rates[-1]}
         if self.problem.classes:
             row["accuracy"] = 100 * correct / count
         finite = math.isfinite(loss)
-        if finite and len(self.problem.val[1]):
-            scores = measure(self.selected, self.problem, *self.problem.val)
-            row |= {f"val_{name}": value for name, value in scores.items()}
+        if finite and scores:
+            row |= {f"val_{name}": value for name, value in read(scores).items()}
             self._select(row)
         row["seconds"] = time.perf_counter() - start
         self.rows.append(row)
@@ -199,22 +229,4 @@ class Trainer:
             generator=generator,
             progress=lambda done, total: self.reporter.preparing("growing the training set", done, total),
         )
-        self.x, self.y = torch.cat([self.x, x]), torch.cat([self.y, y])
-
-
-@torch.no_grad()
-def update_average(average: nn.Module, model: nn.Module, decay: float) -> None:
-    """average <- decay * average + (1 - decay) * model; buffers are copied."""
-    torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - decay)
-    for kept, now in zip(average.buffers(), model.buffers(), strict=True):
-        kept.copy_(now)
-
-
-@contextmanager
-def _deterministic(wanted: bool) -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(wanted or before)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
+        self.enlarge(x, y)

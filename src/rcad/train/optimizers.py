@@ -10,17 +10,27 @@ from torch import Tensor, nn
 from rcad.experiments.config import OptimConfig
 
 
-def build_optimizer(optim: OptimConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD or AdamW over all parameters of the model."""
+def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:
+    """SGD or AdamW over all parameters of the model.
+
+    Args:
+        capturable: for use inside a CUDA graph: one fused kernel, the learning rate a tensor on the device.
+    """
+    lr: Any = optim.lr
+    if capturable:
+        lr = torch.tensor(optim.lr, device=next(model.parameters()).device)
     if optim.name == "sgd":
         return torch.optim.SGD(
             model.parameters(),
-            lr=optim.lr,
+            lr=lr,
             momentum=optim.momentum,
             nesterov=optim.nesterov,
             weight_decay=optim.weight_decay,
+            fused=capturable or None,
         )
-    return torch.optim.AdamW(model.parameters(), lr=optim.lr, weight_decay=optim.weight_decay)
+    return torch.optim.AdamW(
+        model.parameters(), lr=lr, weight_decay=optim.weight_decay, fused=capturable or None, capturable=capturable
+    )
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

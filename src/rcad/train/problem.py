@@ -30,6 +30,8 @@ from rcad.train.seeds import derived
 AUTO, MEASURABLE = "auto", ("rcad", "rcad_random", "rcad_released")
 SMALL_IMAGE = 16
 """Up to this many pixels a side, model "auto" is the small CNN; above, ResNet-18."""
+LARGEST_UNCAPPED = 0.9
+"""From this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +143,23 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
         method = compose(gaussian(), method)
         _check_table(method, problem)
         return method
+    check_cap(method)
     if bool(problem.classes) == regression:
         wanted, found = ("class labels", "real targets")[:: 1 if regression else -1]
         raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
     _check_table(method, problem)
     return method
+
+
+def check_cap(method: Method) -> None:
+    """Stop before a run that must diverge: the likelihood's entropy has no maximum, and too much is paid for it."""
+    uncapped = isinstance(method.likelihood, Gaussian) and method.likelihood.cap is None
+    paid = sum(term.weight for term in method.terms if term.measure == "negative_entropy")
+    if uncapped and paid >= LARGEST_UNCAPPED:
+        raise InputError(
+            f"expected a cap on the Gaussian's entropy, or lam < {LARGEST_UNCAPPED:g}, but got cap=None and "
+            f"lam={paid:g}: the variance would grow without end; use gaussian(cap=0.0) for standardised targets"
+        )
 
 
 def _measured(row: dict[str, Any], problem: Problem) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import torch
 from rcad.composition import Method
 from rcad.errors import InputError
 from rcad.experiments.config import OptimConfig
+from rcad.train.problem import check_cap
 from rcad.train.stacked_group import Group
 from rcad.train.stacked_method import StackedMethod
 from rcad.train.stacked_model import Layout, StackedMLP
@@ -46,6 +47,7 @@ def train_stacked(
     initial: StackedMLP | None = None,
     group: int | None = None,
     progress: Progress | None = None,
+    may_diverge: bool = False,
 ) -> StackedResult:
     """Trains one replica per seed.
 
@@ -64,6 +66,7 @@ def train_stacked(
         initial: the weights to begin with instead of those of the seeds.
         group: how many replicas are worked on at a time, which changes the speed alone.
         progress: called with (done, total) replica-epochs after each epoch.
+        may_diverge: train even what must diverge (see `check_cap`), to show what it does.
     """
     whole("epochs", epochs, minimum=1)
     whole("batch_size", batch_size, minimum=1)
@@ -73,6 +76,8 @@ def train_stacked(
         raise InputError("expected held-out examples and reported epochs to select the best, but got none of them")
     method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
     optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
+    for chosen_method in () if may_diverge else set(method_list):
+        check_cap(chosen_method)
     problem.check_replicas(len(seeds))
     method = StackedMethod.of(method_list, problem.likelihood, problem.train.x)
     method.check_task(problem.classes)

@@ -1,0 +1,363 @@
+"""How long a training step takes, for every method, engine and number of runs at once, all measured in one go.
+
+    python benchmarks/step_time.py                                     # what suits the device at hand
+    python benchmarks/step_time.py --model small_cnn --size 8 --out results/benchmarks/cpu.json
+    python benchmarks/step_time.py --batches 32 --methods erm,rcad --modes graph,compile --replicas 1,8,16
+
+Steps are those of the engine: batches drawn on the device, crop and flip, passes, clipping, optimizer. Times of one
+group (batch, mode, replicas) are taken in turns, so that ratios within it compare like with like. The floor is the
+arithmetic of the method's passes at the rate of a large matrix product on this device, measured in the same run.
+On a CPU only the ratios mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before CUDA starts
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rcad.criterion import Criterion
+from rcad.data.dataset import Dataset, Split
+from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.experiments.machine import deterministic, device_words, side_stream
+from rcad.passes import frozen_batch_stats
+from rcad.terms import Losses
+from rcad.train.loop import Engine, Trainer
+from rcad.train.problem import Problem, method_of, model_of, prepare
+
+CROP = ("data_augmentation", ())
+METHODS: dict[str, tuple[Any, ...]] = {
+    "erm": (("erm", ()),),
+    "rcad": (("rcad", ()),),
+    "rcad reference": (("rcad", ()),),
+    "rcad naive": (("rcad", ()),),
+    "rcad every=4": (("rcad", (("every", 4),)),),
+    "fgsm": (("adversarial_training", ()),),
+    "rcad_released": (("rcad_released", ()),),
+    "me_ada": (("me_ada", ()),),
+}
+PASSES = {
+    "rcad": 2.0,
+    "rcad reference": 2.0,
+    "rcad naive": 2.0,
+    "rcad every=4": 1.25,
+    "fgsm": 5 / 3,
+    "rcad_released": 3.0,
+}
+"""Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
+EPOCHS, ROUND_SECONDS = 200, 0.25
+
+
+class Reference(Criterion):
+    """The readable passes in place of the fused ones: one forward serves the loss and the direction."""
+
+    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
+        options.pop("accumulate")
+        after_pass = options.pop("after_pass")
+        losses = self.losses(model, x, y, **options)
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        if after_pass is not None:
+            after_pass()
+        return losses._replace(total=losses.total.detach())
+
+
+class Naive(Criterion):
+    """The paper's lines as they stand: a forward for the direction, one for the loss, one for the entropy."""
+
+    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
+        step, likelihood = self.loss.terms[1], self.loss.likelihood
+        with frozen_batch_stats(model):
+            moving = x.detach().requires_grad_(True)
+            (gradient,) = torch.autograd.grad(likelihood.nll(model(moving), y).sum(), moving)
+            moved = step.where(model, x, y, likelihood, gradient=gradient)  # type: ignore[misc]
+        output = model(x)
+        loss = likelihood.nll(output, y).mean()
+        with frozen_batch_stats(model):
+            total = loss - step.weight * likelihood.entropy(model(moved)).mean()
+        total.backward()
+        if options["after_pass"] is not None:
+            options["after_pass"]()
+        return Losses(total.detach(), {}, output.detach())
+
+
+CRITERIA: dict[str, type[Criterion]] = {"rcad reference": Reference, "rcad naive": Naive}
+
+
+class Job:
+    """Some runs of one method that take their steps in turns."""
+
+    def __init__(
+        self, method: str, settings: RunConfig, problem: Problem, mode: Engine, replicas: int, limit: int = 32
+    ) -> None:
+        self.method, self.replicas, device = method, replicas, problem.device
+        rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
+        self.queues = [side_stream(device) for _ in range(replicas)]
+        self.trainers, self.courses = [], []
+        start = _memory(device)
+        for seed, queue in enumerate(self.queues):
+            config = replace(settings, method=rows, seed=seed)
+            with queue:
+                plan = method_of(config, problem)
+                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode)
+                if method in CRITERIA:
+                    old = trainer.criterion.loss
+                    trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
+                    trainer.stepper.update.criterion = trainer.criterion
+            self.trainers.append(trainer)
+            self.courses.append(trainer.course())
+        self.run(8)
+        self.memory = _memory(device, peak=True) - start
+        self.steps = max(4, min(limit, int(ROUND_SECONDS / (self.run(4) / 4)) // 4 * 4))
+
+    def seconds(self) -> float:
+        """For one step of every run."""
+        return self.run(self.steps) / self.steps
+
+    def run(self, steps: int) -> float:
+        """Seconds for so many steps of every run."""
+        device = self.trainers[0].problem.device
+        _wait(device)
+        start = time.perf_counter()
+        for _ in range(steps):
+            for course, queue in zip(self.courses, self.queues, strict=True):
+                with queue:
+                    next(course)
+        _wait(device)
+        return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _memory(device: torch.device, *, peak: bool = False) -> int:
+    if device.type != "cuda":
+        return 0
+    if peak:
+        return torch.cuda.max_memory_allocated(device)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def problem_of(options: argparse.Namespace, batch: int, device: torch.device) -> tuple[RunConfig, Problem]:
+    """Noise in the shape of images; an epoch is longer than all that is measured of it."""
+    draw = np.random.default_rng(0)
+    count = batch * (16 + options.steps * (options.rounds + 1))
+    shape = (count, options.channels, options.size, options.size)
+    train = Split(draw.integers(0, 256, shape, dtype=np.uint8), np.arange(count) % options.classes)
+    names = tuple(map(str, range(options.classes)))
+    data = Dataset("noise", "classification", train, train.take(np.arange(min(count, options.classes))), names)
+    gpu = device.type == "cuda"
+    config = RunConfig(
+        data=DataConfig(name="noise", validation=0.0),
+        model=ModelConfig(name=options.model),
+        method=(("erm", ()),),
+        optim=OptimConfig(lr=0.01, weight_decay=5e-4, clip=1.0),
+        train=TrainConfig(
+            epochs=EPOCHS,
+            batch_size=batch,
+            selection="last",
+            precision="bf16" if gpu else "fp32",
+            channels_last=gpu,
+        ),
+    )
+    return config, prepare(config, data, device)
+
+
+def flops_of(model: nn.Module, x: Tensor) -> float:
+    """Floating-point operations of one forward, of its convolutions and linear layers."""
+    total = 0.0
+
+    def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        nonlocal total
+        weights = module.weight
+        assert isinstance(weights, Tensor)
+        places = output.numel() / output.shape[1]
+        total += 2.0 * weights.numel() * places
+
+    layers = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    with torch.no_grad():
+        model.eval()(x)
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+def rate_of(device: torch.device) -> float:
+    """Operations a second of a large matrix product, the best of ten."""
+    size, kind = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a, b = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    times = []
+    for _ in range(12):
+        _wait(device)
+        start = time.perf_counter()
+        a @ b
+        _wait(device)
+        times.append(time.perf_counter() - start)
+    return 2.0 * size**3 / min(times[2:])
+
+
+def growing(trainer: Trainer, erm_ms: float, batch: int) -> float:
+    """Milliseconds per ERM step that ME-ADA takes over the paper's 200 epochs: more examples, and their making."""
+    growth = trainer.method.growth
+    assert growth is not None
+    device, x, y = trainer.problem.device, *trainer.problem.train
+    few = min(512, len(y))
+    growth.grow(trainer.model, x[:few], y[:few])
+    _wait(device)
+    start = time.perf_counter()
+    growth.grow(trainer.model, x[:few], y[:few])
+    _wait(device)
+    per_batch = (time.perf_counter() - start) * 1e3 * batch / few
+    seen, made, size = 0.0, 0.0, 1.0
+    for epoch in range(1, EPOCHS + 1):
+        seen += size
+        if growth.due(epoch):
+            made, size = made + size, 2 * size
+    return (seen * erm_ms + made * per_batch) / EPOCHS
+
+
+def measure(
+    options: argparse.Namespace, batch: int, mode: Engine, replicas: int, floor: Callable[[str, int], float]
+) -> list[dict[str, Any]]:
+    """The rows of one group, their times taken in turns."""
+    device = torch.device(options.device)
+    settings, problem = problem_of(options, batch, device)
+    names = [
+        name for name in options.methods if name != "me_ada" and (options.all or _worthwhile(name, mode, replicas))
+    ]
+    jobs = [Job(name, settings, problem, mode, replicas, options.steps) for name in names]
+    rounds = [[job.seconds() for job in jobs] for _ in range(options.rounds)]
+    erm = names.index("erm")
+    rows = []
+    for index, job in enumerate(jobs):
+        seconds = statistics.median(times[index] for times in rounds)
+        ratio = statistics.median(times[index] / times[erm] for times in rounds)
+        rows.append(_row(options, batch, job.method, mode, replicas, seconds / replicas * 1e3, ratio))
+        rows[-1]["engine"] = job.trainers[0].stepper.name
+        rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
+    if "me_ada" in options.methods and mode == "eager" and replicas == 1:
+        base = rows[erm]["ms_per_seed_step"]
+        grown = Job("me_ada", settings, problem, mode, 1)
+        ms = growing(grown.trainers[0], base, batch)
+        rows.append(_row(options, batch, "me_ada", mode, 1, ms, ms / base))
+        rows[-1] |= {"engine": "eager", "peak_memory_gib": None}
+    for row in rows:
+        limit = floor(row["method"], batch)
+        row["ratio_to_floor"] = round(row["ms_per_seed_step"] / limit, 3)
+        print("  ".join(f"{row[key]!s:>14}" for key in COLUMNS), flush=True)
+    return rows
+
+
+COLUMNS = (
+    "batch",
+    "mode",
+    "replicas",
+    "method",
+    "ms_per_seed_step",
+    "ratio_to_erm",
+    "ratio_to_floor",
+    "peak_memory_gib",
+)
+
+
+def _row(
+    options: argparse.Namespace, batch: int, method: str, mode: str, replicas: int, ms: float, ratio: float
+) -> dict[str, Any]:
+    return {
+        "model": options.model,
+        "batch": batch,
+        "method": method,
+        "mode": mode,
+        "replicas": replicas,
+        "ms_per_seed_step": round(ms, 4),
+        "ratio_to_erm": round(ratio, 4),
+    }
+
+
+def _worthwhile(method: str, mode: str, replicas: int) -> bool:
+    """Unless all are asked for: what takes long to compile or to build many times over is left out."""
+    if replicas > 1:
+        return method in ("erm", "rcad", "rcad_released")
+    return mode != "compile" or method in ("erm", "rcad", "rcad every=4", "rcad_released")
+
+
+def groups(options: argparse.Namespace) -> list[tuple[int, Engine, int]]:
+    """Batch, mode, replicas; several runs at once only where graphs let them overlap."""
+    every = itertools.product(options.batches, options.modes, options.replicas)
+    return [(b, m, r) for b, m, r in every if r == 1 or m != "eager"]
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
+    parser.add_argument("--device", default="cuda" if gpu else "cpu")
+    parser.add_argument("--model", default="resnet18" if gpu else "small_cnn")
+    parser.add_argument("--size", type=int, default=32, help="pixels a side")
+    parser.add_argument("--channels", type=int, default=3)
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--batches", type=words(int), default=[32, 128, 512] if gpu else [32, 128])
+    parser.add_argument("--methods", type=words(str), default=list(METHODS))
+    parser.add_argument("--modes", type=words(str), default=["eager", "graph", "compile"] if gpu else ["eager"])
+    parser.add_argument("--replicas", type=words(int), default=[1, 4, 8, 10] if gpu else [1])
+    parser.add_argument("--steps", type=int, default=32 if gpu else 4)
+    parser.add_argument("--rounds", type=int, default=5 if gpu else 9)
+    parser.add_argument("--all", action="store_true", help="every method in every mode, which takes long")
+    parser.add_argument("--out", type=Path, help="write the record here, as it grows")
+    options = parser.parse_args(arguments)
+    if "erm" not in options.methods:
+        parser.error("expected erm among --methods, since ratios are to it")
+    device = torch.device(options.device)
+    torch._dynamo.config.recompile_limit = 64  # every method and batch size is a graph of its own
+    with deterministic(False, device):
+        rate = rate_of(device)
+        settings, problem = problem_of(options, 2, device)
+        flops = flops_of(model_of(settings, problem).to(device), problem.train[0][:1].float() / 255)
+
+        def floor(method: str, batch: int) -> float:
+            """Milliseconds: a backward costs two forwards."""
+            return 3 * flops * batch * PASSES.get(method, 1.0) / rate * 1e3
+
+        record: dict[str, Any] = {
+            "device": device_words(device),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "tflops_of_a_matrix_product": round(rate / 1e12, 2),
+            "precision": settings.train.precision,
+            "rows": [],
+        }
+        print("  ".join(f"{key:>14}" for key in COLUMNS))
+        for group in groups(options):
+            record["rows"] += measure(options, *group, floor)
+            if options.out:
+                _write(options.out, record)
+    return record
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Many runs on one GPU at once: each has its own queue, its own graphs, its own randomness and its own record.
+
+One small network leaves most of a GPU idle. Here every run is a course that launches a step and hands over; the
+device works on all of them. No run can see another: a record is the same whatever stood beside it, up to rounding.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rcad.experiments.config import RunConfig
+from rcad.experiments.machine import deterministic, side_stream, stop_signals
+from rcad.experiments.record import RunRecord
+from rcad.experiments.run import Place, begin
+from rcad.train.captured import WARM_UP
+from rcad.train.reporting import Reporter, Row, Tracker
+
+AT_ONCE = 10
+"""Runs at once where the user does not say."""
+SPARE = 1.2
+"""A run is started where this many times what one takes is free."""
+
+
+def can_share(config: RunConfig) -> bool:
+    """Whether a run may go beside others: it must not draw from the generator that all of them have in common."""
+    draws = bool(config.model.dropout) or config.model.name.startswith("timm:")
+    return not draws and not config.train.deterministic
+
+
+class _Counting:
+    """Passes on what a run says, and counts the epochs it has finished here."""
+
+    def __init__(self, shown: Reporter) -> None:
+        self._shown, self.epochs = shown, 0
+
+    def epoch(self, epoch: int, row: Row) -> None:
+        self.epochs += 1
+        self._shown.epoch(epoch, row)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shown, name)
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """A run that is under way.
+
+    Attributes:
+        index: its place among the configs.
+        queue: the context in which its work is launched.
+    """
+
+    index: int
+    course: Generator[None, None, RunRecord]
+    queue: AbstractContextManager[Any]
+    counter: _Counting
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has allocated all that it needs: every kind of step has been captured."""
+        return self.counter.epochs > WARM_UP
+
+
+def run_together(
+    configs: Sequence[RunConfig],
+    place: Place,
+    *,
+    at_once: int | None = None,
+    reporter_of: Callable[[int], Reporter],
+    trackers_of: Callable[[RunConfig], Sequence[Tracker]] = lambda config: (),
+    ended: Callable[[int, RunRecord], None] = lambda index, record: None,
+) -> list[RunRecord | None]:
+    """The records in the order of the configs; None for those that were not begun before a signal came.
+
+    Args:
+        at_once: how many runs share the device; fewer where its memory does not hold so many.
+        reporter_of: the reporter of the config with this index.
+        ended: told of each record as it comes.
+    """
+    device, _ = place.resolve()
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices=devices), deterministic(False, device), stop_signals() as stop:
+        crowd = _Crowd(configs, place, min(at_once or AT_ONCE, len(configs)), reporter_of, trackers_of, stop)
+        crowd.go(ended)
+        return crowd.records
+
+
+class _Crowd:
+    """The lanes, and who may join them."""
+
+    def __init__(
+        self,
+        configs: Sequence[RunConfig],
+        place: Place,
+        limit: int,
+        reporter_of: Callable[[int], Reporter],
+        trackers_of: Callable[[RunConfig], Sequence[Tracker]],
+        stop: threading.Event,
+    ) -> None:
+        self.configs, self.place, self.limit, self.stop = configs, place, limit, stop
+        self.device, _ = place.resolve()
+        self.reporter_of, self.trackers_of = reporter_of, trackers_of
+        self.waiting = deque(range(len(configs)))
+        self.lanes: list[Lane] = []
+        self.records: list[RunRecord | None] = [None] * len(configs)
+        self.taken_before = self._reserved()
+        self.need: float | None = None  # bytes that one run takes
+
+    def go(self, ended: Callable[[int, RunRecord], None]) -> None:
+        try:
+            while self.lanes or (self.waiting and not self.stop.is_set()):
+                self._admit()
+                for lane in tuple(self.lanes):
+                    record = self._advance(lane)
+                    if record is not None:
+                        self.records[lane.index] = record
+                        ended(lane.index, record)
+        except BaseException:
+            self._save_the_others()
+            raise
+
+    def _admit(self) -> None:
+        while self.waiting and not self.stop.is_set() and self._room():
+            index = self.waiting.popleft()
+            config, counter = self.configs[index], _Counting(self.reporter_of(index))
+            course = begin(config, self.place, counter, self.trackers_of(config), stop=self.stop, beside=self.limit)
+            self.lanes.append(Lane(index, course, side_stream(self.device), counter))
+
+    def _room(self) -> bool:
+        """The first run goes alone until all it needs is allocated; that tells how many more there is room for."""
+        if not self.lanes:
+            return True
+        if len(self.lanes) >= self.limit:
+            return False
+        if self.device.type != "cuda":
+            return True
+        if self.need is None:
+            if not self.lanes[0].settled:
+                return False
+            self.need = float(self._reserved() - self.taken_before)
+        # Runs that were admitted a moment ago have not taken their share yet.
+        promised = self.need * sum(not lane.settled for lane in self.lanes)
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return free - promised > SPARE * self.need
+
+    def _advance(self, lane: Lane) -> RunRecord | None:
+        """The next instalment of a run; its record if that was the last."""
+        try:
+            with lane.queue:
+                next(lane.course)
+        except StopIteration as end:
+            self.lanes.remove(lane)
+            record: RunRecord = end.value
+            return record
+        except torch.OutOfMemoryError:
+            self.lanes.remove(lane)
+            if not self.lanes:
+                raise
+            self.limit = len(self.lanes)
+            self.waiting.appendleft(lane.index)
+            torch.cuda.empty_cache()
+        return None
+
+    def _save_the_others(self) -> None:
+        """One run has failed, or the user insists: the others keep what they have."""
+        self.stop.set()
+        while self.lanes:
+            lane = self.lanes[0]
+            try:
+                with lane.queue:
+                    next(lane.course)
+            except StopIteration as end:
+                self.records[lane.index] = end.value
+                self.lanes.remove(lane)
+            except BaseException:  # a broken device, or the one that failed
+                self.lanes.remove(lane)
+
+    def _reserved(self) -> int:
+        return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0

@@ -1,0 +1,229 @@
+"""Captured steps. What does not need a GPU is the arithmetic of where an epoch stands; it runs everywhere."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rcad.data.dataset import Dataset, Split
+from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.experiments.machine import deterministic, side_stream
+from rcad.train import captured
+from rcad.train.captured import Captured
+from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.train.loop import Engine, Trainer
+from rcad.train.problem import method_of, model_of, prepare
+from rcad.train.step import Plan
+
+CPU = torch.device("cpu")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def dataset(count: int = 100) -> Dataset:
+    draw = np.random.default_rng(0)
+    y = np.arange(count) % 4
+    x = (draw.integers(0, 120, (count, 1, 8, 8)) + 40 * y[:, None, None, None]).astype(np.uint8)
+    return Dataset("images", "classification", Split(x, y.astype(np.int64)), classes=("a", "b", "c", "d"))
+
+
+def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", **train: Any) -> RunConfig:
+    rows = tuple((name.strip(), ()) for name in method.split("+"))
+    if method.startswith("every"):
+        rows = (("rcad", (("every", int(method[5:])), ("alpha", 0.5))),)
+    if method.startswith("grow"):
+        rows = (("me_ada", (("epochs", 1), ("rounds", 1), ("steps", 2))),)
+    return RunConfig(
+        data=DataConfig(name="images"),
+        model=ModelConfig(name=model, width=8),
+        method=rows,
+        optim=OptimConfig(name=optim, lr=0.02, weight_decay=1e-3, clip=1.0, schedule="cosine"),
+        train=TrainConfig(**{"epochs": 5, "batch_size": 16, **train}),
+    )
+
+
+def trainer(settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager") -> Trainer:
+    problem = prepare(settings, dataset(), device)
+    return Trainer(settings, problem, method_of(settings, problem), model_of(settings, problem), engine=engine)
+
+
+def distance(one: Trainer, other: Trainer) -> float:
+    """Relative distance of all weights and buffers."""
+    pairs = list(zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True))
+    apart = sum((a.double() - b.double()).square().sum() for a, b in pairs)
+    return float((apart / sum(b.double().square().sum() for _, b in pairs)).sqrt())
+
+
+KINDS = [
+    config("erm"),
+    config("rcad"),
+    config("every3"),
+    config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
+    config("rcad_released", selection="last"),
+    config("grow"),
+    config("rcad", optim="adamw"),
+    config("rcad", channels_last=True, model="resnet18"),
+]
+NAMES = ["erm", "rcad", "every=3", "accumulate", "released", "growth", "adamw", "resnet"]
+
+
+@pytest.mark.parametrize("settings", KINDS[:-1], ids=NAMES[:-1])
+def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
+    plain, tensors = trainer(settings), trainer(settings, engine="graph")
+    assert isinstance(tensors.stepper, Captured)
+    assert plain.fit() == tensors.fit() == "done"
+    assert distance(tensors, plain) < 1e-5  # the optimizer's fused kernel rounds in another order
+    for one, other in zip(plain.rows, tensors.rows, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+        assert one["lr"] == other["lr"]
+
+
+def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
+    run = trainer(config("every3", accumulate=2), engine="graph")
+    assert isinstance(run.stepper, Captured)
+    kinds = [run.stepper._kind(Plan(0, 0, sizes, number)) for sizes, number in [((16, 16), 0), ((16, 16), 1)]]
+    assert kinds[0] == ((16, 16), (True, False))
+    assert kinds[1] == ((16, 16), (False, False))
+    assert run.stepper._kind(Plan(0, 0, (16, 16), 6)) == kinds[0]
+    assert run.stepper._kind(Plan(0, 0, (16, 4), 6)) != kinds[0]
+    every = trainer(config("rcad"), engine="graph").stepper
+    assert isinstance(every, Captured)
+    assert every._kind(Plan(0, 0, (16,), 5)) == every._kind(Plan(0, 0, (16,), 6))
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("settings", KINDS, ids=NAMES)
+def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same step with and without capture, bit for bit; that it is the eager one is tested above, everywhere."""
+    cuda = torch.device("cuda")
+    with deterministic(True, cuda), side_stream(cuda):
+        plain, graph = trainer(settings, cuda, "graph"), trainer(settings, cuda, "graph")
+        monkeypatch.setattr(plain.stepper, "_capture", lambda *args: None)
+        assert plain.fit() == graph.fit() == "done"
+    assert isinstance(graph.stepper, Captured)
+    assert graph.stepper.name == "graph"
+    assert len(graph.stepper._graphs) >= 1 + (settings.method[0][0] != "me_ada")  # the smaller last batch has its own
+    assert distance(graph, plain) == 0.0
+    assert [row["loss"] for row in plain.rows] == [row["loss"] for row in graph.rows]
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("engine", ["graph", "compile"])
+def test_bf16_over_fifty_steps(engine: Engine) -> None:
+    """bf16 rounds, and convolutions sum in any order: a repeated eager run says how far apart equals may be."""
+    torch._dynamo.reset()
+    cuda = torch.device("cuda")
+    settings = config("rcad", model="resnet18", precision="bf16", channels_last=True, epochs=10)
+    with deterministic(False, cuda), side_stream(cuda):
+        runs = [trainer(settings, cuda, name) for name in ("eager", "eager", engine)]
+        assert {run.fit() for run in runs} == {"done"}
+    spread, apart = distance(runs[1], runs[0]), distance(runs[2], runs[0])
+    print(f"\n{engine}: {apart:.2e} from eager; eager from itself {spread:.2e}")
+    assert runs[2].stepper.name.startswith("graph")
+    assert apart < max(3 * spread, 0.05)
+    assert runs[2].rows[-1]["loss"] == pytest.approx(runs[0].rows[-1]["loss"], rel=0.1)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_neighbours_on_the_gpu_change_nothing() -> None:
+    """Three runs beside each other against each alone, in the same graphs; a second lone run shows the spread."""
+    cuda = torch.device("cuda")
+    settings = config("data_augmentation + rcad", model="resnet18", channels_last=True, epochs=6)
+    with deterministic(True, cuda):
+        queues = [side_stream(cuda) for _ in range(3)]
+        together = []
+        for seed, queue in enumerate(queues):
+            with queue:
+                together.append(trainer(replace(settings, seed=seed), cuda, "graph"))
+        courses = [run.course() for run in together]
+        live = set(range(3))
+        while live:
+            for index in tuple(live):
+                with queues[index]:
+                    try:
+                        next(courses[index])
+                    except StopIteration:
+                        live.remove(index)
+        torch.cuda.synchronize()
+        alone = []
+        for seed in range(3):
+            with side_stream(cuda):
+                alone.append(trainer(replace(settings, seed=seed), cuda, "graph"))
+                assert alone[-1].fit() == "done"
+        torch.cuda.synchronize()
+    for one, other in zip(together, alone, strict=True):
+        assert distance(one, other) == 0.0
+    assert distance(alone[0], alone[1]) > 0.01
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("pauses", [1, 7, 20])
+def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
+    cuda = torch.device("cuda")
+    settings = config("data_augmentation + rcad", epochs=5)
+    with deterministic(True, cuda), side_stream(cuda):
+        straight, paused = trainer(settings, cuda, "graph"), trainer(settings, cuda, "graph")
+        assert straight.fit() == "done"
+        count = 0
+
+        def pause() -> bool:
+            nonlocal count
+            count += 1
+            return count == pauses
+
+        assert paused.fit(pause) == "interrupted"
+        save_trainer(paused, tmp_path / "c.safetensors")
+        resumed = trainer(settings, cuda, "graph")
+        restore_trainer(resumed, tmp_path / "c.safetensors")
+        assert resumed.fit() == "done"
+    assert distance(resumed, straight) < 1e-5
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_what_cannot_be_captured_goes_on_eagerly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model that reads a number from the device cannot be part of a graph."""
+    cuda = torch.device("cuda")
+    settings = config("erm")
+    with deterministic(True, cuda), side_stream(cuda), caplog.at_level(logging.WARNING, "rcad"):
+        plain, stubborn = trainer(settings, cuda), trainer(settings, cuda, "graph")
+        forward = stubborn.model.forward
+
+        def reading(x: Tensor) -> Tensor:
+            output: Tensor = forward(x)
+            return output + 0.0 * output.sum().item()
+
+        monkeypatch.setattr(stubborn.model, "forward", reading)
+        assert plain.fit() == stubborn.fit() == "done"
+    assert stubborn.stepper.name == "eager"
+    assert len([r for r in caplog.records if "cannot be captured" in r.message]) == 2  # one for each kind of step
+    assert distance(stubborn, plain) < 2e-4
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
+    cuda = torch.device("cuda")
+    peaks = []
+    for method in ("erm", "rcad"):
+        settings = config(method, model="resnet18", precision="bf16", channels_last=True, epochs=1, batch_size=64)
+        settings = replace(settings, model=replace(settings.model, width=64))
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        trainer(settings, cuda).fit()
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    print(f"\npeak memory of fused RCAD over ERM: {peaks[1] / peaks[0]:.3f}")
+    assert peaks[1] < 1.15 * peaks[0]
