@@ -27,8 +27,8 @@ format: $(STAMP)  ## Format in place
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: $(STAMP)  ## Run the quick start on embedded data
-	$(BIN)/python examples/own_loop.py
+demo: $(STAMP)  ## Three acts on embedded data, about two minutes: a table, verdicts, rcad-demo/index.html
+	$(BIN)/rcad demo $(ARGS)
 
 clean:  ## Remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

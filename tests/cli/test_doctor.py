@@ -1,18 +1,15 @@
-"""`rcad doctor` finds the traps; `rcad demo` is honest."""
+"""`rcad doctor` finds the traps."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Cli
 from cli.made import files
-from rcad.cli import probes, verdict
-from rcad.cli.verdict import demo_configs
-from rcad.experiments.record import RunRecord
+from rcad.cli import probes
 
 
 def test_json(cli: Cli) -> None:
@@ -79,51 +76,3 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.level == "warn"
     assert 'pip install "rcad[cli]"' in check.remedy
     assert "rich is missing" in check.text
-
-
-def records(rcad: list[float], erm: list[float], random: list[float]) -> list[RunRecord]:
-    accuracies = iter([*erm, *rcad, *random])
-    time = "2024-01-31T11:00:00+00:00"
-    return [
-        RunRecord(
-            config=config, status="done", started=time, finished=time, metrics={"test_accuracy": next(accuracies)}
-        )
-        for config in demo_configs()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rcad", "says"),
-    [
-        (
-            [95.0, 95.1, 95.2],
-            "beat ERM (+5.1 ± 0.2) and did not clearly beat or lose to the random direction (+0.1 ± 12.2)",
-        ),
-        ([85.0, 85.1, 85.2], "lost to ERM (-4.9 ± 0.2)"),
-        ([90.0, 90.0, 90.0], "did not clearly beat or lose to ERM (+0.0 ± 0.0)"),
-        ([99.0, 90.0, 90.0], "did not clearly beat or lose to ERM (+3.0"),
-    ],
-)
-def test_the_verdict_is_honest(rcad: list[float], says: str) -> None:
-    assert says in verdict.verdict(records(rcad, [90.0, 90.0, 90.0], [90.0, 95.0, 100.0]))
-
-
-def test_the_verdict_after_a_divergence() -> None:
-    made = records([95.0] * 3, [90.0] * 3, [91.0] * 3)
-    made[0] = replace(made[0], status="diverged", metrics={})
-    assert "cannot be compared with ERM" in verdict.verdict(made)
-
-
-def test_demo_keeps_its_runs_where_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdict, "EPOCHS", 1)
-    monkeypatch.setattr(verdict, "DATA", "digits[:100]")
-    result = cli("demo", "--runs", "kept")
-    assert result.code == 0
-    assert len(list(Path("kept").glob("*/record.json"))) == 9
-    lines = result.out.splitlines()
-    assert lines[-1].startswith("On digits[:100] with 3 seeds RCAD ")
-    assert [line.split()[0] for line in lines[-5:-2]] == ["erm", "rcad", "rcad_random"]
-    assert all(line.count("±") == 2 for line in lines[-5:-2])
-    again = cli("demo", "--runs", "kept", "--quiet")
-    assert again.out == lines[-1] + "\n"
-    assert not list(Path().glob("rcad-demo-*"))

@@ -11,8 +11,8 @@ import pytest
 from cli.conftest import Cli
 from cli.made import files, images, table
 from cli.test_help import commands
-from rcad.cli import verdict
 from rcad.data.splits import parse_spec
+from rcad.demo import run as demo
 from rcad.experiments.configure import configure
 from rcad.experiments.record import RunRecord
 from rcad.experiments.rows import rows_from_names
@@ -46,8 +46,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     files(my_dot_csv=table())
     config = configure("digits[:100]", rows_from_names("erm"), recipe="small", epochs=1)
     files(run_dot_toml=to_toml(config))
-    monkeypatch.setattr(verdict, "EPOCHS", 1)
-    monkeypatch.setattr(verdict, "DATA", "digits[:100]")
+    monkeypatch.setattr(demo, "FULL", demo.FAST)
     record = RunRecord(config=config, status="interrupted", started="2024-01-31T12:00:00+00:00")
     store = Store.open("runs")
     store.write(record)

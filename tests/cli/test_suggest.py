@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ def test_json(cli: Cli) -> None:
     assert bare["curve"] == []
 
 
+@pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])
+def test_the_curve_as_a_picture(name: str, start: bytes, cli: Cli) -> None:
+    pytest.importorskip("matplotlib")
+    result = cli("suggest-alpha", "--data", "digits[:100]", "--figure", name)
+    assert result.code == 0, result.err
+    assert result.out.endswith(f"{name}\n")
+    assert Path(name).read_bytes().startswith(start)
+    assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
+
+
+def test_without_matplotlib_nothing_is_computed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = cli("suggest-alpha", "--data", "no-such-data", "--figure", "a.png")
+    assert result.code == 2
+    assert 'expected matplotlib to be installed: pip install "rcad[report]"' in result.err
+
+
 def test_auto_is_used_and_recorded(cli: Cli) -> None:
     options = ["--data", "digits[:100]", "--method", "rcad(alpha=auto, lam=0.5)", "--epochs", "1"]
     assert cli("train", *options).code == 0
@@ -42,6 +60,9 @@ def test_auto_is_used_and_recorded(cli: Cli) -> None:
         (["suggest-alpha"], "--data"),
         (["suggest-alpha", "--data", "diabetes"], "diabetes has real targets"),
         (["suggest-alpha", "--data", "no-such-data"], "no-such-data"),
+        (["suggest-alpha", "--data", "digits", "--figure", "a.gif"], "to end in .png or .svg, but got 'a.gif'"),
+        (["suggest-alpha", "--data", "digits", "--figure", "no/a.png"], "expected a folder to write no/a.png to"),
+        (["suggest-alpha", "--data", "digits", "--figure", "a.png", "--no-check"], "expected --check with --figure"),
         (
             ["train", "--data", "diabetes", "--method", "rcad(alpha=auto)"],
             "expected class labels to measure alpha=auto",

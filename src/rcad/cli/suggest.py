@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ HELP = about(
     "rcad suggest-alpha --data digits[:100]",
     "rcad suggest-alpha --data my.csv --target colour",
     "rcad suggest-alpha --data digits --no-check --json",
+    "rcad suggest-alpha --data digits[:100] --figure alpha.png",
     more="""Half the median distance from a training example to its nearest one of another class needs no training. A
     short fit of plain ERM then shows where its predictions flip along the adversarial direction: below that distance
     RCAD tends to hurt. The same number is used by --set method.alpha=auto.""",
@@ -31,10 +33,15 @@ def suggest_alpha(
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Fit ERM for a moment and look where its predictions flip.")
     ] = True,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", metavar="FILE", help="Draw the curve here: a .png or .svg file.")
+    ] = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     as_json: Json = False,
 ) -> None:
+    if figure is not None:
+        _check_figure(figure, check)
     import torch
 
     from rcad.alpha import flip_distance, nearest_other_class
@@ -55,6 +62,8 @@ def suggest_alpha(
     alpha = 0.5 * distances.quantile(0.5).item()
     rows = _along(config, problem, alpha) if check else []
     flip = flip_distance(rows)
+    if figure is not None:
+        _draw(rows, alpha, flip, figure)
     if as_json:
         quantiles = {str(q): distances.quantile(q).item() for q in (0.05, 0.5, 0.95)}
         say_json({"alpha": alpha, "flip_distance": flip, "distance": quantiles, "curve": [r._asdict() for r in rows]})
@@ -66,6 +75,30 @@ def suggest_alpha(
     say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
     if flip is not None and flip > alpha:
         say(f"but ERM's predictions flip only at about {flip:.3g}: a smaller alpha may hurt, so start there")
+    if figure is not None:
+        say(str(figure))
+
+
+def _check_figure(figure: Path, check: bool) -> None:
+    """A picture that cannot be made is refused before anything is computed."""
+    from rcad.data.lazy import need
+    from rcad.errors import InputError
+    from rcad.report.alpha_curve import check_path
+
+    if not check:
+        raise InputError("expected --check with --figure: the curve is that of the short fit, but got --no-check")
+    check_path(figure)
+    need("matplotlib.figure", "matplotlib", "report")
+    if not figure.parent.is_dir():
+        raise InputError(f"expected a folder to write {figure} to, but there is none; make it first")
+
+
+def _draw(rows: list[Along], alpha: float, flip: float | None, figure: Path) -> None:
+    from rcad.experiments.atomic import replacing
+    from rcad.report.alpha_curve import draw
+
+    with replacing(figure) as temporary, temporary.open("wb") as file:
+        draw(rows, alpha, flip, file, figure.suffix[1:].lower())
 
 
 def _along(config: object, problem: Problem, alpha: float) -> list[Along]:

@@ -8,10 +8,7 @@ from typing import Any
 
 from rcad.composition import Method
 from rcad.errors import InputError
-from rcad.likelihoods import Gaussian
-
-LARGEST_UNCAPPED = 0.9
-"""From this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it."""
+from rcad.train.problem import check_cap
 
 
 @dataclass(frozen=True)
@@ -52,17 +49,6 @@ class Arm:
     def to_dict(self) -> dict[str, Any]:
         first = self.candidates[0]
         return {"structure": repr(first.method), "candidates": [dict(one.numbers) for one in self.candidates]}
-
-
-def check_cap(method: Method) -> None:
-    """Stop before a run that must diverge."""
-    uncapped = isinstance(method.likelihood, Gaussian) and method.likelihood.cap is None
-    paid = sum(term.weight for term in method.terms if term.measure == "negative_entropy")
-    if uncapped and paid >= LARGEST_UNCAPPED:
-        raise InputError(
-            f"expected a cap on the Gaussian's entropy, or lam < {LARGEST_UNCAPPED:g}, but got cap=None and "
-            f"lam={paid:g}: the variance would grow without end; use gaussian(cap=0.0) for standardised targets"
-        )
 
 
 def check_budget(arms: Sequence[Arm]) -> int:

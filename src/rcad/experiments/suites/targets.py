@@ -154,7 +154,7 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
 
         draw(results, files[2])
     except ImportError:
-        return Outcome(files[:2], False, _counts(tally(results.claims)), str(MissingExtraError("matplotlib", "bench")))
+        return Outcome(files[:2], False, _counts(tally(results.claims)), str(MissingExtraError("matplotlib", "report")))
     return Outcome(files, False, _counts(tally(results.claims)))
 
 

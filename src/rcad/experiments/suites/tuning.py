@@ -118,6 +118,7 @@ def _fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progres
         report=(),
         snapshots=sorted(set(epochs)),
         progress=progress,
+        may_diverge=any(job.candidate.may_diverge for job in jobs),
     )
     metrics: dict[str, list[float]] = {}
     models: list[StackedMLP] = []

@@ -1,0 +1,121 @@
+"""`rcad demo`: a table, verdicts, a record and one page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli
+from rcad.demo import linear
+from rcad.demo.run import ACTS
+from report.browser import BROWSER, seen
+from report.test_page import Tree
+
+for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
+    pytest.importorskip(package)
+PAGE, RECORD = Path("rcad-demo/index.html"), Path("rcad-demo/demo.json")
+
+
+def check_page(text: str) -> None:
+    tree = Tree(text)
+    for tag, attributes in tree.tags:
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+    figures = re.findall(r"<svg .*?</svg>", text, re.DOTALL)
+    assert len(figures) == 16
+    assert all(figure.count("<path") > 10 for figure in figures)
+    names = re.findall(r'\bid="([^"]+)"', text)
+    assert len(names) == len(set(names))
+
+
+def test_the_whole_of_it(cli: Cli) -> None:
+    result = cli("demo", "--fast")
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
+    assert lines[-1] == str(PAGE)
+    assert lines[0].split() == ["data", "method", "accuracy", "or", "RMSE", "NLL", "RCAD", "better", "by", "RCAD"]
+    for start in ("Linear theory: RCAD with alpha 0.7 ", "Moons: RCAD ", "Few labels:"):
+        assert sum(line.startswith(start) for line in lines) == 1
+    assert "its numbers mean nothing" in result.out
+    for number, act in enumerate(ACTS.values(), 1):
+        assert f"act {number} of 3, {act}: " in result.err
+    check_page(PAGE.read_text())
+    record = json.loads(RECORD.read_text())
+    assert (record["target"], record["scale"], record["not_finite"]) == ("demo", "fast", 0)
+    assert {"results", "settings", "versions", "verdicts", "comparisons", "seconds"} <= record.keys()
+    assert sorted(path.name for path in PAGE.parent.iterdir()) == ["demo.json", "index.html"]
+
+
+def test_json(cli: Cli) -> None:
+    Path("there").mkdir()
+    Path("there/demo.json").write_text('{"target": "demo", "scale": "fast"}')  # an earlier demo may be replaced
+    found = cli("demo", "--fast", "--json", "--out", "there")
+    assert found.err == ""
+    parsed = json.loads(found.out)
+    assert parsed["page"] == "there/index.html"
+    assert list(parsed["verdicts"]) == ["linear", "moons", "few_labels"]
+    assert len(parsed["table"]) == 25
+
+
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib.figure"])
+def test_a_missing_package_is_named_before_anything_is_computed(
+    module: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(linear, "run", _never)
+    result = cli("demo", "--fast")
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert 'pip install "rcad[report]"' in result.err
+    assert not PAGE.parent.exists()
+
+
+def test_what_is_not_a_demo_is_not_replaced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "run", _never)
+    Path("site").mkdir()
+    Path("site/index.html").write_text("mine")
+    Path("full").mkdir()
+    Path("full/demo.json").write_text(json.dumps({"target": "demo", "scale": "full"}))
+    Path("file").write_text("")
+    for out, says in (("site", "site/index.html is something else"), ("full", "full scale"), ("file", "file")):
+        result = cli("demo", "--fast", "--out", out)
+        assert result.code == 2
+        assert result.err.count("\n") == 1
+        assert says in result.err
+    assert Path("site/index.html").read_text() == "mine"
+
+
+def _never(*arguments: object) -> None:
+    raise AssertionError("computed")
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rcad.cli", "demo", "--out", "out"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "act 2 of 3" not in process.stderr.readline():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) == 130
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+    assert rest.splitlines()[-1] == "rcad: interrupted"
+    assert "Traceback" not in rest
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
+def test_a_browser_finds_nothing_to_complain_about(cli: Cli, tmp_path: Path) -> None:
+    result = cli("demo", "--fast", "-q")
+    assert (result.out, result.err, result.code) == (f"{PAGE}\n", "", 0)
+    dom = seen(PAGE, tmp_path)
+    assert dom.count("<svg ") == 16

@@ -1,0 +1,65 @@
+"""Figures inside a page."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rcad.errors import MissingExtraError
+from rcad.report.svg import blank, inline
+
+pytest.importorskip("matplotlib")
+
+
+def picture(height: float = 1.0) -> Any:
+    figure = blank(3, 2)
+    ax = figure.subplots()
+    ax.plot([0, 1], [0, height], label="a --> b <i>")
+    ax.imshow(np.eye(3))
+    ax.legend()
+    return figure
+
+
+def names(svg: str) -> list[str]:
+    return re.findall(r'\bid="([^"]+)"', svg)
+
+
+def test_the_same_figure_gives_the_same_text() -> None:
+    assert inline(picture()) == inline(picture())
+    assert inline(picture()) != inline(picture(0.5))
+
+
+def test_it_is_one_bare_element() -> None:
+    svg = inline(picture())
+    head = svg.partition(">")[0]
+    assert svg.startswith("<svg ")
+    assert svg.endswith("</svg>")
+    assert "viewBox" in head
+    assert not re.search(r" (width|height)=", head)
+    for unwanted in ("<?xml", "<!DOCTYPE", "<!--", "<metadata", "<style", "<i>"):
+        assert unwanted not in svg
+    assert "<image" in svg
+    assert re.findall(r'href="(?!#|data:image/png;base64)', svg) == []
+
+
+def test_ids_do_not_meet_on_a_page_and_every_reference_finds_its_own() -> None:
+    one, two = inline(picture()), inline(picture(0.5))
+    assert len(set(names(one))) == len(names(one)) > 3
+    assert not set(names(one)) & set(names(two))
+    references = re.findall(r'(?:href="#|url\(#)([^")]+)', one)
+    assert references
+    assert set(references) <= set(names(one))
+    assert all(name.startswith("mine-") for name in names(inline(picture(), prefix="mine")))
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = picture()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for call in (lambda: blank(1, 1), lambda: inline(figure)):
+        with pytest.raises(MissingExtraError, match=r"rcad\[report\]"):
+            call()
