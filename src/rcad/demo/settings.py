@@ -7,10 +7,10 @@ the start that the quick start gives for standardised columns, alpha 0.3 and lam
 numbers: they are RCAD without its direction, and without its step.
 
 What had been seen when these were fixed. Moons: T8's draws are used again, so their results were known; five other
-draws were tried first, with about one point less for RCAD and for FGSM. Digits: the CNN's training length is the longer
-of two (30 epochs with batches of 32; 60 with batches of 25) that were tried with every method on three training sets,
-their test accuracies in sight, RCAD's gain over ERM being larger with the longer; and the advice on lam comes from
-prototypes that had digits among their data. The controls' numbers were not chosen for them, which favours RCAD.
+draws were tried first, with about one point less for RCAD and for FGSM. Digits: the CNN trains by the recipe "small",
+twice as long as that: ERM alone reaches 82.6, 86.2, 87.6 and 88.2% after 30, 60, 120 and 240 epochs, and 60 are what
+two minutes allow; all methods had been seen before with 30 and 60 epochs. The advice on lam comes from prototypes that
+had digits among their data. The controls' numbers were not chosen for them, which favours RCAD.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Digits:
     smoothing: float = 0.2
     width: int = 16
     epochs: int = 60
-    batch_size: int = 25
+    batch_size: int = 32
     protocol: Protocol = DIGITS
 
 
