@@ -122,6 +122,14 @@ def test_show(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("runs", "show", run).code == 0
 
 
+def test_export_goes_on_after_a_damaged_record(store: Store, cli: Cli) -> None:
+    damaged = store.folder(store.ids()[1]) / "record.json"
+    damaged.write_text(damaged.read_text()[:40])
+    done = cli("runs", "export", "table.csv")
+    assert (done.code, done.out) == (0, "wrote 3 runs to table.csv\n")
+    assert str(damaged) in done.err
+
+
 def test_export_replaces_a_file_only_when_told(store: Store, cli: Cli) -> None:
     Path("table.csv").write_text("precious")
     refused = cli("runs", "export", "table.csv")

@@ -89,13 +89,13 @@ def export_runs(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     from rcad.cli.figures import plural
-    from rcad.cli.screen import say
+    from rcad.cli.screen import say, warn
     from rcad.errors import InputError
     from rcad.experiments.store import Store
 
     if file.exists() and not force:
         raise InputError(f"expected a new file, but {file} exists; add --force to replace it")
-    count = Store.open(runs, create=False).export(file)
+    count = Store.open(runs, create=False).export(file, lambda error: warn(str(error)))
     say(f"wrote {plural(count, 'run')} to {file}")
 
 

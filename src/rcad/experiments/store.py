@@ -149,9 +149,9 @@ class Store:
             except OSError as error:
                 raise InputError(f"expected {target} to be removable, but got: {error.strerror or error}") from None
 
-    def export(self, path: str | Path) -> int:
-        """Write every record to a .csv, .parquet or .json file; returns how many."""
-        records = self.records()
+    def export(self, path: str | Path, on_error: Callable[[InputError], None] | None = None) -> int:
+        """Write every record to a .csv, .parquet or .json file; returns how many. `on_error` as in `records`."""
+        records = self.records(on_error)
         export.export(records, Path(path))
         return len(records)
 
