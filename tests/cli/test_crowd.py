@@ -1,0 +1,178 @@
+"""Runs that go side by side, as the command shows and keeps them."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+import rcad.experiments.together  # noqa: F401  (imported before a test replaces what it imports)
+from cli.conftest import Cli
+from rcad.cli import views
+from rcad.cli.bars import Bars
+from rcad.cli.crowd import Crowd
+from rcad.cli.sweep import Grid
+from rcad.cli.views import Lines, Nothing
+from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.experiments.store import Store
+from rcad.train.loop import Trainer
+
+ROW = {"loss": 0.5, "val_accuracy": 70.0, "val_nll": 0.7}
+SEEDS = ("train", "--data", "digits[:60]", "--method", "rcad", "--epochs", "2", "--seeds", "3")
+
+
+class Listening(Nothing):
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def together(self, done: float, total: int, text: str) -> None:
+        self.heard.append((round(done, 3), total, text))
+
+    def note(self, text: str) -> None:
+        self.heard.append(text)
+
+    def end(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def test_a_crowd_adds_up() -> None:
+    shown = Listening()
+    crowd = Crowd(shown, total=4)
+    one, two = crowd.member(0), crowd.member(1)
+    for member in (one, two):
+        member.note("digits: 50 training examples")
+        member.started(10, 5, 0)
+    one.stepped(1, 5)
+    one.epoch(1, ROW)
+    two.stepped(1, 3)
+    one.epoch(2, ROW)
+    two.epoch(1, {**ROW, "val_accuracy": 60.0})
+    crowd.end(0, "done: seed 0")
+    two.epoch(2, ROW)
+    assert shown.heard[0] == "digits: 50 training examples"
+    assert shown.heard.count("digits: 50 training examples") == 1  # what all say is said once
+    assert shown.heard[1][:2] == (0.1, 4)
+    assert shown.heard[2] == (
+        0.26,
+        4,
+        "2 runs at once, epoch 0 to 2 of 10  mean loss 0.5  val_accuracy 70.0%  val_nll 0.7",
+    )
+    assert "epoch 1 to 2 of 10  mean loss 0.5  val_accuracy 65.0%" in shown.heard[3][2]
+    assert shown.heard[4] == "done: seed 0"
+    assert shown.heard[5][:2] == (1.2, 4)
+    assert shown.heard[5][2].startswith("1 run at once, epoch 2 of 10")
+
+
+def test_lines_tell_what_is_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([100.0, 100.0, 100.0, 100.0, 130.0, 130.0, 130.0])
+    monkeypatch.setattr(views.time, "monotonic", lambda: next(now))
+    lines = Lines()
+    lines._started = 100.0
+    lines._last_line = 0.0
+    lines.together(0.0, 4, "4 runs at once")
+    lines.together(1.0, 4, "4 runs at once")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "  4 runs at once  - left"
+    assert out[-1].startswith("  4 runs at once")
+
+
+def test_a_bar_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rcad.cli.bars._EVERY_S", 0.0)
+    stream = io.StringIO()
+    bars = Bars(Console(file=stream, force_terminal=True, width=100, highlight=False, markup=False))
+    with bars:
+        bars.together(1.5, 4, "3 runs at once, epoch 5 of 10")
+        bars._progress.refresh()
+        assert bars._progress.tasks[0].completed == 1.5
+        bars.end("done: seed 0")
+        assert bars._progress.tasks[0].completed == 2
+    assert "3 runs at once, epoch 5 of 10" in stream.getvalue()
+
+
+def config(seed: int = 0, dropout: float | None = None) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(name="digits"),
+        model=ModelConfig(name="small_cnn", dropout=dropout),
+        method=(("erm", ()),),
+        optim=OptimConfig(lr=0.1),
+        train=TrainConfig(epochs=1, batch_size=8),
+        seed=seed,
+    )
+
+
+def grid(device: str) -> Grid:
+    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", lambda folder: ())
+
+
+def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = [config(0), config(1), config(2, dropout=0.5)]
+    assert grid("cpu").shared(several, None) == []
+    monkeypatch.setattr("rcad.experiments.machine.pick_device", lambda name: torch.device("cuda"))
+    assert grid("auto").shared(several, None) == several[:2]
+    assert grid("auto").shared(several, 1) == []
+    assert grid("auto").shared(several[:1], None) == []
+    assert grid("auto").shared(several[1:], None) == []  # one that may share has nobody to share with
+    monkeypatch.setattr("rcad.experiments.machine.pick_device", lambda name: torch.device("cpu"))
+    assert grid("auto").shared(several, None) == []
+
+
+@pytest.fixture
+def _as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Side by side on the CPU, where runs take turns."""
+    monkeypatch.setattr(Grid, "shared", lambda self, configs, at_once: list(configs))
+
+
+@pytest.mark.usefixtures("_as_if_on_a_gpu")
+def test_seeds_side_by_side_are_kept_as_if_alone(cli: Cli) -> None:
+    done = cli(*SEEDS, "--at-once", "2", "--device", "cpu")
+    assert (done.code, done.err) == (0, "")
+    records = {record.config.seed: record for record in Store.open("runs").records()}
+    assert sorted(records) == [0, 1, 2]
+    assert {record.resolved["engine"] for record in records.values()} == {"eager, 2 runs at once"}
+    assert done.out.count("done: rcad on digits[:60]") == 3
+    alone = cli(*SEEDS[:-2], "--seed", "1", "--runs", "other", "--device", "cpu")
+    assert alone.code == 0
+    (single,) = Store.open("other").records()
+    assert single.metrics == records[1].metrics
+    again = cli(*SEEDS, "--device", "cpu")
+    assert again.out.count("done already") == 3
+
+
+@pytest.mark.usefixtures("_as_if_on_a_gpu")
+def test_ctrl_c_stops_all_and_the_same_command_goes_on(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    course = Trainer.course
+
+    def stopping(self: Trainer, pause: Any) -> Any:
+        if self.config.seed == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return course(self, pause)
+
+    monkeypatch.setattr(Trainer, "course", stopping)
+    stopped = cli(*SEEDS, "--at-once", "2", "--device", "cpu")
+    assert stopped.code == 130
+    store = Store.open("runs")
+    assert {record.status for record in store.records()} == {"interrupted"}
+    monkeypatch.setattr(Trainer, "course", course)
+    assert cli(*SEEDS, "--at-once", "2", "--device", "cpu").code == 0
+    assert [record.status for record in store.records()] == ["done"] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--at-once", "0"), "--at-once"),
+        (("--engine", "warp"), "--engine"),
+        (("--engine", "graph", "--device", "cpu"), "expected a GPU for engine=graph"),
+    ],
+)
+def test_bad_words(words: tuple[str, ...], says: str, cli: Cli) -> None:
+    done = cli(*SEEDS, *words)
+    assert done.code == 2
+    assert says in done.err
+    assert not Path("runs").exists()
