@@ -64,12 +64,13 @@ KINDS = [
     config("rcad"),
     config("every3"),
     config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
+    config("every3", accumulate=2),
     config("rcad_released", selection="last"),
     config("grow"),
     config("rcad", optim="adamw"),
     config("rcad", channels_last=True, model="resnet18"),
 ]
-NAMES = ["erm", "rcad", "every=3", "accumulate", "released", "growth", "adamw", "resnet"]
+NAMES = ["erm", "rcad", "every=3", "accumulate", "every=3 accumulated", "released", "growth", "adamw", "resnet"]
 
 
 @pytest.mark.parametrize("settings", KINDS[:-1], ids=NAMES[:-1])

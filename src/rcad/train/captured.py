@@ -54,10 +54,9 @@ class Captured(Stepper):
         self._ahead = torch.arange(max(self._full, 1), device=device)
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._rates = torch.empty(0, device=device)
-        self._examples = update.x
 
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
-        if len(order) != len(self._order) or len(rates) != len(self._rates) or self._examples is not self.update.x:
+        if len(order) != len(self._order) or len(rates) != len(self._rates):
             self._forget(order, rates)
         self.rates = rates
         _send(order, self._order)
@@ -125,14 +124,13 @@ class Captured(Stepper):
         self._graphs[kind] = graph
 
     def _forget(self, order: Tensor, rates: Sequence[float]) -> None:
-        """The training set has changed: the graphs point to tensors that are no longer it."""
+        """The training set has grown: the graphs point to tensors that are no longer it."""
         device = self.update.x.device
         self._graphs.clear()
         self._warm.clear()
         self._pool = None
         self._order = torch.zeros(len(order), dtype=torch.int64, device=device)
         self._rates = torch.zeros(len(rates), device=device)
-        self._examples = self.update.x
 
 
 def _send(source: Tensor, target: Tensor) -> None:
