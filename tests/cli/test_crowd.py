@@ -107,7 +107,7 @@ def config(seed: int = 0, dropout: float | None = None) -> RunConfig:
 
 
 def grid(device: str) -> Grid:
-    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", lambda folder: ())
+    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", lambda folder: (), lambda record, again: "")
 
 
 def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +161,14 @@ def test_ctrl_c_stops_all_and_the_same_command_goes_on(cli: Cli, monkeypatch: py
     monkeypatch.setattr(Trainer, "course", course)
     assert cli(*SEEDS, "--at-once", "2", "--device", "cpu").code == 0
     assert [record.status for record in store.records()] == ["done"] * 3
+
+
+@pytest.mark.usefixtures("_as_if_on_a_gpu")
+def test_runs_that_were_not_begun_count_as_interrupted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli(*SEEDS[:-2], "--seed", "0", "--device", "cpu").code == 0
+    (record,) = Store.open("runs").records()
+    monkeypatch.setattr(Grid, "side_by_side", lambda self, configs, at_once: {record.id: record})
+    assert cli(*SEEDS, "--runs", "others", "--device", "cpu").code == 130
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,19 @@ def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not crowd._room()
 
 
+def test_nobody_joins_after_a_signal(tmp_path: Path) -> None:
+    place = Place(Store.open(tmp_path), device="cpu")
+    crowd = together._Crowd([config()] * 3, place, 2, lambda index: Silent(), lambda c: (), _Event(True))
+    crowd._admit()
+    assert not crowd.lanes
+
+
 class _Event:
+    def __init__(self, is_set: bool = False) -> None:
+        self._is_set = is_set
+
     def is_set(self) -> bool:
-        return False
+        return self._is_set
 
 
 def _lane(epochs: int) -> together.Lane:

@@ -19,6 +19,7 @@ from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
 from rcad.train.metrics import measure, scores
 from rcad.train.problem import channel_statistics, method_of, model_of, prepare
+from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
 
 CPU = torch.device("cpu")
@@ -273,3 +274,28 @@ def test_alpha_auto_is_measured_on_the_training_examples() -> None:
     other = replace(settings, method=(("mixup", (("alpha", "auto"),)),))
     with pytest.raises(InputError, match="expected alpha=auto for one of rcad"):
         method_of(other, problem)
+
+
+def test_batches_are_numbered_through_the_run_and_rates_follow_them() -> None:
+    """Terms that rest count batches over epochs; the learning rate of a step is that of its first batch."""
+    settings = config("rcad", epochs=3, accumulate=2)
+    settings = replace(settings, optim=replace(settings.optim, schedule="cosine"))
+    run = trainer(settings)
+    total = math.ceil(len(run.y) / 16)
+    assert total % 2  # the last optimizer step of an epoch has one batch
+    numbers, rates = [], []
+    backward, step = run.criterion.backward, run.optimizer.step
+
+    def counted(*args: Any, **options: Any) -> Any:
+        numbers.append(options["step"])
+        return backward(*args, **options)
+
+    def noted(*args: Any) -> Any:
+        rates.append(run.optimizer.param_groups[0]["lr"])
+        return step(*args)
+
+    run.criterion.backward, run.optimizer.step = counted, noted  # type: ignore[method-assign]
+    run.fit()
+    assert numbers == list(range(3 * total))
+    firsts = [epoch + first / total for epoch in range(3) for first in range(0, total, 2)]
+    assert rates == pytest.approx([learning_rate(settings.optim, 3, progress) for progress in firsts], rel=1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rcad.cli.figures import duration, leading, metric
@@ -18,6 +19,8 @@ from rcad.train.reporting import Tracker
 
 SIGINT = 2
 Trackers = Callable[[Path], Sequence[Tracker]]
+Said = Callable[[RunRecord, bool], str]
+"""A run's end in one line; the flag says that it had been finished before."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,18 @@ def sweep(
     engine: str = "auto",
     at_once: int | None = None,
     trackers: Trackers = lambda folder: (),
+    told: Said | None = None,
 ) -> Outcome:
     """Run every config that has no final record yet; stops at the first interruption.
 
     Args:
         at_once: how many runs share a GPU; by default as many as pay. On the CPU they go one after the other.
+        told: how a run's end is shown; by default with its test metrics.
     """
     configs = [canonical(config) for config in configs]
     already = frozenset(config_id(config) for config in configs if store.status(config) in FINISHED)
-    grid = Grid(store, view, data_dir, cache_dir, device, engine, trackers)
+    words = told or partial(said, most=2)
+    grid = Grid(store, view, data_dir, cache_dir, device, engine, trackers, words)
     records: dict[str, RunRecord] = {}
 
     def outcome(signal: int | None = None) -> Outcome:
@@ -84,7 +90,7 @@ def sweep(
             view.begin(number, len(configs), title(config))
             record = store.get(config_id(config)) if config_id(config) in already else grid.one(config)
             records[record.id] = record
-            view.end(said(record, record.id in already, most=2))
+            view.end(words(record, record.id in already))
             if not record.is_final:
                 return outcome(signalled() or SIGINT)
     return outcome()
@@ -101,6 +107,7 @@ class Grid:
     device: str
     engine: str
     trackers: Trackers
+    told: Said
 
     def one(self, config: RunConfig) -> RunRecord:
         """A run by itself."""
@@ -143,7 +150,7 @@ class Grid:
             at_once=at_once,
             reporter_of=crowd.member,
             trackers_of=self._trackers,
-            ended=lambda index, record: crowd.end(index, said(record, False, most=2)),
+            ended=lambda index, record: crowd.end(index, self.told(record, False)),
         )
         return {record.id: record for record in found if record is not None}
 
