@@ -92,6 +92,10 @@ def adversarial_training(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> T
     return mean([cross_entropy(net, m, y[i]) for i, m in enumerate(moved)])
 
 
+def adversarial_two_views(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Tensor:
+    return 0.5 * adversarial_training(net, x, y, raw) + 0.5 * adversarial_training(net, raw, y, raw)
+
+
 def ls_on_adv(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Tensor:
     moved = [x[i] + 0.02 * step(gradient(net, x[i], y[i]), "l2") for i in range(len(x))]
     return erm(net, x, y, raw) + mean([cross_entropy(net, m, y[i], eps=0.2) for i, m in enumerate(moved)])
@@ -106,6 +110,7 @@ REDERIVED: dict[str, Loss] = {
     "rcad_text": rcad_at(0.5, 0.02, "raw"),
     "rcad_released": rcad_released,
     "adversarial_training": adversarial_training,
+    "adversarial_two_views": adversarial_two_views,
     "ls_on_adv": ls_on_adv,
     # These change the data or the training set; their losses are the plain one.
     **dict.fromkeys(["ada", "me_ada", "data_augmentation", "cutout", "mixup", "cutmix"], erm),

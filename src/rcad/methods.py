@@ -100,6 +100,13 @@ def adversarial_training(alpha: float = 0.05, norm: Norm = "linf", bounds: Bound
 
 
 @recipe
+def adversarial_two_views(alpha: float = 0.05, norm: Norm = "linf", bounds: Bounds = (0.0, 1.0)) -> Method:
+    """Adversarial training beside `two_views`: half on the perturbed batch, half on its images, perturbed as well."""
+    where = GradientStep(alpha, norm, bounds)
+    return Method(clean=(Term("nll", weight=0.5, where=where), Term("nll_raw", weight=0.5, where=where, view="raw")))
+
+
+@recipe
 def ls_on_adv(alpha: float = 0.02, eps: float = 0.2, norm: Norm = "l2", convention: Convention = "all") -> Method:
     """The clean loss plus the label-smoothed loss at x'."""
     smoothed = Categorical(smoothing=eps, convention=convention)

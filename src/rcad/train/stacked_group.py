@@ -141,7 +141,7 @@ class Group:
         better = (ahead[:, 0] | (level[:, 0] & ahead[:, 1])).nonzero()[:, 0]
         self.best[better] = score[better]
         self.result.best_epoch[self.index[better]] = epoch
-        if self.selection == "best":
+        if self.selection == "best" and len(better):
             self.result.model.put(self.index[better], self.model.take(better))
 
     def _grow(self) -> None:

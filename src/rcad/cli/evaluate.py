@@ -1,0 +1,172 @@
+"""`rcad evaluate`: finished runs beyond their accuracy."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+
+if TYPE_CHECKING:
+    from rcad.experiments.evaluation.settings import Settings
+    from rcad.experiments.store import Store
+
+HELP = about(
+    "Calibration, attacks, corruptions and foreign data: what finished runs are worth beyond accuracy.",
+    "rcad evaluate 3f2a",
+    "rcad evaluate all --suite calibration,ood --out report",
+    "rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50",
+    "rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet",
+    "rcad evaluate all --suite calibration --json",
+    more="""Ends in tables and OUT/evaluation.html. Several runs are grouped by method over their seeds and compared
+    with the ERM runs among them. Every suite's numbers are kept beside the run and computed once; Ctrl-C keeps what
+    is finished.""",
+)
+Text = str | None
+Progress = Callable[[str, str, str, int, int], None]
+
+
+def evaluate(
+    runs_: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids or their beginnings, or all.")],
+    suite: Annotated[
+        str,
+        typer.Option("--suite", metavar="NAME,..", help="all, or some of calibration, attacks, corruptions, ood."),
+    ] = "all",
+    ood_data: Annotated[
+        str,
+        typer.Option("--ood-data", metavar="NAME,..", help="Foreign data: names, paths, or noise."),
+    ] = "noise",
+    corrupted: Annotated[
+        Path | None,
+        typer.Option("--corrupted", metavar="DIR", help="A published corrupted test set; else generated."),
+    ] = None,
+    attack_eps: Annotated[
+        Text,
+        typer.Option("--attack-eps", metavar="X,..", help="Radii of attacks. Default: 2/255, 4/255, 8/255, 0.05."),
+    ] = None,
+    standard: Annotated[
+        bool, typer.Option("--standard", help="Also the standard suite of four attacks (slow; pyautoattack).")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", help="Test examples a suite takes, 0 for all; else by suite and device."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-evaluation"),
+    again: Annotated[bool, typer.Option("--again", help="Compute again what is there already.")] = False,
+    data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
+    runs: RunsFolder = RUNS,
+    device: Device = "auto",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    from rcad.cli.screen import say, say_json
+    from rcad.experiments.evaluation.settings import parse_suites
+    from rcad.experiments.store import Store
+    from rcad.validate import one_of
+
+    one_of("--device", device, DEVICES)
+    suites = parse_suites(suite)
+    settings = _settings(ood_data, corrupted, attack_eps, standard, limit)
+    store = Store.open(runs.expanduser(), create=False)
+    chosen = _chosen(store, runs_)
+
+    from rcad.experiments.evaluation import files
+    from rcad.experiments.evaluation.run import evaluate_all
+    from rcad.experiments.evaluation.subject import Shelf
+    from rcad.experiments.evaluation.summary import summary
+
+    out = out.expanduser()
+    files.check(out)
+    start = time.perf_counter()
+    shelf = Shelf(store, data_dir, cache_dir, device)
+    with _progress(chosen, hidden=quiet or as_json) as progress:
+        outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again)
+    found = summary(outcomes, suites, settings, time.perf_counter() - start)
+    page = files.write(out, found)
+    if as_json:
+        say_json({**found, "page": str(page)})
+        return
+    if not quiet:
+        from rcad.cli.evaluated import show
+
+        show(found)
+        say()
+    say(str(page))
+
+
+def _settings(ood_data: str, corrupted: Path | None, eps: Text, standard: bool, limit: int | None) -> Settings:
+    from rcad.experiments.evaluation.settings import Settings
+
+    return Settings(
+        limit=limit,
+        standard=standard,
+        corrupted=None if corrupted is None else str(corrupted.expanduser()),
+        ood_data=tuple(part.strip() for part in ood_data.split(",")),
+        attack_eps=Settings.attack_eps if eps is None else tuple(_number(part) for part in eps.split(",")),
+    )
+
+
+def _number(text: str) -> float:
+    from rcad.errors import InputError
+
+    top, slash, bottom = text.partition("/")
+    try:
+        return float(top) / float(bottom) if slash else float(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"expected --attack-eps to be numbers like 0.05 or 8/255, but got {text!r}") from None
+
+
+def _chosen(store: Store, wanted: Sequence[str]) -> list[str]:
+    """The ids of the runs, each checked: nothing is measured before all of them are known to be there."""
+    from rcad.errors import InputError
+    from rcad.experiments.evaluation.subject import finished, weights_of
+
+    if "all" in wanted:
+        held = [one for one in store.records() if one.status == "done" and weights_of(store, one.id).is_file()]
+        if not held:
+            raise InputError(f"expected a finished run with its weights in {store.path}, but got none; train something")
+        return [one.id for one in held]
+    return list(dict.fromkeys(finished(store, one).id for one in wanted))
+
+
+@contextlib.contextmanager
+def _progress(runs: Sequence[str], *, hidden: bool) -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere a line on stderr for each new piece of work."""
+    from rcad.cli.screen import is_terminal
+
+    if hidden:
+        yield lambda run, suite, what, done, total: None
+        return
+    started, last = time.monotonic(), ""
+
+    def title(run: str, suite: str, what: str) -> str:
+        return f"run {runs.index(run) + 1} of {len(runs)}, {suite}: {what}"
+
+    if not is_terminal(sys.stderr):
+
+        def line(run: str, suite: str, what: str, done: int, total: int) -> None:
+            nonlocal last
+            if (text := title(run, suite, what)) != last:
+                last = text
+                print(f"[{time.monotonic() - started:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeElapsedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("reading the data", total=None)
+
+        def draw(run: str, suite: str, what: str, done: int, total: int) -> None:
+            bar.update(task, description=title(run, suite, what), completed=done, total=total or None)
+
+        yield draw

@@ -1,0 +1,1 @@
+"""A finished run looked at again: calibration, attacks, corruptions, data from elsewhere; one record per suite."""

@@ -1,0 +1,147 @@
+"""A finished run brought back: its weights, its data, split as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from rcad.data.dataset import Dataset
+from rcad.data.registry import load
+from rcad.data.splits import parse_spec
+from rcad.errors import InputError
+from rcad.evaluate.attack_search import watched
+from rcad.experiments.config import DataConfig
+from rcad.experiments.evaluation.settings import Settings, default_limit
+from rcad.experiments.execution import WEIGHTS
+from rcad.experiments.machine import pick_device
+from rcad.experiments.record import RunRecord
+from rcad.experiments.store import Store
+from rcad.growth import as_unit_float
+from rcad.passes import Forward
+from rcad.train.checkpoint import load_tensors
+from rcad.train.problem import SMALL_IMAGE, Problem, model_of, prepare, read
+from rcad.train.reporting import Silent
+
+Progress = Callable[[str, int, int], None]
+BATCH = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A trained model with the problem it was trained on.
+
+    Attributes:
+        model: in eval mode, on the device, its parameters without gradients.
+    """
+
+    record: RunRecord
+    problem: Problem
+    model: nn.Module
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        return tuple(self.problem.test[0].shape[1:])
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.shape) == 3
+
+    def limit(self, suite: str, settings: Settings) -> int:
+        """How many test examples a suite takes."""
+        wanted = settings.limit
+        if wanted is None:
+            gpu = self.problem.device.type != "cpu"
+            wanted = default_limit(suite, self.shape, gpu=gpu, small=SMALL_IMAGE)
+        total = len(self.problem.test[1])
+        return min(wanted, total) if wanted else total
+
+    def examples(self, suite: str, settings: Settings) -> tuple[Tensor, Tensor]:
+        """The test examples of a suite: the same ones for every run with this test split."""
+        x, y = self.problem.test
+        rows = drawn(len(y), self.limit(suite, settings), settings.seed).to(y.device)
+        return x[rows], y[rows]
+
+    @torch.no_grad()
+    def outputs(self, x: Tensor) -> Tensor:
+        """What the model says about inputs as the problem holds them, in float32."""
+        device = self.problem.device
+        with watched(self.model, device):
+            forward = Forward(self.model)
+            return torch.cat([forward(as_unit_float(part.to(device))).float() for part in torch.split(x, BATCH)])
+
+
+def drawn(total: int, count: int, seed: int) -> Tensor:
+    """`count` of the numbers below `total`, in ascending order, as the seed says."""
+    if count >= total:
+        return torch.arange(total)
+    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values
+
+
+@dataclass
+class Shelf:
+    """Brings runs back; data that several of them share are read once."""
+
+    store: Store
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    _read: dict[DataConfig | str, Dataset] = field(default_factory=dict)
+
+    def take(self, run: str) -> Subject:
+        """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
+        record = finished(self.store, run)
+        config = record.config
+        # What these settings name at training is inside the weights by now.
+        bare = replace(config, model=replace(config.model, weights=None))
+        problem = prepare(bare, self.dataset(config.data), pick_device(self.device))
+        if record.data_sha256 != problem.fingerprint:
+            raise InputError(
+                f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
+                "point --data-dir to the old data, or train again"
+            )
+        tensors, _ = load_tensors(weights_of(self.store, record.id))
+        model = model_of(bare, problem)
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError:
+            raise InputError(
+                f"expected the weights of {type(model).__name__} in {weights_of(self.store, record.id)}, "
+                "but they are of another model; train again"
+            ) from None
+        return Subject(record, problem, model.to(problem.device).eval().requires_grad_(False))
+
+    def dataset(self, config: DataConfig) -> Dataset:
+        # The count in name[:count] is applied later: subsets of one set share its data.
+        key = replace(config, name=parse_spec(config.name)[0])
+        if key not in self._read:
+            self._read[key] = read(config, self.data_dir, self.cache_dir, Silent())
+        return self._read[key]
+
+    def other(self, name: str) -> Dataset:
+        """A data set that no run names."""
+        if name not in self._read:
+            self._read[name] = load(name, data_dir=self.data_dir, cache_dir=self.cache_dir)
+        return self._read[name]
+
+
+def weights_of(store: Store, run: str) -> Path:
+    return store.folder(run) / WEIGHTS
+
+
+def finished(store: Store, run: str) -> RunRecord:
+    """The record of a run that can be evaluated."""
+    record = store.get(run)
+    if record.status != "done":
+        remedy = "train it to its end first" if record.status != "diverged" else "there is nothing to evaluate"
+        raise InputError(f"expected a finished run, but {record.id} is {record.status}; {remedy}")
+    if not weights_of(store, record.id).is_file():
+        raise InputError(
+            f"expected the weights of run {record.id} in {weights_of(store, record.id)}, but they are missing; "
+            "train it again in a folder of runs of its own"
+        )
+    return record
