@@ -6,11 +6,15 @@ from typing import Annotated
 
 import typer
 
+from rcad.cli.compare import HELP as COMPARE
+from rcad.cli.compare import compare
 from rcad.cli.data import app as data
 from rcad.cli.demo import HELP as DEMO
 from rcad.cli.demo import demo
 from rcad.cli.doctor import HELP as DOCTOR
 from rcad.cli.doctor import doctor
+from rcad.cli.evaluate import HELP as EVALUATE
+from rcad.cli.evaluate import evaluate
 from rcad.cli.methods import app as methods
 from rcad.cli.options import about, help_without_command
 from rcad.cli.paper import app as paper
@@ -19,6 +23,8 @@ from rcad.cli.suggest import HELP as SUGGEST
 from rcad.cli.suggest import suggest_alpha
 from rcad.cli.train import HELP as TRAIN
 from rcad.cli.train import train
+from rcad.cli.tune import HELP as TUNE
+from rcad.cli.tune import tune
 
 app = typer.Typer(
     rich_markup_mode="rich",
@@ -53,7 +59,10 @@ def root(
 
 
 app.command("train", help=TRAIN)(train)
+app.command("evaluate", help=EVALUATE)(evaluate)
 app.command("suggest-alpha", help=SUGGEST)(suggest_alpha)
+app.command("tune", help=TUNE)(tune)
+app.command("compare", help=COMPARE)(compare)
 app.command("demo", help=DEMO)(demo)
 app.add_typer(data, name="data")
 app.add_typer(methods, name="methods")

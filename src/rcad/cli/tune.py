@@ -1,0 +1,95 @@
+"""`rcad tune`: a method's numbers by the held-out split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+
+HELP = about(
+    "Find a method's numbers on this data by its held-out split, never by its test split.",
+    "rcad tune --data diabetes --method rcad --budget 4 --epochs 2",
+    'rcad tune --data diabetes --method rcad --space "alpha=log(0.05, 2), lam=log(0.01, 1)" --budget 4 --epochs 2',
+    "rcad tune --data digits[:100] --method label_smoothing --search grid --budget 3 --epochs 2",
+    "rcad tune --data my.csv --target colour --method rcad --seeds 2 --budget 3 --epochs 2 --json",
+    more="""The budget counts trials, the same for every method, the first being the method as it stands; each is
+    trained on every seed. The same command run again goes on where it stopped, and with a larger budget keeps what it
+    has. Without --space each method has a range of its own. A space is key=log(A, B), uniform(A, B), int(A, B),
+    choice(X, Y) or auto(A, B), which counts in half distances between classes; a key is a parameter of the method or
+    a field such as optim.lr.""",
+)
+SEARCHES = ("random", "grid", "optuna")
+Text = str | None
+
+
+def tune(
+    data: Annotated[str, typer.Option("--data", metavar="NAME|FILE|DIR", help="What to learn from.")],
+    method: Annotated[str, typer.Option("--method", metavar="METHOD", help='E.g. rcad, "rcad(lam=0.1)".')],
+    budget: Annotated[int, typer.Option("--budget", metavar="N", help="How many configurations to try.")] = 20,
+    space: Annotated[
+        Text, typer.Option("--space", metavar="SPACE", help="What to try; else the method's own range.")
+    ] = None,
+    search: Annotated[
+        str, typer.Option("--search", metavar="random|grid|optuna", help="How the configurations are chosen.")
+    ] = "random",
+    by: Annotated[
+        Text, typer.Option("--by", metavar="METRIC", help="accuracy, nll, brier or rmse; else accuracy or nll.")
+    ] = None,
+    target: Annotated[Text, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
+    task: Annotated[Text, typer.Option("--task", metavar="TASK", help="classification or regression.")] = None,
+    recipe: Annotated[
+        Text, typer.Option("--recipe", metavar="NAME", help="A named protocol; else by the data.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, as in rcad train; repeatable.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="Epochs of each run.")] = None,
+    model: Annotated[
+        Text, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp; else by the data.")
+    ] = None,
+    seeds: Annotated[
+        Text, typer.Option("--seeds", metavar="N|A,B,..", help="Each trial is the mean over these seeds.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the record and the page.")] = Path(
+        "rcad-tune"
+    ),
+    data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
+    runs: RunsFolder = RUNS,
+    device: Device = "auto",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    from rcad.cli.request import Request
+    from rcad.cli.seeds import parse_seeds
+    from rcad.cli.sweep import open_store
+    from rcad.cli.tune_job import Job
+    from rcad.data.lazy import need
+    from rcad.validate import one_of, whole
+
+    one_of("--device", device, DEVICES)
+    one_of("--search", search, SEARCHES)
+    whole("--budget", budget, minimum=1)
+    for module, package in (("jinja2", "jinja2"), ("matplotlib.figure", "matplotlib")):
+        need(module, package, "report")
+    if search == "optuna":
+        need("optuna", "optuna", "tune")
+    request = Request(
+        data=data,
+        target=target,
+        task=task,
+        method=method,
+        recipe=recipe,
+        epochs=epochs,
+        model=model,
+        seeds=parse_seeds(None, seeds),
+        settings=setting or (),
+    )
+    job = Job(request, space, search, by, budget, out.expanduser(), data_dir, cache_dir)
+    job.work(open_store(runs), device, quiet=quiet, as_json=as_json)
+    job.draw()
+    job.show(quiet=quiet, as_json=as_json)
+    raise typer.Exit(job.exit_code)

@@ -1,0 +1,187 @@
+"""A search from the request to its files: which trials, how they are run, what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rcad.cli.commands import said_held_out, train_line
+from rcad.cli.request import Request
+from rcad.cli.screen import say, say_json, table, warn
+from rcad.cli.sweep import Outcome, canonical, sweep
+from rcad.cli.views import view
+from rcad.errors import InputError
+from rcad.experiments.atomic import replacing, write_text
+from rcad.experiments.config import RunConfig
+from rcad.experiments.plain import config_id, to_plain
+from rcad.experiments.rows import Defaults, label
+from rcad.experiments.run import method_defaults
+from rcad.experiments.store import Store
+from rcad.experiments.tuning.data import measured, opened
+from rcad.experiments.tuning.methods import applied, beginning, check_space, default_space, started
+from rcad.experiments.tuning.optuna_search import OptunaSearch
+from rcad.experiments.tuning.record import build, refuse_other, write
+from rcad.experiments.tuning.space import Space, Values, drawn, grid, parse_space, resolved
+from rcad.experiments.tuning.trials import Goal, Trial, best, default_goal, trial
+from rcad.report.tuning import draw, leader, page, save, shown_values, told, trials_table
+from rcad.train.problem import method_of
+from rcad.validate import one_of
+
+
+class Job:
+    """One search, from the request to its files."""
+
+    def __init__(
+        self,
+        request: Request,
+        space: str | None,
+        search: str,
+        by: str | None,
+        budget: int,
+        out: Path,
+        data_dir: Path | None,
+        cache_dir: Path | None,
+    ) -> None:
+        self.request, self.search, self.budget, self.out = request, search, budget, out
+        self.data_dir, self.cache_dir = data_dir, cache_dir
+        self.methods = method_defaults()
+        first = request.configs()[0]
+        self.base, self.start, self.space, self.goal = _prepared(first, space, by, data_dir, cache_dir, self.methods)
+        self.seeds = list(request.seeds or [0])
+        self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
+        self.settings: dict[str, Any] = {
+            "data": first.data.name,
+            "method": label(first.method),
+            "search": search,
+            "space": [str(one) for one in self.space],
+            "seeds": self.seeds,
+            "by": self.goal.metric,
+            "base": {key: value for key, value in to_plain(self.base).items() if key != "seed"},
+        }
+        refuse_other(self.path, self.settings)
+        self.trials: list[Trial] = []
+        self.planned = budget
+        self.signal: int | None = None
+        self.pictures: list[Path] = []
+
+    @property
+    def path(self) -> Path:
+        return self.out / f"{self.stem}.json"
+
+    @property
+    def exit_code(self) -> int:
+        """128 and the signal where one stopped it, 1 where every trial diverged."""
+        return 128 + self.signal if self.signal is not None else int(best(self.trials, self.goal) is None)
+
+    def work(self, store: Store, device: str, *, quiet: bool, as_json: bool) -> None:
+        def run(configs: Sequence[RunConfig]) -> Outcome:
+            shown = view(quiet=quiet, as_json=as_json)
+            return sweep(
+                configs,
+                store,
+                shown,
+                data_dir=self.data_dir,
+                cache_dir=self.cache_dir,
+                device=device,
+                told=said_held_out,
+            )
+
+        if self.search == "optuna":
+            self._ask_and_tell(run)
+            return
+        by_grid = self.search == "grid"
+        points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
+        self.planned = len(points)
+        self._note(points, run([config for point in points for config in self._configs(point)]))
+
+    def _ask_and_tell(self, run: Callable[[Sequence[RunConfig]], Outcome]) -> None:
+        study = OptunaSearch(self.space, self.start)
+        for _ in range(self.budget):
+            point = study.ask()
+            self._note([point], run(self._configs(point)))
+            if self.signal is not None:
+                return
+            metrics = self.trials[-1].metrics
+            study.tell(None if metrics is None else self.goal.key(metrics)[0])
+
+    def _configs(self, point: Values) -> list[RunConfig]:
+        config = applied(self.base, point, self.methods)
+        return [replace(config, seed=seed) for seed in self.seeds]
+
+    def _note(self, points: Sequence[Values], outcome: Outcome) -> None:
+        """The trials whose runs are all over, and the record with them."""
+        records = {record.id: record for record in outcome.records if record.is_final}
+        for point in points:
+            ids = [config_id(canonical(config)) for config in self._configs(point)]
+            if all(run in records for run in ids):
+                self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
+        self.signal = outcome.signal
+        self.record = build(self.settings, self.goal, self.trials, planned=self.planned, command=self._command())
+        write(self.path, self.record)
+
+    def draw(self) -> None:
+        """The page and the pictures."""
+        write_text(self.path.with_suffix(".html"), page(self.record))
+        figure = draw(self.record)
+        for form in () if figure is None else ("png", "svg"):
+            picture = self.path.with_suffix(f".{form}")
+            with replacing(picture) as temporary, temporary.open("wb") as file:
+                save(figure, file, form)
+            self.pictures.append(picture)
+
+    def _command(self) -> str | None:
+        """The line that trains the best configuration."""
+        first = best(self.trials, self.goal)
+        if first is None:
+            return None
+        return train_line(self.request, applied(self.base, first.values, self.methods), first.values, self.seeds)
+
+    def show(self, *, quiet: bool, as_json: bool) -> None:
+        first = leader(self.record)
+        html = self.path.with_suffix(".html")
+        if as_json:
+            files = {"record": str(self.path), "page": str(html), "pictures": [str(one) for one in self.pictures]}
+            say_json({**self.record, "files": files})
+        else:
+            if not quiet and self.trials:
+                rows = trials_table(self.record)
+                say()
+                table(rows.header, [[cell.text for cell in row] for row in rows.cells])
+                say()
+                say("numbers of the held-out split; the search is not given those of the test split")
+                for file in (self.path, html, *self.pictures):
+                    say(str(file))
+            if first is None:
+                say("no trial is done" if not self.trials else "every trial diverged: lower the ends of the space")
+            else:
+                say(f"best of {len(self.trials)}: {shown_values(first['values'])}  held-out {told(self.record, first)}")
+                say(self.record["command"])
+        if self.signal is not None:
+            warn(f"stopped after {len(self.trials)} of {self.planned} trials; the same command goes on from here")
+
+
+def _prepared(
+    first: RunConfig,
+    space: str | None,
+    by: str | None,
+    data_dir: Path | None,
+    cache_dir: Path | None,
+    methods: Defaults,
+) -> tuple[RunConfig, Values, Space, Goal]:
+    """The config as the method stands, the point where the search begins, the space, and what decides."""
+    if first.data.validation == 0:
+        raise InputError("expected a held-out split to tune by, but got data.validation=0; hold some out, e.g. 0.1")
+    wanted = default_space(first.method) if space is None else parse_space(space)
+    check_space(wanted, first.method, methods)
+    problem = opened(first, data_dir, cache_dir)
+    labels = bool(problem.classes)
+    metrics = ("accuracy", "nll", "brier") if labels else ("nll", "rmse")
+    if by is not None:
+        one_of("--by", by, metrics)
+    distance = measured(problem)
+    base = replace(first, method=started(first.method, labels=labels, table=problem.train[0].ndim == 2))
+    method_of(base, problem)  # a method that does not suit the data is refused before anything is trained
+    goal = Goal(by) if by else default_goal(labels=labels)
+    return base, beginning(base, wanted, methods, distance), resolved(wanted, distance), goal

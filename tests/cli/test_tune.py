@@ -1,0 +1,178 @@
+"""`rcad tune`: trials by the held-out split, gone on with, told as a command and a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Cli
+from cli.made import files, table
+from rcad.experiments import execution
+from rcad.experiments.store import Store
+
+TUNE = ("tune", "--data", "my.csv", "--target", "colour", "--method", "rcad", "--epochs", 2)
+
+
+@pytest.fixture(autouse=True)
+def _data() -> None:
+    files(my_dot_csv=table())
+
+
+def record(name: str = "rcad") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(f"rcad-tune/{name}.json").read_text())
+    return found
+
+
+def test_a_search_from_end_to_end(cli: Cli) -> None:
+    result = cli(*TUNE, "--budget", 4, "--seeds", 2)
+    assert result.code == 0, result.err
+    found = record()
+    assert [one["number"] for one in found["trials"]] == [1, 2, 3, 4]
+    assert all(len(one["runs"]) == 2 for one in found["trials"])
+    scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
+    assert found["best"] == scores.index(max(scores)) + 1
+    assert {one.name for one in Path("rcad-tune").iterdir()} == {"rcad.json", "rcad.html", "rcad.png", "rcad.svg"}
+    assert found["command"] in result.out
+    assert "test_" not in result.out
+    assert {name for one in found["trials"] for name in one["metrics"]} == {"accuracy", "nll", "brier"}
+    assert not any(name in Path("rcad-tune/rcad.json").read_text() for name in ("test_accuracy", "test_nll"))
+
+
+def test_the_line_it_prints_trains_the_best(cli: Cli) -> None:
+    assert cli(*TUNE, "--budget", 3, "--seeds", 2, "--set", "train.batch_size=16", "--quiet").code == 0
+    found = record()
+    runs = found["trials"][found["best"] - 1]["runs"]
+    again = cli(*shlex.split(found["command"])[1:], "--json")
+    assert [one["id"] for one in json.loads(again.out)] == runs
+    assert len(Store.open("runs").ids()) == 6  # nothing new was trained
+
+
+def test_a_field_can_be_tuned_too(cli: Cli) -> None:
+    words = ("--method", "erm", "--space", "optim.lr=log(0.001, 0.1), train.batch_size=int(8, 32)", "--budget", 3)
+    result = cli("tune", "--data", "my.csv", "--target", "price", "--epochs", 1, *words, "--json")
+    found = json.loads(result.out)
+    assert found["trials"][0]["values"] == {"optim.lr": 0.001, "train.batch_size": 32}
+    assert found["metric"] == "nll"
+    again = cli(*shlex.split(found["command"])[1:], "--json")
+    assert json.loads(again.out)[0]["id"] == found["trials"][found["best"] - 1]["runs"][0]
+
+
+def test_a_parameter_that_was_set_does_not_undo_the_choice(cli: Cli) -> None:
+    """--set method.lam=0.3 is where the search over lam begins, and must not come back in the line."""
+    words = ("--set", "method.lam=0.3", "--set", "method.norm=linf", "--space", "lam=choice(0.1, 0.2)")
+    assert cli(*TUNE, *words, "--search", "grid", "--budget", 2, "--quiet").code == 0
+    found = record()
+    again = cli(*shlex.split(found["command"])[1:], "--json")
+    assert json.loads(again.out)[0]["id"] == found["trials"][found["best"] - 1]["runs"][0]
+    assert "linf" in found["command"]
+
+
+def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
+    words = [str(word) for word in (*TUNE, "--epochs", 60, "--budget", 40)]
+    command = [sys.executable, "-m", "rcad.cli", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while len(list(Path("runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "of 40 trials; the same command goes on from here" in err
+    found = record()
+    assert 1 <= len(found["trials"]) < 40
+    assert "not over" in Path("rcad-tune/rcad.html").read_text()
+    result = cli(*words, "--budget", len(found["trials"]))
+    assert result.out.count("done already") == len(found["trials"])
+
+
+def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With test numbers that favour the last trial the best stays what it was."""
+    assert cli(*TUNE, "--budget", 4, "--quiet").code == 0
+    before = record()
+    measure, count = execution.measure, iter(range(1, 100))
+
+    def lying(model: Any, problem: Any, x: Any, y: Any) -> dict[str, float]:
+        if x is problem.test[0]:
+            return {"accuracy": float(next(count)), "nll": 0.0, "brier": 0.0}
+        return measure(model, problem, x, y)
+
+    monkeypatch.setattr(execution, "measure", lying)
+    assert cli(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune").code == 0
+    after = json.loads(Path("other-tune/rcad.json").read_text())
+    assert {one.metrics["test_accuracy"] for one in Store.open("other").records()} == {1.0, 2.0, 3.0, 4.0}
+    assert after["best"] == before["best"]
+    assert [one["metrics"] for one in after["trials"]] == [one["metrics"] for one in before["trials"]]
+
+
+def test_a_larger_budget_keeps_what_is_there(cli: Cli) -> None:
+    assert cli(*TUNE, "--budget", 2, "--quiet").code == 0
+    runs = set(Store.open("runs").ids())
+    result = cli(*TUNE, "--budget", 3)
+    assert result.out.count("done already") == 2
+    assert set(Store.open("runs").ids()) > runs
+    assert len(record()["trials"]) == 3
+
+
+def test_grid_and_optuna(cli: Cli) -> None:
+    assert cli(*TUNE, "--search", "grid", "--budget", 5, "--out", "g", "--quiet").code == 0
+    assert len(json.loads(Path("g/rcad.json").read_text())["trials"]) == 4
+    pytest.importorskip("optuna")
+    assert cli(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet").code == 0
+    first = json.loads(Path("o/rcad.json").read_text())
+    assert cli(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet").code == 0
+    assert json.loads(Path("o/rcad.json").read_text()) == first
+
+
+def test_without_optuna_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    result = cli(*TUNE, "--search", "optuna")
+    assert (result.code, result.out) == (2, "")
+    assert 'pip install "rcad[tune]"' in result.err
+
+
+def test_every_trial_diverged(cli: Cli) -> None:
+    result = cli(*TUNE, "--budget", 2, "--set", "optim.lr=1e30", "--quiet")
+    assert result.code == 1
+    assert "every trial diverged" in result.out
+    assert record()["best"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--budget", 0), "--budget"),
+        (("--search", "psychic"), "--search"),
+        (("--by", "rmse"), "--by"),
+        (("--space", "eps=log(0.1, 1)"), "expected a parameter of rcad"),
+        (("--space", "alpha=log(2, 1)"), "a larger one"),
+        (("--set", "data.validation=0", "--set", "train.selection=last"), "held-out split"),
+        (("--method", "mixup"), "expected images"),
+        (("--seeds", "1,1"), "--seeds"),
+        (("--data", "nowhere.csv"), "nowhere.csv"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_trace(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    result = cli(*TUNE, *words)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    assert not Path("rcad-tune").exists()
+    assert not Path("runs").exists()
+
+
+def test_another_search_is_not_overwritten(cli: Cli) -> None:
+    assert cli(*TUNE, "--budget", 1, "--quiet").code == 0
+    before = Path("rcad-tune/rcad.json").read_bytes()
+    result = cli(*TUNE, "--budget", 1, "--seeds", 2)
+    assert result.code == 2
+    assert "other settings" in result.err
+    assert Path("rcad-tune/rcad.json").read_bytes() == before
