@@ -16,9 +16,11 @@ pytest.importorskip("matplotlib")
 
 
 def test_list(cli: Cli) -> None:
-    result = cli("paper", "list", "--json")
-    assert [row["name"] for row in json.loads(result.out)] == ["T7", "T8", "F5", "F7"]
-    assert cli("paper", "list").out.count("\n") == 6
+    rows = json.loads(cli("paper", "list", "--json").out)
+    assert [row["name"] for row in rows] == [*(f"T{k}" for k in range(1, 9)), *(f"F{k}" for k in range(1, 8))]
+    assert rows[0]["needs data"] == "cifar100, tiny-imagenet, cifar10, svhn"
+    assert (rows[0]["full scale"], rows[6]["full scale"]) == ("420 runs, GPU", "4 min, CPU")
+    assert cli("paper", "list").out.count("\n") == 17
 
 
 @pytest.mark.parametrize(("name", "stem"), [("T7", "uci/uci"), ("T8", "moons/moons"), ("F7", "moons/boundaries")])
@@ -64,6 +66,17 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
         (["T7"], "expected a data folder for boston"),
         (["T7", "--data-dir", "nowhere"], "expected boston at nowhere"),
         (["F7", "--scale", "smoke", "--out", "file"], "expected file"),
+        (["F7", "--scale", "smoke", "--seeds", "3"], "expected no --seeds for F7, but got 3; leave it out"),
+        (["T8", "--scale", "smoke", "--protocol", "two-views"], "expected no --protocol for T8"),
+        (["T4", "--scale", "smoke", "--again"], "expected no --again for T4"),
+        (["T4", "--protocol", "three-views"], "expected --protocol to be"),
+        (["T4", "--scale", "smoke", "--only", "n=7"], "expected --only to be"),
+        (["T4", "--scale", "smoke", "--seeds", "many"], "expected --seeds to be a number of runs"),
+        (["T4", "--scale", "smoke", "--device", "abacus"], "expected --device to be"),
+        (["T4", "--scale", "smoke", "--workers", "0"], "--workers"),
+        (["T4", "--data-dir", "nowhere"], "expected data for T4, but there are none: CIFAR-100-2k: cifar100 was not"),
+        (["T5", "--data-dir", "nowhere"], "ImageNet: rcad has no reader for it"),
+        (["T1", "--scale", "smoke", "--seeds", "1", "--only", "SVHN", "--out", "file"], "expected file"),
     ],
 )
 def test_errors_are_one_line(words: list[str], message: str, cli: Cli) -> None:
@@ -90,6 +103,50 @@ def test_without_matplotlib_there_is_no_picture(cli: Cli, monkeypatch: pytest.Mo
     assert "no picture: expected matplotlib" in result.err
     assert not list(Path("results").rglob("*.png*"))
     assert boundaries.SCALES["smoke"].grid == 12
+
+
+def test_a_suite_and_its_status(cli: Cli) -> None:
+    words = ["--scale", "smoke", "--seeds", "1", "--only", "CIFAR-10", "--protocol", "two-views"]
+    first = cli("paper", "run", "t1", *words)
+    assert first.code == 0, first.err
+    assert first.out.splitlines() == [
+        "results/T1/T1-two-views.json",
+        "results/T1/T1-two-views.md",
+        "T1: claims: 30 undecided",
+    ]
+    assert "T1: 7 of 7 runs, 0.0 s left" in first.err
+    second = cli("paper", "run", "T1", *words)
+    assert second.out.splitlines()[0] == "T1: every run was there already"
+    cells = json.loads(cli("paper", "status", "T1", *words[:2], "--seeds", "2", *words[4:], "--json").out)
+    assert {(one["done"], one["planned"]) for one in cells} == {(1, 2)}
+    assert len(cells) == 7
+    shown = cli("paper", "status", "T1", *words).out.splitlines()
+    assert shown[2].split() == ["CIFAR-10", *["1/1"] * 7]
+    assert shown[-1] == "T1, smoke, two views: 7 of 7 runs of its cells are done"
+    every = json.loads(cli("paper", "status", "--json").out)
+    assert len(every) == 15
+    (kept,) = (one for one in every if one["record"] != "-")
+    assert kept == {
+        "name": "T1",
+        "record": "results/T1/T1-two-views.json",
+        "scale": "smoke",
+        "protocol": "two views",
+        "claims": "30 undecided",
+    }
+
+
+def test_status_of_a_study(cli: Cli) -> None:
+    cli("paper", "run", "F7", "--scale", "smoke")
+    (line,) = json.loads(cli("paper", "status", "F7", "--json").out)
+    assert (line["scale"], line["claims"]) == ("smoke", "3 undecided")
+    assert cli("paper", "status", "T9").code == 2
+
+
+def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rcad.experiments.suites.making.make", lambda *words: None)
+    result = cli("paper", "run", "T4", "--scale", "smoke")
+    assert result.code == 130
+    assert result.err == "rcad: stopped; every finished run is kept, and the same command goes on from here\n"
 
 
 def test_help_and_list_need_no_torch() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DataFolder, Json, about, help_without_command
+from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Json, about, help_without_command
+
+if TYPE_CHECKING:
+    from rcad.experiments.suites.making import Order
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -22,7 +21,22 @@ app = typer.Typer(
         "rcad paper run T8 --scale smoke",
     ),
 )
-SCALES = ("smoke", "full")
+SCALES = ("smoke", "small", "full")
+SIGINT = 2
+PROTOCOLS = {"one-view": "one view", "two-views": "two views"}
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; see: rcad paper list.")]
+Scale = Annotated[
+    str, typer.Option("--scale", metavar="smoke|small|full", help="A trial, fewer epochs and data, or the paper's.")
+]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="N|LIST", help="Runs of a cell. Default: 3; full scale 10.")
+]
+Views = Annotated[str, typer.Option("--protocol", metavar="one-view|two-views", help="The clean loss of every method.")]
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="COLUMN", help="Only this column; may be repeated.")]
+SuiteRuns = Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs. Default: OUT/NAME.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")]
+RESULTS = Path("results")
 
 
 @app.command("list", help=about("What can be made.", "rcad paper list", "rcad paper list --json"))
@@ -31,7 +45,7 @@ def list_targets(as_json: Json = False) -> None:
     from rcad.experiments.suites.targets import TARGETS
 
     rows = [
-        [one.name, f"{one.folder}/{one.stem}", f"{one.minutes:g} min", "yes" if one.needs_data else "no", one.about]
+        [one.name, f"{one.folder}/{one.stem}", one.cost, ", ".join(one.data) or "none", one.about]
         for one in TARGETS.values()
     ]
     header = ["name", "files", "full scale", "needs data", "what"]
@@ -44,69 +58,174 @@ def list_targets(as_json: Json = False) -> None:
 @app.command(
     "run",
     help=about(
-        "Make a table or a figure: OUT/<suite>/<suite>.json, .md and .png.",
+        "Make a table or a figure: OUT/<name>/<name>.json and .md, some with a .png.",
+        "rcad paper run T4 --scale smoke --only n=500",
         "rcad paper run T7 --scale smoke",
         "rcad paper run F7 --scale smoke --out results",
-        more="""Numbers that were computed before with the same settings are not computed again. The smoke scale is a
-        trial of seconds on tiny data; the full scale takes minutes on one core, and T7 needs the UCI files.""",
+        "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
+        more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
+        a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
+        for images, needs a GPU. Data sets that are not there are named and left out.""",
     ),
 )
 def run_target(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="T7, T8, F5 or F7; see: rcad paper list.")],
-    scale: Annotated[str, typer.Option("--scale", metavar="smoke|full", help="A trial, or the real thing.")] = "full",
+    name: Name,
+    scale: Scale = "full",
+    seeds: Seeds = None,
+    protocol: Views = "one-view",
+    device: Device = "auto",
+    only: Only = None,
+    runs: SuiteRuns = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU."),
+    ] = None,
     data_dir: DataFolder = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")] = Path("results"),
-    again: Annotated[bool, typer.Option("--again", help="Compute again what is there already.")] = False,
+    cache_dir: CacheFolder = None,
+    out: Out = RESULTS,
+    again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
 ) -> None:
-    from rcad.cli.screen import say, warn
-    from rcad.experiments.suites.targets import TARGETS, make
+    from rcad.experiments.suites.targets import TARGETS
     from rcad.validate import one_of
 
     wanted = name.upper()
     one_of("NAME", wanted, tuple(TARGETS))
     one_of("--scale", scale, SCALES)
-    with _progress(wanted) as progress:
-        outcome = make(
-            wanted,
-            "full" if scale == "full" else "smoke",
-            out,
-            None if data_dir is None else data_dir.expanduser(),
-            progress,
-            again=again,
-        )
+    one_of("--protocol", protocol, tuple(PROTOCOLS))
+    if not TARGETS[wanted].is_suite:
+        given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
+        _no_options(wanted, {**given, "--protocol": None if protocol == "one-view" else protocol})
+        _run_study(wanted, scale, data_dir, out, again)
+        return
+    _no_options(wanted, {"--again": again or None})
+    one_of("--device", device, DEVICES)
+    _run_suite(_order(wanted, scale, seeds, protocol, device, only, runs, workers, data_dir, cache_dir, out))
+
+
+@app.command(
+    "status",
+    help=about(
+        "What is done: every target, or the cells of one.",
+        "rcad paper status",
+        "rcad paper status T4 --scale smoke",
+    ),
+)
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="T1 to T8 or F1 to F7.")] = None,
+    scale: Scale = "full",
+    seeds: Seeds = None,
+    protocol: Views = "one-view",
+    only: Only = None,
+    runs: SuiteRuns = None,
+    data_dir: DataFolder = None,
+    out: Out = RESULTS,
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.paper_status import cells, overview
+    from rcad.experiments.suites.targets import TARGETS
+    from rcad.validate import one_of
+
+    if name is None:
+        overview(out, as_json)
+        return
+    wanted = name.upper()
+    one_of("NAME", wanted, tuple(TARGETS))
+    one_of("--scale", scale, SCALES)
+    one_of("--protocol", protocol, tuple(PROTOCOLS))
+    if not TARGETS[wanted].is_suite:
+        overview(out, as_json, [wanted])
+        return
+    cells(_order(wanted, scale, seeds, protocol, "auto", only, runs, None, data_dir, None, out), as_json)
+
+
+@app.command(
+    "report",
+    help=about("All records of a folder as one page.", "rcad paper report", "rcad paper report --out report"),
+)
+def report(
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("report"),
+) -> None:
+    from rcad.cli.screen import say
+    from rcad.report.paper import build
+
+    for file in build(results, out):
+        say(str(file))
+
+
+def _order(
+    name: str,
+    scale: str,
+    seeds: str | None,
+    protocol: str,
+    device: str,
+    only: list[str] | None,
+    runs: Path | None,
+    workers: int | None,
+    data_dir: Path | None,
+    cache_dir: Path | None,
+    out: Path,
+) -> Order:
+    from rcad.cli.seeds import parse_seeds
+    from rcad.experiments.suites.benchmarks import SEEDS
+    from rcad.experiments.suites.making import Order
+
+    return Order(
+        name=name,
+        scale=scale,  # type: ignore[arg-type]
+        views=PROTOCOLS[protocol],  # type: ignore[arg-type]
+        seeds=parse_seeds(None, seeds or str(SEEDS[scale])),  # type: ignore[index]
+        out=out,
+        only=tuple(only or ()),
+        runs=runs,
+        data_dir=None if data_dir is None else data_dir.expanduser(),
+        cache_dir=cache_dir,
+        device=device,
+        workers=workers,
+    )
+
+
+def _no_options(name: str, given: dict[str, object]) -> None:
+    from rcad.errors import InputError
+
+    for option, value in given.items():
+        if value is not None:
+            raise InputError(f"expected no {option} for {name}, but got {value}; leave it out")
+
+
+def _run_suite(order: Order) -> None:
+    from rcad.cli.paper_progress import grid_progress
+    from rcad.cli.screen import say, warn
+    from rcad.cli.signals import last_signal
+    from rcad.experiments.suites.making import make
+
+    with last_signal() as signalled, grid_progress(order.name) as (tell, progress):
+        outcome = make(order, tell, progress, warn)
+        number = signalled()
+    if outcome is None:
+        warn("stopped; every finished run is kept, and the same command goes on from here")
+        raise typer.Exit(128 + (number or SIGINT))
     if outcome.reused:
-        say(f"{wanted}: the numbers were there already, with the same settings; --again computes them again")
+        say(f"{order.name}: every run was there already")
     for file in outcome.files:
         say(str(file))
     if outcome.note:
         warn(outcome.note)
-    say(f"{wanted}: {outcome.line}")
+    say(f"{order.name}: {outcome.line}")
 
 
-@contextlib.contextmanager
-def _progress(name: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal; elsewhere a line on stderr for each new piece of work."""
-    from rcad.cli.screen import is_terminal
+def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
+    from rcad.cli.paper_progress import study_progress
+    from rcad.cli.screen import say, warn
+    from rcad.experiments.suites.targets import make
 
-    started, last = time.monotonic(), ""
-    if not is_terminal(sys.stderr):
-
-        def line(what: str, done: int, total: int) -> None:
-            nonlocal last
-            if what != last:
-                last = what
-                print(f"[{time.monotonic() - started:5.0f} s] {name}: {what}", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task(name, total=None)
-
-        def draw(what: str, done: int, total: int) -> None:
-            bar.update(task, description=f"{name}: {what}", completed=done, total=total)
-
-        yield draw
+    folder = None if data_dir is None else data_dir.expanduser()
+    with study_progress(name) as progress:
+        outcome = make(name, scale, out, folder, progress, again=again)  # type: ignore[arg-type]
+    if outcome.reused:
+        say(f"{name}: the numbers were there already, with the same settings; --again computes them again")
+    for file in outcome.files:
+        say(str(file))
+    if outcome.note:
+        warn(outcome.note)
+    say(f"{name}: {outcome.line}")

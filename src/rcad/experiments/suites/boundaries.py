@@ -58,6 +58,7 @@ class Settings:
 
 SCALES = {
     "full": Settings(),
+    "small": Settings(draws=3, budget=4),
     "smoke": Settings(
         Cell(10, 0.1), 40, 50, (2, 4, 6), 12, draws=2, budget=2, protocol=Protocol("sgd", 0.05, 32, 6, (8,))
     ),

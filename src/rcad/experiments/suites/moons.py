@@ -86,6 +86,7 @@ class Settings:
 
 SCALES = {
     "full": Settings(),
+    "small": Settings(cells=(Cell(625, 0.10),), n_test=2000, seeds=3, budget=4, sweep=((300, 3, 100), (1000, 3, 100))),
     "smoke": Settings(
         cells=(Cell(10, 0.1), Cell(10, 0.1, "rest", CONTROLLED)),
         n=40,

@@ -13,6 +13,7 @@ from rcad.experiments.environment import versions
 from rcad.experiments.strict_json import dumps, finite_or_none, loads
 
 DIGITS = 7
+SIZES = ("smoke", "small", "full")
 
 
 def finished(path: Path, settings: Mapping[str, Any], scale: str) -> dict[str, Any] | None:
@@ -26,8 +27,14 @@ def finished(path: Path, settings: Mapping[str, Any], scale: str) -> dict[str, A
 
 def refuse_to_replace_full(path: Path) -> None:
     """A trial must not overwrite the real thing."""
-    if path.is_file() and loads(read_text(path), str(path)).get("scale") == "full":
-        raise InputError(f"expected a folder for the trial, but {path} holds the full scale; pass another --out")
+    refuse_to_replace_larger(path, SIZES[-2])
+
+
+def refuse_to_replace_larger(path: Path, scale: str) -> None:
+    """Nor any scale a larger one."""
+    found = loads(read_text(path), str(path)).get("scale") if path.is_file() else None
+    if found in SIZES and SIZES.index(found) > SIZES.index(scale):
+        raise InputError(f"expected a folder for the trial, but {path} holds the {found} scale; pass another --out")
 
 
 def build(target: str, scale: str, settings: Mapping[str, Any], results: Mapping[str, Any], seconds: float) -> Any:

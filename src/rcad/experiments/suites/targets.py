@@ -13,7 +13,8 @@ from rcad.experiments.atomic import make_folder, replacing, write_text
 from rcad.experiments.suites import record as records
 
 Say = Callable[[str, int, int], None]
-Scale = Literal["smoke", "full"]
+Scale = Literal["smoke", "small", "full"]
+IMAGES = ("cifar100", "tiny-imagenet", "cifar10", "svhn")
 
 
 @dataclass(frozen=True)
@@ -23,28 +24,56 @@ class Target:
     Args:
         name: as in the paper's digest, T7.
         about: one line.
-        folder, stem: its files are OUT/folder/stem.json, .md and .png.
-        needs_data: files of real data, at full scale.
-        minutes: about how long the full scale takes on one core.
+        folder, stem: its files are OUT/folder/stem.json and .md, some with a .png.
+        data: the data sets it needs at full scale.
+        minutes: about how long the full scale takes on one core, of a study that is computed as a whole.
+        runs: how many runs the full scale has, of a suite whose runs go to a GPU; 0 for a study.
     """
 
     name: str
     about: str
     folder: str
     stem: str
-    needs_data: bool
-    minutes: float
+    data: tuple[str, ...] = ()
+    minutes: float = 0
+    runs: int = 0
+
+    @property
+    def is_suite(self) -> bool:
+        return self.runs > 0
+
+    @property
+    def cost(self) -> str:
+        """Of the full scale, for a reader."""
+        return f"{self.runs} runs, GPU" if self.is_suite else f"{self.minutes:g} min, CPU"
+
+
+def _suite(name: str, about: str, runs: int, data: tuple[str, ...]) -> Target:
+    return Target(name, about, name, name, data, runs=runs)
 
 
 TARGETS = {
     one.name: one
     for one in (
-        Target("T7", "test likelihood on five UCI regressions, 20 splits", "uci", "uci", True, 4),
-        Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", False, 14),
-        Target("F5", "linear theory: weights, accuracy, the window of alpha", "theory", "linear", False, 2),
-        Target("F7", "decision boundaries of ERM and RCAD on the moons", "moons", "boundaries", False, 1),
+        _suite("T1", "adversarial rivals on six image sets, ResNet-18", 420, IMAGES),
+        _suite("T2", "ME-ADA and RCAD on top of label smoothing", 300, IMAGES),
+        _suite("T3", "a wide network: ERM, ME-ADA, RCAD", 150, ("cifar100",)),
+        _suite("T4", "low data: 500 to 50,000 images of CIFAR-100", 420, ("cifar100",)),
+        _suite("T5", "ImageNet, finetuned: published numbers, and a trial", 40, ("imagenet",)),
+        _suite("T6", "accuracy under a small FGSM attack", 210, ("cifar100", "cifar10")),
+        Target("T7", "test likelihood on five UCI regressions, 20 splits", "uci", "uci", ("uci",), 4),
+        Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", (), 14),
+        _suite("F1", "images up the loss, and bars of RCAD and its rivals", 70, ("cifar100",)),
+        _suite("F2", "RCAD on top of four regularisers: 24 pairs of bars", 600, IMAGES),
+        _suite("F3", "gains over ERM, by data set and by data size", 780, IMAGES),
+        _suite("F4", "accuracy against alpha; its other panels are T3, T7", 160, ("cifar100",)),
+        Target("F5", "linear theory: weights, accuracy, the window of alpha", "theory", "linear", (), 2),
+        _suite("F6", "accuracy on corrupted test images", 100, ("cifar10", "cifar100")),
+        Target("F7", "decision boundaries of ERM and RCAD on the moons", "moons", "boundaries", (), 1),
     )
 }
+DRAWS = {"smoke": 20, "small": 100, "full": 1000}
+"""Of the linear theory."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +87,14 @@ class Outcome:
 
 
 def make(name: str, scale: Scale, out: Path, data_dir: Path | None, say: Say, *, again: bool = False) -> Outcome:
-    """Make one target; its record is used again where its settings are the same, unless `again`."""
+    """Make one of the studies; its record is used again where its settings are the same, unless `again`."""
     target = TARGETS[name]
     folder = out / target.folder
     if name == "F5":
         return _theory(scale, folder, target.stem, say, again=again)
     settings, compute = _study(name, scale, data_dir, say)
     path = folder / f"{target.stem}.json"
-    if scale == "smoke":
-        records.refuse_to_replace_full(path)
+    records.refuse_to_replace_larger(path, scale)
     record = None if again else records.finished(path, settings, scale)
     reused = record is not None
     if record is None:
@@ -132,7 +160,7 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
     from rcad.theory.report import to_markdown, write_json
     from rcad.theory.study import Settings
 
-    settings = Settings(draws=1000 if scale == "full" else 20)
+    settings = Settings(draws=DRAWS[scale])
     path = folder / f"{stem}.json"
     files = [path.with_suffix(suffix) for suffix in (".json", ".md", ".png")]
     if not again and path.is_file():

@@ -65,6 +65,7 @@ class Settings:
 
 SCALES = {
     "full": Settings(),
+    "small": Settings(splits=5, budget=4),
     "smoke": Settings(
         ("synthetic",), 3, budget=2, protocol=Protocol("adamw", 3e-3, 16, 4, (8,)), lambdas=(0.0, 0.5, 1.2)
     ),

@@ -1,0 +1,20 @@
+"""T1: RCAD against ERM and the methods that train on adversarial examples."""
+
+from __future__ import annotations
+
+from rcad.experiments.suites.benchmarks import SIX
+from rcad.experiments.suites.published import T1
+from rcad.experiments.suites.rivals import CONTROLS
+from rcad.experiments.suites.suite import Suite, claims, columns_of
+
+COLUMNS = columns_of(SIX)
+
+SUITE = Suite(
+    name="T1",
+    title="Adversarial rivals, ResNet-18",
+    about="test accuracy of RCAD, FGSM training, ADA and ME-ADA on six image sets",
+    rows=("ERM", "FGSM", "ADA", "ME-ADA", "RCAD", *CONTROLS),
+    columns=COLUMNS,
+    published=T1,
+    claims=claims(COLUMNS, T1, [("RCAD", rival) for rival in ("ERM", "FGSM", "ADA", "ME-ADA")]),
+)

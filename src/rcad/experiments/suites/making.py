@@ -1,0 +1,127 @@
+"""A suite from its name to its files: plan, make the runs that are left, collect, judge, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rcad.errors import MissingExtraError
+from rcad.experiments.atomic import make_folder, write_text
+from rcad.experiments.evaluation.subject import Shelf
+from rcad.experiments.record import FINISHED
+from rcad.experiments.run import Place
+from rcad.experiments.store import Store
+from rcad.experiments.suites import record as records
+from rcad.experiments.suites.benchmarks import Scale
+from rcad.experiments.suites.catalogue import suite
+from rcad.experiments.suites.collect import Say, collect
+from rcad.experiments.suites.executors import suitable
+from rcad.experiments.suites.grid import Plan, Tell, make_runs, plan
+from rcad.experiments.suites.rivals import Views
+from rcad.experiments.suites.suite_page import markdown, tally
+from rcad.experiments.suites.targets import TARGETS, Outcome
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is wanted, and where.
+
+    Args:
+        views: one view or two in every method's clean loss.
+        only: columns; empty for all.
+        runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
+        workers: processes on the CPU, or runs at once on a GPU; None for what pays.
+    """
+
+    name: str
+    scale: Scale
+    views: Views
+    seeds: Sequence[int]
+    out: Path
+    only: tuple[str, ...] = ()
+    runs: Path | None = None
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    workers: int | None = None
+
+    @property
+    def record(self) -> Path:
+        """The suite's record; each protocol has one."""
+        target = TARGETS[self.name]
+        stem = target.stem if self.views == "one view" else f"{target.stem}-two-views"
+        return self.out / target.folder / f"{stem}.json"
+
+    @property
+    def store(self) -> Path:
+        return self.out / TARGETS[self.name].folder / RUNS if self.runs is None else self.runs
+
+    def plan(self) -> Plan:
+        return plan(
+            suite(self.name),
+            self.scale,
+            self.views,
+            self.seeds,
+            only=self.only,
+            data_dir=self.data_dir,
+            cache_dir=self.cache_dir,
+        )
+
+
+def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Outcome | None:
+    """The suite's files; None where a signal stopped the runs. Starting again makes only what is left.
+
+    Args:
+        warn: told of each data set that is missing, before any run.
+    """
+    records.refuse_to_replace_larger(order.record, order.scale)
+    planned = order.plan()
+    for sentence in planned.missing:
+        warn(sentence)
+    make_folder(order.record.parent)
+    store = Store.open(order.store)
+    place = Place(store, order.data_dir, order.cache_dir, order.device)
+    before = sum(store.status(config) in FINISHED for config in planned.configs().values())
+    if not make_runs(planned, place, lambda configs: suitable(order.device, configs, order.workers), tell):
+        return None
+    shelf = Shelf(store, order.data_dir, order.cache_dir, order.device)
+    record = records.plain(collect(planned, shelf, say))
+    files, note = [order.record, order.record.with_suffix(".md")], ""
+    if order.name == "F1":
+        picture = order.record.with_suffix(".png")
+        note = _add_images(record, planned, shelf, picture)
+        files += [picture] if not note else []
+    records.write(order.record, record)
+    write_text(files[1], markdown(record, order.record.stem, picture=len(files) > 2))
+    return Outcome(files, before == len(planned.configs()), f"claims: {tally(record['claims'])}", note)
+
+
+def _add_images(record: dict[str, Any], planned: Plan, shelf: Shelf, path: Path) -> str:
+    """F1's images into its record, and as a picture beside it; a note where there can be none."""
+    from rcad.experiments.suites.perturbed_images import draw, perturbed
+
+    added = perturbed(planned, shelf)
+    if not added:
+        return "no images: every ERM run diverged"
+    record |= records.plain(added)
+    try:
+        draw(added["images"], path)
+    except MissingExtraError as error:
+        return f"no picture: {error}"
+    return ""
+
+
+def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
+    """(row, column, runs done, runs planned) of every cell for which there are data; and which data are missing."""
+    planned = order.plan()
+    store = Store(order.store)
+    counts: dict[tuple[str, str], list[int]] = {}
+    for one in planned.runs:
+        cell = counts.setdefault((one.row, one.column), [0, 0])
+        cell[0] += store.status(one.config) in FINISHED
+        cell[1] += 1
+    return [(row, column, done, total) for (row, column), (done, total) in counts.items()], planned.missing

@@ -1,0 +1,21 @@
+"""T3: a wider network."""
+
+from __future__ import annotations
+
+from rcad.experiments.suites.benchmarks import WIDE
+from rcad.experiments.suites.published import T3
+from rcad.experiments.suites.rivals import CONTROLS
+from rcad.experiments.suites.suite import Suite, claims, columns_of
+
+COLUMNS = columns_of(WIDE)
+
+SUITE = Suite(
+    name="T3",
+    title="Wide ResNet 28-10",
+    about="test accuracy of ERM, ME-ADA and RCAD with a wide network on CIFAR-100 and two subsets",
+    rows=("ERM", "ME-ADA", "RCAD", *CONTROLS),
+    columns=COLUMNS,
+    published=T3,
+    claims=claims(COLUMNS, T3, [("RCAD", "ERM"), ("RCAD", "ME-ADA")]),
+    notes=("The small scale runs a Wide ResNet 16-8 instead.",),
+)

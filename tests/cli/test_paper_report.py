@@ -1,0 +1,33 @@
+"""From nothing to the report, as a newcomer would: a table at the smallest scale, then the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli
+from report.browser import BROWSER, seen
+
+
+@pytest.mark.slow
+def test_a_table_and_its_report(cli: Cli, tmp_path: Path) -> None:
+    made = cli("paper", "run", "T4", "--scale", "smoke", "--workers", "1")
+    assert made.code == 0, made.err
+    record = json.loads(Path("results/T4/T4.json").read_text())
+    assert record["scale"] == "smoke"
+    assert len({run["id"] for cell in record["cells"] for run in cell["runs"]}) > 50
+    again = cli("paper", "run", "T4", "--scale", "smoke", "--workers", "1")
+    assert again.code == 0
+    assert json.loads(Path("results/T4/T4.json").read_text())["cells"] == record["cells"]
+    done = cli("paper", "report")
+    assert done.code == 0, done.err
+    (page,) = Path().rglob("report.html")
+    html = page.read_text()
+    assert "smoke" in html
+    assert len(re.findall("<svg", html)) >= 2
+    assert not re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", html)
+    if BROWSER is not None:
+        assert "<svg" in seen(page, tmp_path / "browser")
