@@ -64,8 +64,19 @@ def test_evaluation_stands_below_training() -> None:
 
 
 def test_pages_know_nothing_of_what_they_show() -> None:
-    for path in (SOURCE / "report").rglob("*.py"):
+    for path in (SOURCE / "report").glob("*.py"):
         assert imports(path) <= {"errors", "alpha", "report"}, path.name
+
+
+def test_the_report_on_the_paper_stands_on_records_alone() -> None:
+    for path in (SOURCE / "report" / "paper").rglob("*.py"):
+        assert imports(path) <= {"errors", "experiments", "report"}, path.name
+
+
+def test_experiments_and_pages_know_no_command_line() -> None:
+    for folder in ("experiments", "report", "train", "evaluate"):
+        for path in (SOURCE / folder).rglob("*.py"):
+            assert "cli" not in imports(path), path.name
 
 
 def test_nothing_but_the_command_line_stands_on_the_demo() -> None:

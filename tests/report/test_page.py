@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.report.page import Figure, Section, Table, render
+from rcad.report.page import Cell, Figure, Section, Table, render
 from report.browser import BROWSER, seen
 
 pytest.importorskip("jinja2")
@@ -67,7 +67,7 @@ def test_everything_that_is_given_is_there_and_escaped() -> None:
     tree = Tree(text)
     assert "alert('a')" not in "".join(tree.text["script"])
     assert len(tree.every("script")) == 1
-    for tag in ("title", "h1", "h2", "p", "caption", "td", "button", "figcaption", "dt", "dd"):
+    for tag in ("title", "h1", "h2", "p", "span", "td", "button", "figcaption", "dt", "dd"):
         assert any(EVIL in part for part in ["".join(tree.text[tag])]), tag
     labels = [attributes["aria-label"] for _, attributes in tree.tags if "aria-label" in attributes]
     assert labels.count(EVIL) == 2
@@ -116,6 +116,7 @@ def test_tables_can_be_sorted_and_scrolled() -> None:
         ("3.1 ± 0.2", True),
         ("+1.0 [0.5, 1.5]", True),
         ("1e-05", True),
+        ("<0.0001", True),
         ("-", True),
         ("wins (0.01)", False),
         ("T8", False),
@@ -123,6 +124,57 @@ def test_tables_can_be_sorted_and_scrolled() -> None:
 )
 def test_numbers_are_told_from_words(cell: str, numeric: bool) -> None:
     assert Table(("a",), ((cell,), ("",))).numeric == [numeric]
+
+
+def test_cells_can_carry_a_note_a_link_a_mark_and_a_name() -> None:
+    cell = Cell("12.5", EVIL, "../a%20b.json", "good", "here")
+    tree = Tree(page(Section("One", (), (Table(("n",), ((cell,), (Cell("1", mark="bad"),), ("2",))),))))
+    (link,) = tree.every("a")
+    assert (link["href"], link["class"]) == ("../a%20b.json", "mark good")
+    assert [(a.get("class"), a.get("id")) for a in tree.every("td")] == [
+        ("number", "here"),
+        ("number", None),
+        ("number", None),
+    ]
+    assert [a["class"] for a in tree.every("span")] == ["mark bad"]
+    assert EVIL in "".join(tree.text["small"])
+
+
+@pytest.mark.parametrize("href", ["https://a.org", "javascript:alert(1)", "//a.org/x", "/etc/passwd", "\\\\a"])
+def test_a_link_never_leaves_the_page_and_its_neighbours(href: str) -> None:
+    with pytest.raises(InputError, match="expected a place in the page or a file relative to it"):
+        Cell("a", href=href)
+
+
+def test_unknown_marks_and_columns_are_refused() -> None:
+    with pytest.raises(InputError, match="expected a mark among good, bad"):
+        Cell("a", mark="nice")
+    with pytest.raises(InputError, match="expected the name of a column to choose by, but got 'b'"):
+        Table(("a",), (), choose="b")
+
+
+def test_rows_can_be_chosen_by_a_column_and_a_table_folded() -> None:
+    table = Table(("k", "v"), (("a", "x"), ("b", "y"), ("c", Cell("x", "note"))), choose="v", folded="More")
+    text = page(Section("One", (), (table,)))
+    tree = Tree(text)
+    chosen = [(a["data-value"], a["aria-pressed"]) for a in tree.every("button") if "data-value" in a]
+    assert chosen == [("", "true"), ("x", "false"), ("y", "false")]
+    (group,) = (a for a in tree.every("div") if a.get("class") == "choices")
+    assert group["data-column"] == "1"
+    assert "x (2)" in text
+    assert "".join(tree.text["summary"]) == "More"
+    assert len(tree.every("details")) == 1
+
+
+def test_a_notice_a_short_name_and_a_wide_figure() -> None:
+    figure = Figure("<svg></svg>", "a", "b", wide=True)
+    sections = (Section("A long title", (), (figure,), notice=EVIL, short="T1"), Section("Two"), Section("Three"))
+    tree = Tree(page(*sections))
+    assert tree.text["a"][0] == "T1"
+    assert tree.every("a")[0]["title"] == "A long title"
+    assert len([a for a in tree.every("p") if a.get("class") == "notice"]) == 1
+    assert EVIL in "".join(tree.text["p"])
+    assert tree.every("figure") == [{"class": "wide"}]
 
 
 def test_an_empty_table_has_no_numbers() -> None:

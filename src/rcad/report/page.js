@@ -21,3 +21,20 @@ for (const table of document.querySelectorAll("table")) {
     body.append(...rows);
   }));
 }
+for (const choices of document.querySelectorAll(".choices")) {
+  const buttons = [...choices.querySelectorAll("button")];
+  const rows = [...choices.nextElementSibling.querySelectorAll("tbody tr")];
+  // A cell's small second line is no part of its value.
+  const value = (row) => (row.cells[choices.dataset.column].querySelector("a, span") || row.cells[choices.dataset.column]).textContent.trim();
+  buttons.forEach((chosen) => chosen.addEventListener("click", () => {
+    buttons.forEach((button) => button.setAttribute("aria-pressed", String(button === chosen)));
+    rows.forEach((row) => { row.hidden = chosen.dataset.value !== "" && value(row) !== chosen.dataset.value; });
+  }));
+}
+const unfold = () => {
+  const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const folded = place && place.closest("details");
+  if (folded && !folded.open) { folded.open = true; place.scrollIntoView(); }
+};
+addEventListener("hashchange", unfold);
+unfold();
