@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs so; tests that press Ctrl-C in a child of theirs would wait for its end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -60,7 +60,7 @@ def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.Mon
     def never(*args: object, **options: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("rcad.experiments.comparison_stacked.train_configs", never)
+    monkeypatch.setattr("rcad.experiments.comparison.stacked.train_configs", never)
     result = cli(*COMPARE)
     assert result.code == 0
     assert result.out.count("there already") == 4

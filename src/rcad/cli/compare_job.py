@@ -18,7 +18,8 @@ from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
 from rcad.errors import InputError
-from rcad.experiments.comparison import (
+from rcad.experiments.comparison.record import build, earlier, keep, write
+from rcad.experiments.comparison.runs import (
     Backend,
     Contestant,
     Metrics,
@@ -29,9 +30,8 @@ from rcad.experiments.comparison import (
     overlap,
     split_of,
 )
-from rcad.experiments.comparison_record import build, earlier, keep, write
-from rcad.experiments.comparison_stacked import StackedBackend, can_stack
-from rcad.experiments.comparison_verdict import METRICS
+from rcad.experiments.comparison.stacked import StackedBackend, can_stack
+from rcad.experiments.comparison.verdict import METRICS
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import pick_device
 from rcad.experiments.plain import config_id

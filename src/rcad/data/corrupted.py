@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
 from rcad.data.dataset import Split
 from rcad.data.decoding import Progress
 from rcad.data.folders import class_folders, read
@@ -22,25 +23,6 @@ from rcad.data.labels import check_labels, check_several
 from rcad.errors import InputError
 from rcad.validate import one_of, whole
 
-# As the published files spell them, in the paper's order: noise, blur, weather, digital.
-CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-)
-SEVERITIES = (1, 2, 3, 4, 5)
 Provenance = Literal["published", "generated"]
 _LABELS = "labels.npy"
 _AGAIN = "download and unpack the set again"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
+from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
 from rcad.errors import InputError
 from rcad.experiments.strict_json import dumps
 from rcad.validate import finite, one_of, whole

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
+from rcad.data.corruption_names import CORRUPTIONS
 from rcad.experiments.suites.benchmarks import CIFAR10, CIFAR100_2K, Benchmark
 from rcad.experiments.suites.rivals import CONTROLS
 from rcad.experiments.suites.suite import Column, Curve, Suite, claims
 
 MEAN = "mean"
-# As rcad.data.corrupted has them; written out because that module brings numpy to a list of names.
-CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-)
 ROWS = ("ERM", "ME-ADA", "RCAD", *CONTROLS)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from rcad.errors import InputError
-from rcad.experiments.comparison import Metrics, Progress
+from rcad.experiments.comparison.runs import Metrics, Progress
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import suitable_threads
 from rcad.train.problem import Problem, method_of

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rcad.errors import InputError
-from rcad.experiments.comparison_record import build, earlier, keep
-from rcad.experiments.comparison_verdict import METRICS, compared, results, sentences, summaries
+from rcad.experiments.comparison.record import build, earlier, keep
+from rcad.experiments.comparison.verdict import METRICS, compared, results, sentences, summaries
 
 pytest.importorskip("scipy.stats")
 N = 10

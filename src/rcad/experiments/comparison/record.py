@@ -8,8 +8,8 @@ from typing import Any
 
 from rcad.errors import InputError
 from rcad.experiments.atomic import make_folder, read_text, write_text
-from rcad.experiments.comparison import typical
-from rcad.experiments.comparison_verdict import RULE, Cells, compared, sentences, summaries
+from rcad.experiments.comparison.runs import typical
+from rcad.experiments.comparison.verdict import RULE, Cells, compared, sentences, summaries
 from rcad.experiments.environment import versions
 from rcad.experiments.strict_json import dumps, finite_or_none, loads
 

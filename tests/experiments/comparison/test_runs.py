@@ -13,7 +13,7 @@ import torch
 from rcad.data.dataset import Dataset, Split
 from rcad.data.splits import resolve
 from rcad.errors import InputError
-from rcad.experiments.comparison import (
+from rcad.experiments.comparison.runs import (
     Contestant,
     Metrics,
     check_suitable,
@@ -24,7 +24,7 @@ from rcad.experiments.comparison import (
     split_of,
     typical,
 )
-from rcad.experiments.comparison_stacked import StackedBackend, can_stack
+from rcad.experiments.comparison.stacked import StackedBackend, can_stack
 from rcad.experiments.config import RunConfig
 from rcad.experiments.configure import configure
 from rcad.experiments.rows import label, method_rows, rows_from_names
@@ -159,17 +159,17 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: 
 
 
 def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rcad.experiments import comparison_stacked
+    from rcad.experiments.comparison import stacked
 
     splits = splits_of(config)
     given: list[Problem] = []
-    real = comparison_stacked.train_configs
+    real = stacked.train_configs
 
     def spying(configs: Any, problems: Any, **options: Any) -> Any:
         given.extend(problems)
         return real(configs, problems, **options)
 
-    monkeypatch.setattr(comparison_stacked, "train_configs", spying)
+    monkeypatch.setattr(stacked, "train_configs", spying)
     backend = StackedBackend({seed: problem for seed, (_, problem) in splits.items()})
     backend.fit([one for one, _ in splits.values()], lambda a, b: None)
     assert given
@@ -177,14 +177,14 @@ def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypat
 
 
 def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rcad.experiments import comparison_stacked
+    from rcad.experiments.comparison import stacked
 
     splits = splits_of(config)
     problems = {seed: problem for seed, (_, problem) in splits.items()}
     configs = [replace(one, optim=replace(one.optim, lr=lr)) for lr in (0.001, 0.03) for one, _ in splits.values()]
     whole = StackedBackend(problems).fit(configs, lambda a, b: None)
     seen: list[tuple[int, int]] = []
-    monkeypatch.setattr(comparison_stacked, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(stacked, "MOST_NUMBERS", 1)
     parts = StackedBackend(problems).fit(configs, lambda done, total: seen.append((done, total)))
     for a, b in zip(whole, parts, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
