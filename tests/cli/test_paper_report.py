@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from cli.conftest import Cli
-from report.browser import BROWSER, seen
+from report.browser import BROWSER, pictured, seen
 
 
 @pytest.mark.slow
@@ -30,4 +31,7 @@ def test_a_table_and_its_report(cli: Cli, tmp_path: Path) -> None:
     assert len(re.findall("<svg", html)) >= 2
     assert not re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", html)
     if BROWSER is not None:
-        assert "<svg" in seen(page, tmp_path / "browser")
+        assert "<svg" in seen(page, tmp_path)
+        for width in (390, 1280):
+            with Image.open(pictured(page, tmp_path, width)) as picture:
+                assert len(picture.convert("RGB").getcolors(2**24) or ()) > 50  # not a blank page

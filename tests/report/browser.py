@@ -11,9 +11,20 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 
 def seen(page: Path, folder: Path) -> str:
     """The document after its script has run; what the browser complained about fails the test."""
+    return _opened(page, folder, "--dump-dom")
+
+
+def pictured(page: Path, folder: Path, width: int) -> Path:
+    """A screenshot at this width."""
+    picture = folder / f"{page.stem}-{width}.png"
+    _opened(page, folder, f"--window-size={width},2000", f"--screenshot={picture}")
+    return picture
+
+
+def _opened(page: Path, folder: Path, *words: str) -> str:
     assert BROWSER is not None
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    command = [BROWSER, *flags, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.resolve().as_uri()]
+    command = [BROWSER, *flags, f"--user-data-dir={folder / 'profile'}", *words, page.resolve().as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout
