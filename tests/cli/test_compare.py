@@ -78,14 +78,14 @@ def test_images_go_through_the_store(cli: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
     result = cli("compare", "--data", "digits[:60]", *words)
     assert result.code == 0, result.err
-    assert len(Store.open("runs").ids()) == 6
+    assert len(Store.open(OUT / "runs").ids()) == 6
     record = json.loads((OUT / "compare.json").read_text())
     assert record["budget"] == 1
-    tested = {run.metrics["test_accuracy"] for run in Store.open("runs").records()}
+    tested = {run.metrics["test_accuracy"] for run in Store.open(OUT / "runs").records()}
     shown = {v for r in record["results"].values() for v in r["accuracy"]["values"].values()}
     assert shown == tested
     # What a run took is in its record, also where it had been trained before.
-    took = sum(run.timings["train_seconds"] or 0.0 for run in Store.open("runs").records())
+    took = sum(run.timings["train_seconds"] or 0.0 for run in Store.open(OUT / "runs").records())
     assert sum(cell["seconds"] for cell in record["methods"].values()) == pytest.approx(took)
     assert "test_accuracy" not in result.out  # no run's test number is shown on the way
 
@@ -145,6 +145,25 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     assert 1 <= len(kept) < 5
     result = cli(*words)
     assert result.out.count("there already") == len(kept)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--seeds", 2), "seeds"),
+        (("--budget", 3), "budget"),
+        (("--epochs", 2), "epochs"),
+        (("--methods", "erm", "--no-controls"), "rcad is not among them"),
+    ],
+)
+def test_nothing_in_the_folder_is_lost(words: tuple[object, ...], says: str, cli: Cli) -> None:
+    assert cli(*COMPARE, "--quiet").code == 0
+    before = (OUT / "compare.json").read_bytes()
+    refused = cli(*COMPARE, *words)
+    assert refused.code == 2
+    assert says in refused.err
+    assert "pass another --out" in refused.err
+    assert (OUT / "compare.json").read_bytes() == before
 
 
 def test_methods_are_parted_by_commas_outside_brackets() -> None:

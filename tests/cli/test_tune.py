@@ -40,7 +40,13 @@ def test_a_search_from_end_to_end(cli: Cli) -> None:
     assert all(len(one["runs"]) == 2 for one in found["trials"])
     scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
     assert found["best"] == scores.index(max(scores)) + 1
-    assert {one.name for one in Path("rcad-tune").iterdir()} == {"rcad.json", "rcad.html", "rcad.png", "rcad.svg"}
+    assert {one.name for one in Path("rcad-tune").iterdir()} == {
+        "rcad.json",
+        "rcad.html",
+        "rcad.png",
+        "rcad.svg",
+        "runs",
+    }
     assert found["command"] in result.out
     assert "test_" not in result.out
     assert {name for one in found["trials"] for name in one["metrics"]} == {"accuracy", "nll", "brier"}
@@ -53,7 +59,8 @@ def test_the_line_it_prints_trains_the_best(cli: Cli) -> None:
     runs = found["trials"][found["best"] - 1]["runs"]
     again = cli(*shlex.split(found["command"])[1:], "--json")
     assert [one["id"] for one in json.loads(again.out)] == runs
-    assert len(Store.open("runs").ids()) == 6  # nothing new was trained
+    assert len(Store.open("rcad-tune/runs").ids()) == 6
+    assert len(Store.open("runs").ids()) == 2  # trials are kept apart from what the user trains
 
 
 def test_a_field_can_be_tuned_too(cli: Cli) -> None:
@@ -81,7 +88,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     command = [sys.executable, "-m", "rcad.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 120
-        while len(list(Path("runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
+        while len(list(Path("rcad-tune/runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=120)
@@ -115,10 +122,10 @@ def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pyt
 
 def test_a_larger_budget_keeps_what_is_there(cli: Cli) -> None:
     assert cli(*TUNE, "--budget", 2, "--quiet").code == 0
-    runs = set(Store.open("runs").ids())
+    runs = set(Store.open("rcad-tune/runs").ids())
     result = cli(*TUNE, "--budget", 3)
     assert result.out.count("done already") == 2
-    assert set(Store.open("runs").ids()) > runs
+    assert set(Store.open("rcad-tune/runs").ids()) > runs
     assert len(record()["trials"]) == 3
 
 

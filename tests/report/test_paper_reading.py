@@ -119,6 +119,14 @@ def test_loose_runs_are_a_study_and_those_of_a_suite_are_not(tmp_path: Path) -> 
     assert set(found.run_files) == {name, "elsewhere", "run0", "run1"}
 
 
+def test_the_runs_of_an_unfinished_suite_are_no_study(tmp_path: Path) -> None:
+    """Its own record may be missing yet, or damaged; deeper folders and the folder itself get names without a slash."""
+    put(tmp_path, run_record("a", 0, 50.0), "T4/runs/a/record.json")
+    put(tmp_path, run_record("b", 0, 50.0), "deep/er/b/record.json")
+    put(tmp_path, run_record("c", 0, 50.0), "c/record.json")
+    assert sorted(study.target for study in read(tmp_path).studies) == sorted(["deep-er", tmp_path.name])
+
+
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     put(tmp_path, {"id": "a"}, "digits/a/record.json")
     put(tmp_path, {**run_record("b", 0, 1.0), "config": {}}, "others/b/record.json")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Json, Quiet, about
 
 HELP = about(
     "Compare methods on your own data: tuned alike, tested once on each split, with statistics and a report.",
@@ -54,7 +54,9 @@ def compare(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-compare"),
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
-    runs: RunsFolder = RUNS,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
+    ] = None,
     device: Device = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -79,5 +81,5 @@ def compare(
     )
     wanted = parse_seeds(None, seeds or str(SEEDS))
     job = Job(request, methods, wanted, budget, controls, out.expanduser(), data_dir, cache_dir, device)
-    code = job.work(runs, quiet=quiet, as_json=as_json)
+    code = job.work(runs or out.expanduser() / "runs", quiet=quiet, as_json=as_json)
     raise typer.Exit(code)

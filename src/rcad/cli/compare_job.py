@@ -18,7 +18,7 @@ from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
 from rcad.errors import InputError
-from rcad.experiments.comparison.record import build, earlier, keep, write
+from rcad.experiments.comparison.record import build, check_goes_on, earlier, keep, write
 from rcad.experiments.comparison.runs import (
     Backend,
     Contestant,
@@ -141,6 +141,7 @@ class Job:
             "test_ratio": overlap(dataset, problem.splits),
             "sizes": {"train": len(problem.train[1]), "validation": len(problem.val[1]), "test": len(problem.test[1])},
         }
+        check_goes_on(out, self.settings, [one.name for one in self.contestants])
 
     def _config(self, one: Contestant) -> RunConfig:
         config, problem = self.splits[self.seeds[0]]

@@ -26,7 +26,7 @@ CacheFolder = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
-Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train.")]
+Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")]
 
 RUNS = Path("runs")
 DEVICES = ("auto", "cpu", "cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,13 @@ def show_table(records: Sequence[RunRecord], store: Store) -> None:
     last = None
     if len(done) > 1:
         means = [mean_and_spread(name, [record.metrics.get(name) for record in done]) for name in names]
-        last = ["mean", *means, *("" for _ in status), duration(sum(seconds(record) or 0.0 for record in done)), ""]
+        last = [
+            "mean",
+            *means,
+            *("" for _ in status),
+            duration(statistics.fmean(seconds(record) or 0.0 for record in done)),
+            "",
+        ]
     rows = [_row(record, names, bool(status)) for record in records]
     table(["seed", *names, *status, "time", "run"], rows, last=last)
     say(f"\nin {store.folder(records[0].id)}" if len(records) == 1 else f"\neach in {store.path / '<run>'}")

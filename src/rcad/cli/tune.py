@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Json, Quiet, about
 
 HELP = about(
     "Find a method's numbers on this data by its held-out split, never by its test split.",
@@ -58,7 +58,9 @@ def tune(
     ),
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
-    runs: RunsFolder = RUNS,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
+    ] = None,
     device: Device = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -68,6 +70,7 @@ def tune(
     from rcad.cli.sweep import open_store
     from rcad.cli.tune_job import Job
     from rcad.data.lazy import need
+    from rcad.errors import InputError
     from rcad.validate import one_of, whole
 
     one_of("--device", device, DEVICES)
@@ -88,8 +91,10 @@ def tune(
         seeds=parse_seeds(None, seeds),
         settings=setting or (),
     )
+    if out.expanduser().exists() and not out.expanduser().is_dir():
+        raise InputError(f"expected a folder for --out, but {out} is a file; name another")
     job = Job(request, space, search, by, budget, out.expanduser(), data_dir, cache_dir)
-    job.work(open_store(runs), device, quiet=quiet, as_json=as_json)
+    job.work(open_store(runs or out.expanduser() / "runs"), device, quiet=quiet, as_json=as_json)
     job.draw()
     job.show(quiet=quiet, as_json=as_json)
     raise typer.Exit(job.exit_code)

@@ -37,6 +37,24 @@ def earlier(out: Path, about: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {}
 
 
+def check_goes_on(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuses settings under which results that are in the folder would be lost."""
+    path = out / FILE
+    if not path.is_file():
+        return
+    found: Any = loads(read_text(path), str(path))
+    for key in ("seeds", "budget", "epochs"):
+        if found.get(key, settings[key]) != settings[key]:
+            raise InputError(
+                f"expected {key} {found[key]} as in {path}, but got {settings[key]}; pass another --out to keep both"
+            )
+    lost = [name for name in found["methods"] if name not in names]
+    if lost:
+        raise InputError(
+            f"expected the methods that {path} compares, but {lost[0]} is not among them; add it, or pass another --out"
+        )
+
+
 def build(settings: Mapping[str, Any], cells: Cells) -> dict[str, Any]:
     """The record.
 

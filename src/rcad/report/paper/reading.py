@@ -15,7 +15,7 @@ from rcad.report.paper.parsing import from_suite
 from rcad.report.paper.studies import OLD, from_old, runs_folder
 from rcad.report.paper.study import TITLES, Record, Study, named
 
-RUN = "record.json"
+RUN, SUITE_RUNS = "record.json", "runs"
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,11 @@ def read(results: Path) -> Found:
     mentioned = {run.id for study in studies for place in study.places.values() for run in place.runs}
     facts, loose = _runs(run_files, mentioned, damaged)
     for folder, runs in loose.items():
+        if folder.name == SUITE_RUNS and folder.parent.parent == results:
+            continue  # of a suite that is not finished, or whose record is damaged
+        name = "-".join(folder.relative_to(results).parts) or results.resolve().name
         try:
-            studies.append(runs_folder(folder.relative_to(results).as_posix(), runs))
+            studies.append(runs_folder(name, runs))
         except (KeyError, TypeError, ValueError, AttributeError):
             damaged.append(f"expected {folder} to hold records of runs, but got others; remove them")
     targets = {study.target for study in studies}
