@@ -115,6 +115,8 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
         "T1: claims: 30 undecided",
     ]
     assert "T1: 7 of 7 runs, 0.0 s left" in first.err
+    again = '`rcad paper run T1 --scale smoke --seeds 1 --protocol two-views --only "CIFAR-10"`'
+    assert again in Path("results/T1/T1-two-views.md").read_text()
     second = cli("paper", "run", "T1", *words)
     assert second.out.splitlines()[0] == "T1: every run was there already"
     cells = json.loads(cli("paper", "status", "T1", *words[:2], "--seeds", "2", *words[4:], "--json").out)

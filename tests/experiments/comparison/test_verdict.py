@@ -73,7 +73,7 @@ def test_the_seeds_needed_are_those_of_the_largest_difference() -> None:
 def test_overlapping_splits_take_the_winner_back() -> None:
     found = cells({"rcad": 0.7}, noise=0.6, seed=1)
     assert "is shown to be better" in said(found)[0]
-    assert "out of reach of any number of splits" in said(found, ratio=0.5)[0]
+    assert "out of reach of any number of these splits" in said(found, ratio=0.5)[0]
 
 
 def test_worse_is_said_too() -> None:

@@ -101,9 +101,8 @@ def _why_not(own: Sequence[Pair], metric: str) -> str:
         return ", and none was better on average"
     size = f"{gain:.{DIGITS[metric]}f}{UNITS[metric]}"
     if leader.difference.seeds_needed is None:
-        return (
-            f"; the largest difference, {leader.method}'s {size}, is out of reach of any number of splits of these data"
-        )
+        found = f"the largest difference, {leader.method}'s {size}"
+        return f"; {found}, if real, is out of reach of any number of these splits"
     count = leader.difference.seeds_needed
     if count <= leader.difference.n:
         return (
