@@ -296,14 +296,25 @@ def _row(
 def _worthwhile(method: str, mode: str, replicas: int) -> bool:
     """Unless all are asked for: what takes long to compile or to build many times over is left out."""
     if replicas > 1:
-        return method in ("erm", "rcad", "rcad_released")
+        return method in ("erm", "rcad", "rcad_released") or (
+            mode == "graph" and replicas == 8 and method in ("rcad reference", "rcad every=4")
+        )
     return mode != "compile" or method in ("erm", "rcad", "rcad every=4", "rcad_released")
 
 
 def groups(options: argparse.Namespace) -> list[tuple[int, Engine, int]]:
-    """Batch, mode, replicas; several runs at once only where graphs let them overlap."""
+    """Batch, mode, replicas; several runs at once only where graphs let them overlap and batches leave room."""
     every = itertools.product(options.batches, options.modes, options.replicas)
-    return [(b, m, r) for b, m, r in every if r == 1 or m != "eager"]
+    return [
+        (batch, mode, replicas)
+        for batch, mode, replicas in every
+        if replicas == 1 or (mode != "eager" and (options.all or _shares(batch, mode, replicas)))
+    ]
+
+
+def _shares(batch: int, mode: str, replicas: int) -> bool:
+    """Unless all are asked for: how many runs at once are worth their time to build."""
+    return batch <= 32 or replicas == (8 if batch <= 128 else 4)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def test_gathered_gradients_are_the_accumulated_ones(norm: str) -> None:
     twin = Twin(ours, torch.float32)
     assert twin.model is ours
     for model, after in ((plain, None), (ours, twin.gather)):
-        twin.refresh()
+        twin.forget()
         for _ in range(2):  # two batches, two passes each
             RCAD(0.5, 0.3).backward(model, X, Y, accumulate=2, after_pass=after)
     twin.deliver()
@@ -64,25 +64,41 @@ def test_batches_are_counted_where_batchnorm_would_count_them() -> None:
     model = net()
     twin = Twin(model, torch.float64)
     for _ in range(3):
-        twin.refresh()
+        twin.forget()
         twin.gather()  # the clean pass
         with frozen_batch_stats(twin.model):
             twin.gather()  # the pass at x', which leaves the averages alone
-        twin.deliver()
+        twin.count()
     counts = [buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")]
     assert len(counts) == 20
     assert all(count == 3 for count in counts)
 
 
-def test_refresh_follows_the_weights_and_forgets_gradients() -> None:
+def test_the_cast_follows_the_weights() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     twin = Twin(model, torch.float64)
     with torch.no_grad():
         model[0].weight.add_(1.0)
-    model[0].weight.grad = torch.ones_like(model[0].weight)
-    twin.refresh()
+    twin.cast()
     torch.testing.assert_close(twin.model[0].weight, model[0].weight.double())
-    assert not grads(model)
+
+
+@pytest.mark.parametrize("take", ["gather", "keep"])
+def test_no_pass_finds_another_ones_gradients(take: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    twin = Twin(model, torch.float64)
+    for _ in range(2):
+        model[0].weight.grad = torch.ones_like(model[0].weight)
+        twin.forget()
+        assert not grads(model)
+        for _ in range(2):
+            twin.model[0].weight.grad = torch.ones_like(twin.model[0].weight)
+            getattr(twin, take)()
+            assert not grads(twin.model)
+    assert [len(twin.passes), twin.passes and len(twin.passes[0])] == ([2, 4] if take == "keep" else [0, []])
+    twin.deliver()
+    if take == "gather":
+        torch.testing.assert_close(model[0].weight.grad, torch.full((2, 3), 2.0))
 
 
 class Tied(nn.Module):
@@ -109,7 +125,7 @@ def test_tied_frozen_and_unused_weights() -> None:
     x = torch.randn(5, 4)
     for _ in range(2):
         plain(x).square().sum().backward()
-    twin.refresh()
+    twin.forget()
     for _ in range(2):
         twin.model(x).square().sum().backward()
         twin.gather()
@@ -129,7 +145,7 @@ def test_the_bf16_twin_is_autocast() -> None:
     x, y = X.cuda(), Y.cuda()
     plain, ours = net().cuda(), net().cuda()
     twin = Twin(ours, torch.bfloat16)
-    twin.refresh()
+    twin.forget()
     with torch.autocast("cuda", dtype=torch.bfloat16):
         RCAD(0.5, 0.3).backward(plain, x, y)
         RCAD(0.5, 0.3).backward(twin.model, x, y, after_pass=twin.gather)

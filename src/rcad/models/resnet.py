@@ -14,6 +14,7 @@ from torch.nn.functional import relu
 
 from rcad.errors import InputError
 from rcad.models.base import Model
+from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
 from rcad.models.norms import Norm, check_norm, init_convs, init_fixup, norm2d
 
@@ -114,7 +115,8 @@ class ResNet(Model):
             raise InputError(f"expected stem to be one of {', '.join(get_args(Stem))}, but got {stem!r}")
         large = stem == "imagenet"
         self.normalize = layer_zero(channels, mean, std)
-        self.conv1 = _conv(channels, width, 7, 2) if large else _conv(channels, width, 3)
+        size, stride = (7, 2) if large else (3, 1)
+        self.conv1 = FirstConv2d(channels, width, size, stride, padding=size // 2, bias=False)
         self.bn1 = norm2d(norm, width)
         self.maxpool = nn.MaxPool2d(3, 2, padding=1) if large else nn.Identity()
         self.num_features = width

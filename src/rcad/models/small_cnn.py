@@ -9,6 +9,7 @@ from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
 from rcad.models.base import Model
+from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
 from rcad.models.norms import Norm, check_norm, init_convs, norm2d
 
@@ -45,7 +46,7 @@ class SmallCNN(Model):
         if min(height, breadth) < 4:
             raise InputError(f"expected images of at least 4x4 pixels, but got {height}x{breadth}")
         self.normalize = layer_zero(channels, mean, std)
-        self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.conv1 = FirstConv2d(channels, width, 3, padding=1, bias=False)
         self.bn1 = norm2d(norm, width)
         self.conv2 = nn.Conv2d(width, 2 * width, 3, padding=1, bias=False)
         self.bn2 = norm2d(norm, 2 * width)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
@@ -38,7 +39,7 @@ class TimmModel(Model):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        timm = _import_timm()
+        timm = import_timm()
         if not timm.is_model(name):
             near = difflib.get_close_matches(name, timm.list_models(), n=2)
             hint = f"did you mean {' or '.join(near)}?" if near else "timm.list_models() names them"
@@ -73,12 +74,14 @@ class TimmModel(Model):
         return output
 
 
-def _import_timm() -> Any:
+def import_timm() -> Any:
+    """The library, or one line that says what is missing or does not fit."""
     try:
         import timm
-    except ImportError as error:
-        raise MissingExtraError("timm", "timm") from error
+    except ModuleNotFoundError:
+        raise MissingExtraError("timm", "timm") from None
     except Exception as error:  # a torchvision that does not fit torch fails with whatever it meets first
-        reason = str(error).split("\n")[0]
-        raise InputError(f"expected timm to import, but got {type(error).__name__}: {reason}") from error
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'}"
+        wanted = f"a torchvision that fits torch {torch.__version__}" if "torchvision" in reason else "timm to import"
+        raise InputError(f"expected {wanted}, but importing timm gave {reason}; see: rcad doctor") from None
     return timm

@@ -10,6 +10,7 @@ from torch.nn.functional import relu
 
 from rcad.errors import InputError
 from rcad.models.base import Model
+from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
 from rcad.models.norms import Norm, check_norm, init_convs, init_fixup, norm2d
 
@@ -72,7 +73,7 @@ class WideResNet(Model):
         if depth < 10 or (depth - 4) % 6:
             raise InputError(f"expected depth to be 6n + 4 with n >= 1, but got {depth}")
         self.normalize = layer_zero(channels, mean, std)
-        self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.conv1 = FirstConv2d(channels, width, 3, padding=1, bias=False)
         inputs, stages = width, []
         for outputs, stride in ((widen * width, 1), (2 * widen * width, 2), (4 * widen * width, 2)):
             blocks = [WideBlock(inputs, outputs, stride, dropout, norm)]

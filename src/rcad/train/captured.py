@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from rcad.train.clipped_sgd import ClippedSGD, suits
 from rcad.train.step import Plan, Stepper, Update
 from rcad.train.twin import Twin
 
@@ -44,9 +45,14 @@ class Captured(Stepper):
         self._compiled: nn.Module = self._twin.model
         if compiled:
             self._compiled = cast(nn.Module, torch.compile(self._twin.model, dynamic=False))
+        self._sgd: ClippedSGD | None = None
+        if suits(update.optimizer, self._twin.leaves):
+            limit = update.config.optim.clip
+            self._sgd = ClippedSGD(update.optimizer, self._twin.weights, self._twin.leaves, limit)
         self._full = update.config.train.batch_size
         self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
         self._warm: Counter[Kind] = Counter()
+        self._passes: dict[Kind, int] = {}
         self._pool: Any = None
         self._periods = sorted({term.every for term in update.criterion.loss.terms} - {1})
         device = update.x.device
@@ -62,6 +68,7 @@ class Captured(Stepper):
         _send(order, self._order)
         _send(torch.tensor(rates), self._rates)
         _send(torch.tensor([first.turn, first.start]), self._where)
+        self._twin.cast()
 
     def step(self, plan: Plan) -> None:
         kind = self._kind(plan)
@@ -72,6 +79,7 @@ class Captured(Stepper):
         else:
             self._warm[kind] += 1
             self._take(plan)
+            self._passes[kind] = len(self._twin.passes)
 
     def _kind(self, plan: Plan) -> Kind:
         numbers = range(plan.number, plan.number + len(plan.sizes))
@@ -86,13 +94,20 @@ class Captured(Stepper):
         for size in plan.sizes:
             batches.append(self._order.index_select(0, self._where[1:] + (self._ahead[:size] + done)))
             done += size
-        self._twin.refresh()
+        self._twin.forget()
+        after_pass = self._twin.gather if self._sgd is None else self._twin.keep
         for offset, (size, batch) in enumerate(zip(plan.sizes, batches, strict=True)):
             model = self._compiled if size == self._full else self._twin.model
-            self.update.batch(model, batch, len(batches), plan.number + offset, self._twin.gather)
-        self._twin.deliver()
-        self._clip()
-        self.update.finish()
+            self.update.batch(model, batch, len(batches), plan.number + offset, after_pass)
+        if self._sgd is None:
+            self._twin.deliver()
+            self._clip()
+            self.update.optimizer.step()
+            self._twin.cast()
+        else:
+            self._sgd.step(self._twin.passes)
+        self._twin.count()
+        self.update.follow()
         self._where[0] += 1
         self._where[1] += done
 
@@ -109,6 +124,8 @@ class Captured(Stepper):
         graph.register_generator_state(self.update.generator)
         here = torch.cuda.current_stream()
         stream = None if here == torch.cuda.default_stream() else here  # the default stream cannot be captured
+        if self._sgd is not None:
+            self._sgd.make_room(self._passes[kind])
         try:
             # "thread_local": other threads, such as a data reader, may go on using the device.
             with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
@@ -119,9 +136,11 @@ class Captured(Stepper):
             self.name = "eager"
             self._warm[kind] = -(10**9)  # not tried again
             return
-        # One pool serves all graphs of a run: no two of them run at once, and nothing in it outlives a replay.
+        # One pool serves all graphs of a run: no two of them run at once, and all that outlives a replay is held.
         self._pool = self._pool or graph.pool()
         self._graphs[kind] = graph
+        if self._sgd is not None:
+            self._sgd.settle()
 
     def _forget(self, order: Tensor, rates: Sequence[float]) -> None:
         """The training set has grown: the graphs point to tensors that are no longer it."""
@@ -129,6 +148,8 @@ class Captured(Stepper):
         self._graphs.clear()
         self._warm.clear()
         self._pool = None
+        if self._sgd is not None:
+            self._sgd.release()
         self._order = torch.zeros(len(order), dtype=torch.int64, device=device)
         self._rates = torch.zeros(len(rates), device=device)
 

@@ -15,6 +15,7 @@ from rcad.geometry import Move, Norm, unit
 from rcad.perturbations import GradientStep, RandomStep
 from rcad.train.stacked_method import StackedLikelihood, StackedMethod, StackedTerm
 from rcad.train.stacked_passes import Passes
+from rcad.train.stacked_pulls import pulled
 
 Noise = Callable[[tuple[int, ...]], Tensor]
 
@@ -57,7 +58,7 @@ class StackedStep:
                 if not fused:
                     gradients[plain] = self._direction(likelihood, output, y)
             if clean:
-                share, pull = _pull(clean, output, y)
+                share, pull = pulled(clean, output, y)
                 total += share
                 uphill = self.passes.backward(pull, inputs=fused)
                 if uphill is not None:
@@ -66,7 +67,7 @@ class StackedStep:
                     gradients[next(iter(wanted))] = uphill * scale.view(-1, 1, 1)
             output = output.clone() if moved else output
         for term in moved:
-            share, pull = _pull([term], self.passes.forward(self._moved(term, x, y, gradients)), y)
+            share, pull = pulled([term], self.passes.forward(self._moved(term, x, y, gradients)), y)
             total += share
             self.passes.backward(pull)
         return total, output
@@ -114,16 +115,6 @@ class StackedStep:
         if where.steps > 1 and where.norm == "l2":
             step = alpha * _unit(step, "l2")
         return _within(where, x + step)
-
-
-def _pull(terms: Sequence[StackedTerm], output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted sum of the terms for each replica (R,), and its gradient with respect to the output (R, B, K)."""
-    leaf = output.detach().flatten(0, 1).requires_grad_(True)
-    total = terms[0].weight * terms[0].means(leaf, y)
-    for term in terms[1:]:
-        total = total + term.weight * term.means(leaf, y)
-    (gradient,) = torch.autograd.grad(total.sum(), leaf)
-    return total.detach(), gradient.view_as(output)
 
 
 def _unit(g: Tensor, norm: Norm) -> Tensor:

@@ -66,11 +66,11 @@ class Update:
             self.batch(self.model, index, len(group), number + offset)
         if self.config.optim.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip)
-        self.finish()
-
-    def finish(self) -> None:
-        """The optimizer's part, once all gradients are there."""
         self.optimizer.step()
+        self.follow()
+
+    def follow(self) -> None:
+        """The moving average takes up the new weights."""
         if self.average is not None:
             update_average(self.average, self.model, self.config.train.ema or 0.0)
 

@@ -2,9 +2,9 @@
 
 Autocast casts every weight in every pass, and autograd adds every parameter's gradient in a kernel of its own: for a
 ResNet-18 and RCAD's two passes, 140 of 730 kernels, each too small to fill a GPU. Here the weights are cast together
-once a step and the passes' gradients are added together. The numbers are autocast's own: products in bf16, gradients
-brought to fp32 before they are summed. BatchNorm's count of batches, which no average here depends on, is kept up once
-a step instead of by a kernel per layer.
+once a step and the passes' gradients are added together, or kept for an optimizer that adds them as it reads them. The
+numbers are autocast's own: products in bf16, gradients brought to fp32 before they are summed. BatchNorm's count of
+batches, which no average here depends on, is kept up once a step instead of by a kernel per layer.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Twin:
                 other._parameters[name] = leaves[parameter]
             other._buffers.update(own._buffers)
         self._layers, self._counts = self._take_counts(model)
-        self._weights = [p for p in leaves if p.requires_grad]
-        self._leaves = [leaves[p] for p in self._weights]
+        self.weights = [p for p in leaves if p.requires_grad]
+        self.leaves = [leaves[p] for p in self.weights]
+        self.passes: list[list[Tensor | None]] = []
         self._cast = [(p, leaf) for p, leaf in leaves.items() if leaf is not p]
         self._sums: list[Tensor | None] = []
         self._advances = 0
@@ -60,21 +61,29 @@ class Twin:
         return layers, counts
 
     @torch.no_grad()
-    def refresh(self) -> None:
-        """Brings the cast weights up to date and forgets all gradients."""
-        for weight, leaf in zip(self._weights, self._leaves, strict=True):
-            weight.grad = leaf.grad = None
-        self._sums, self._advances = [None] * len(self._leaves), 0
+    def cast(self) -> None:
+        """Brings the cast weights up to date."""
         if self._cast:
             torch._foreach_copy_([leaf for _, leaf in self._cast], [weight for weight, _ in self._cast])
+
+    def forget(self) -> None:
+        """Forgets all gradients."""
+        for weight, leaf in zip(self.weights, self.leaves, strict=True):
+            weight.grad = leaf.grad = None
+        self._sums, self._advances, self.passes = [None] * len(self.leaves), 0, []
+
+    def keep(self) -> None:
+        """Takes the gradients of the pass that has just run backward, as they are, into `passes`."""
+        self._advances += bool(self._layers and self._layers[0].track_running_stats)  # off in the passes that only look
+        self.passes.append([leaf.grad for leaf in self.leaves])
+        for leaf in self.leaves:
+            leaf.grad = None
 
     @torch.no_grad()
     def gather(self) -> None:
         """Takes the gradients of the pass that has just run backward, so that the next one finds none to add to."""
-        self._advances += bool(self._layers and self._layers[0].track_running_stats)  # off in the passes that only look
-        found = [leaf.grad for leaf in self._leaves]
-        for leaf in self._leaves:
-            leaf.grad = None
+        self.keep()
+        found = self.passes.pop()
         wide = _widened([grad for grad in found if grad is not None])
         fresh = [None if grad is None else next(wide) for grad in found]
         both = [(old, new) for old, new in zip(self._sums, fresh, strict=True) if old is not None and new is not None]
@@ -85,8 +94,12 @@ class Twin:
     @torch.no_grad()
     def deliver(self) -> None:
         """Gives the sums to the original's `.grad`, where clipping and the optimizer look for them."""
-        for weight, total in zip(self._weights, self._sums, strict=True):
+        for weight, total in zip(self.weights, self._sums, strict=True):
             weight.grad = total
+
+    @torch.no_grad()
+    def count(self) -> None:
+        """Moves BatchNorm's counters on by the passes that moved its averages."""
         if self._counts and self._advances:
             torch._foreach_add_(self._counts, self._advances)
 

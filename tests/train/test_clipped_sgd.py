@@ -1,0 +1,135 @@
+"""The kernels against clip_grad_norm_ and torch.optim.SGD. Where there is no GPU, the tables they are given."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad.train.clipped_sgd import BLOCK, ClippedSGD, _chunks, _dense, _like, _same_order, suits
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def test_chunks_cover_every_element_once() -> None:
+    sizes = [1, BLOCK, BLOCK + 1, 3 * BLOCK]
+    chunks = _chunks(sizes).tolist()
+    assert [i for i, _ in chunks] == [0, 1, 2, 2, 3, 3, 3]
+    assert all(start % BLOCK == 0 and start < sizes[i] for i, start in chunks)
+    assert len({(i, start) for i, start in chunks}) == 7
+
+
+def test_the_order_in_memory_is_what_counts() -> None:
+    weight = torch.zeros(4, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+    assert _dense(weight)
+    assert not _dense(torch.zeros(4, 6)[:, ::2])
+    assert not _dense(torch.zeros(8)[1:5])  # begins 4 bytes after a place where wide loads may begin
+    assert not _same_order(torch.zeros(4, 3, 2, 2), weight)
+    narrow = torch.zeros(4, 3, 1, 1)  # here both layouts are the same bytes
+    assert _same_order(narrow, narrow.contiguous(memory_format=torch.channels_last))
+    grad = torch.arange(48.0).view(4, 3, 2, 2)
+    moved = _like(grad, weight)
+    assert moved is not None
+    assert _same_order(moved, weight)
+    assert torch.equal(moved, grad)
+    assert _like(moved, weight) is moved
+    assert _like(None, weight) is None
+
+
+def test_without_a_gpu_torch_does_the_work() -> None:
+    model = nn.Linear(3, 2)
+    assert not suits(torch.optim.SGD(model.parameters(), momentum=0.9), list(model.parameters()))
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 70, 3, bias=False), nn.BatchNorm2d(70), nn.Conv2d(70, 16, 3), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(256, 100), nn.Linear(7, 5)).cuda().to(memory_format=torch.channels_last)
+
+
+def pair(**settings: float) -> tuple[list[nn.Parameter], torch.optim.SGD, list[nn.Parameter], torch.optim.SGD]:
+    ours, plain = net(), net()
+    rate = torch.tensor(0.1, device="cuda")
+    options = {"momentum": 0.9, "weight_decay": 5e-4, **settings}
+    one, other = (list(model.parameters()) for model in (ours, plain))
+    return one, torch.optim.SGD(one, lr=rate, **options), other, torch.optim.SGD(other, lr=0.1, **options)
+
+
+def draw(leaves: list[nn.Parameter], passes: int) -> list[list[Tensor | None]]:
+    """Gradients of each pass; the last layer has none, the third parameter none in the second pass."""
+    grads = [[torch.randn_like(leaf) for leaf in leaves] for _ in range(passes)]
+    return [
+        [None if i >= len(leaves) - 2 or (k == 1 and i == 2) else grad for i, grad in enumerate(row)]
+        for k, row in enumerate(grads)
+    ]
+
+
+def sum_into(weights: list[nn.Parameter], passes: list[list[Tensor | None]]) -> None:
+    for i, weight in enumerate(weights):
+        found = [row[i].float().clone() for row in passes if row[i] is not None]  # clipping works in place
+        weight.grad = sum(found[1:], found[0]) if found else None
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("limit", [None, 0.5, 1e4])
+@pytest.mark.parametrize("passes", [1, 2, 5])
+@pytest.mark.parametrize("half", [False, True])
+def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int, half: bool) -> None:
+    weights, optimizer, others, plain = pair(nesterov=nesterov)
+    leaves = [nn.Parameter(w.detach().bfloat16()) if half and w.ndim > 1 else w for w in weights]
+    assert suits(optimizer, leaves)
+    kernels = ClippedSGD(optimizer, weights, leaves, limit)
+    for turn in range(3):
+        grads = draw(leaves, passes)
+        if turn == 1:  # in another memory order than the weight
+            grads[0][0] = None if grads[0][0] is None else grads[0][0].contiguous()
+        with torch.no_grad():
+            kernels.step(grads)
+        sum_into(others, grads)
+        if limit is not None:
+            nn.utils.clip_grad_norm_(others, limit)
+        plain.step()
+        for one, other, leaf in zip(weights, others, leaves, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+            assert leaf is one or torch.equal(leaf, one.bfloat16())
+            ours, theirs = optimizer.state[one], plain.state[other]
+            assert bool(ours) == bool(theirs)
+            if ours:
+                torch.testing.assert_close(ours["momentum_buffer"], theirs["momentum_buffer"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
+    weights, optimizer, others, plain = pair()
+    kernels = ClippedSGD(optimizer, weights, weights, 1.0)
+    for turn in range(2):
+        grads = draw(weights, 2)
+        sum_into(others, grads)
+        nn.utils.clip_grad_norm_(others, 1.0)
+        plain.step()
+        if turn == 0:
+            for one, other in zip(weights, others, strict=True):
+                one.data.copy_(other)
+                memory = copy.deepcopy(plain.state[other])
+                optimizer.state[one] = {key: value.contiguous() for key, value in memory.items()}
+        else:
+            with torch.no_grad():
+                kernels.step(grads)
+    for one, other in zip(weights, others, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_other_optimizers_are_left_to_torch() -> None:
+    weights, _, _, _ = pair()
+    for odd in ({"momentum": 0.0}, {"momentum": 0.9, "dampening": 0.1}, {"momentum": 0.9, "maximize": True}):
+        assert not suits(torch.optim.SGD(weights, lr=0.1, **odd), weights)
+    assert not suits(torch.optim.AdamW(weights), weights)
+    assert not suits(torch.optim.SGD([{"params": weights[:1]}, {"params": weights[1:]}], momentum=0.9), weights)
+    assert suits(torch.optim.SGD(weights, lr=0.1, momentum=0.9), weights)

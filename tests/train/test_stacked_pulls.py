@@ -1,0 +1,64 @@
+"""Terms in closed form against autograd."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from rcad.composition import Method, compose
+from rcad.likelihoods import Categorical, Gaussian
+from rcad.methods import confidence_penalty, gaussian, label_smoothing
+from rcad.train import stacked_pulls
+from rcad.train.stacked_method import StackedMethod, StackedTerm
+from rcad.train.stacked_pulls import CLOSED, pulled
+
+REPLICAS, BATCH = 3, 7
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return 3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def terms(method: Method, count: int = REPLICAS) -> list[StackedTerm]:
+    """nll and negative entropy, with a weight of its own for each replica."""
+    default = method.likelihood or Categorical()
+    methods = [compose(method, confidence_penalty(lam=0.1 + 0.2 * r)) for r in range(count)]
+    return list(StackedMethod.of(methods, default, numbers(1)).terms)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["nll", "negative_entropy"])
+@pytest.mark.parametrize("task", ["labels", "reals", "uncapped"])
+def test_closed_forms_are_autograd_s(task: str, which: int) -> None:
+    method = Method() if task == "labels" else gaussian(cap=0.3 if task == "reals" else None)
+    output = numbers(REPLICAS, BATCH, 4 if task == "labels" else 2)
+    if task != "labels":
+        output[0, 0, 1], output[0, 1, 1] = -25.0, 2.0  # below the floor, above the cap
+    y = torch.arange(REPLICAS * BATCH) % 4 if task == "labels" else numbers(REPLICAS * BATCH, seed=1)
+    term = terms(method)[which]
+    assert stacked_pulls._closed(term) is not None
+    expected, slopes = stacked_pulls._by_autograd([term], output, y)
+    before = output.clone()
+    found, pull = pulled([term], output, y)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(pull, slopes, rtol=1e-11, atol=1e-12)
+    assert torch.equal(output, before)
+    assert not any(part.requires_grad for part in (found, pull))
+
+
+def test_large_logits_stay_finite() -> None:
+    output = torch.tensor([[[2000.0, -2000.0, 0.0]]], dtype=torch.float64)
+    for term in terms(Method(), 1):
+        assert all(part.isfinite().all() for part in pulled([term], output, torch.tensor([1])))
+
+
+def test_what_has_no_closed_form_goes_through_autograd() -> None:
+    smoothed = terms(label_smoothing(eps=0.2))
+    assert stacked_pulls._closed(smoothed[0]) is None
+    assert stacked_pulls._closed(terms(gaussian(cap=(0.3,)))[1]) is None
+    output, y = numbers(REPLICAS, BATCH, 4), torch.arange(REPLICAS * BATCH) % 4
+    both = pulled(terms(Method()), output, y)
+    parts = [pulled([term], output, y) for term in terms(Method())]
+    assert torch.allclose(both[0], parts[0][0] + parts[1][0])
+    assert torch.allclose(both[1], parts[0][1] + parts[1][1])
+    assert {kind for kind, _ in CLOSED} == {Categorical, Gaussian}
