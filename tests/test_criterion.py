@@ -137,15 +137,33 @@ def test_what_cannot_be_fused_falls_back_and_says_so_once(caplog: pytest.LogCapt
     assert said.endswith("using the reference passes")
 
 
-def test_an_input_with_a_graph_is_not_fused_but_right() -> None:
+@pytest.mark.parametrize("terms", [(), (Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)),)])
+def test_an_input_with_a_graph_hands_its_gradient_on(terms: tuple[Term, ...]) -> None:
     _, y = images()
     codes = torch.randn(7, 6)
     nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
-    RCAD(0.5, 0.1, units="input").backward(nets[0][2], nets[0][:2](codes), y)
-    RCAD(0.5, 0.1, units="input")(nets[1][2], nets[1][:2](codes), y).backward()
+    criterion, seen = Criterion(terms=(Term("nll"), *terms), units="input"), []
+    after = lambda: seen.append(nets[0][0].weight.grad.clone())  # noqa: E731
+    criterion.backward(nets[0][2], nets[0][:2](codes), y, after_pass=after, accumulate=3)
+    (criterion(nets[1][2], nets[1][:2](codes), y) / 3).backward()
     assert nets[0][0].weight.grad.abs().sum() > 0
     assert_same_state(nets[0], nets[1])
+    assert not criterion._reasons
+    # x' is a constant: what made x learns in the clean pass alone, before the first call of after_pass.
+    assert all(torch.equal(gradient, nets[0][0].weight.grad) for gradient in seen)
+
+
+def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
+    _, y = images()
+    codes = torch.randn(7, 6)
+    nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    criterion = Criterion(terms=(Term("nll"), Term("raw", view="raw")), units="input")
+    criterion.backward(nets[0][2], nets[0][:2](codes), y)
+    criterion(nets[1][2], nets[1][:2](codes), y).backward()
+    assert_same_state(nets[0], nets[1])
+    assert criterion._reasons == {"two views are part of one larger graph, which the first backward would free"}
 
 
 def test_plain_loss_directions_are_refused_with_smoothing_only() -> None:

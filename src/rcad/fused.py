@@ -28,14 +28,18 @@ def refusal(
     """Why the fused step would not be exact here; None if it is."""
     for name, view in views.items():
         mine = [term for term in terms if term.view == name]
-        reason = _view_refusal(view) or _term_refusal(likelihood, mine, view, scaled)
+        reason = _view_refusal(view, alone=len(views) == 1) or _term_refusal(likelihood, mine, view, scaled)
         if reason:
             return reason
     return None
 
 
-def _view_refusal(view: View) -> str | None:
-    return "the input is part of a larger graph, which one backward would free" if view.x.requires_grad else None
+def _view_refusal(view: View, *, alone: bool) -> str | None:
+    if not view.x.requires_grad:
+        return None
+    if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
+        return "what made the input learns in the clean pass, and gradients are exchanged in the last"
+    return None if alone else "two views are part of one larger graph, which the first backward would free"
 
 
 def _term_refusal(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) -> str | None:
@@ -74,12 +78,14 @@ def fused_backward(
     total: Tensor | None = None
     output: Tensor | None = None
 
-    def run(group: list[Term], prediction: Tensor, view: View) -> None:
+    def run(group: list[Term], prediction: Tensor, view: View, x: Tensor | None = None) -> None:
         nonlocal total
         values = {term.name: term.mean(likelihood, prediction, view.target, view.weight) for term in group}
         loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
         share = loss / divide if divide != 1 else loss
         (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        if x is not None and x.grad is not None and view.x.requires_grad:
+            view.x.backward(x.grad)  # type: ignore[no-untyped-call]  # on to what made x: a table of embeddings
         if after_pass is not None:
             after_pass()
         parts.update({name: value.detach() for name, value in values.items()})
@@ -92,12 +98,12 @@ def fused_backward(
         directions = direction_losses(likelihood, mine)
         gradients: dict[Likelihood, Tensor] = {}
         if clean:
-            x = view.x.detach().requires_grad_(bool(directions))
+            x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
             passes_left -= 1
             with _quiet(view, passes_left):
                 prediction = view.forward(x)
                 check_output(view, likelihood, prediction)
-                run(clean, prediction, view)
+                run(clean, prediction, view, x)
             output = prediction.detach() if output is None else output
             del prediction
             if directions:
