@@ -108,7 +108,7 @@ def test_other_data_do_not_replace_a_report(cli: Cli) -> None:
         (("--methods", "erm,rcda"), "did you mean 'rcad'?"),
         (("--methods", "rcad(alpha=-1)"), "expected alpha to be"),
         (("--methods", "rcad(alpha=auto)"), "to measure alpha=auto"),
-        (("--budget", -1), "--budget"),
+        (("--budget", 0), "--budget"),
         (("--seeds", "x"), "--seeds"),
         (("--target", "nothing"), "nothing"),
         (("--set", "data.validation=0", "--set", "train.selection=last"), "held-out split"),

@@ -122,6 +122,13 @@ def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grid("auto").shared(several, None) == []
 
 
+def test_who_asks_for_company_on_the_cpu_is_told(cli: Cli) -> None:
+    done = cli(*SEEDS, "--at-once", "2", "--device", "cpu", "--quiet")
+    assert done.code == 0
+    assert done.err == "rcad: --at-once is for runs that share a GPU; on the CPU they go one after the other\n"
+    assert cli(*SEEDS, "--at-once", "2", "--device", "cpu", "--quiet").err == ""  # nothing was left to run
+
+
 @pytest.fixture
 def _as_if_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Side by side on the CPU, where runs take turns."""

@@ -6,9 +6,9 @@ import pytest
 
 from rcad.cli.cards import card, cards
 from rcad.cli.figures import duration, leading, mean_and_spread, metric, plural, size, sparkline
-from rcad.cli.method_text import parse_method
 from rcad.cli.screen import table
 from rcad.cli.seeds import parse_seeds
+from rcad.experiments.method_text import parse_method
 from rcad.methods import METHODS
 
 

@@ -80,6 +80,13 @@ def test_quiet_prints_one_line(cli: Cli) -> None:
     assert one.err == two.err == ""
 
 
+def test_dry_run_takes_a_distance_that_is_yet_to_be_measured(cli: Cli) -> None:
+    shown = cli(*SMALL, "--method", "rcad(alpha=auto)", "--dry-run")
+    assert shown.code == 0, shown.err
+    assert from_toml(shown.out).method == (("rcad", (("alpha", "auto"),)),)
+    assert "expected lam to be" in cli(*SMALL, "--method", "rcad(alpha=auto, lam=-1)", "--dry-run").err
+
+
 def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
     shown = cli(
         *SMALL, "--method", "mixup + rcad(alpha=1, lam=0.02)", "--seed", "4", "--set", "train.ema=0.9", "--dry-run"

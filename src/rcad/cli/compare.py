@@ -69,7 +69,7 @@ def compare(
 
     one_of("--device", device, DEVICES)
     if budget is not None:
-        whole("--budget", budget, minimum=0)
+        whole("--budget", budget, minimum=1)
     for module, package, extra in (
         ("jinja2", "jinja2", "report"),
         ("matplotlib.figure", "matplotlib", "report"),

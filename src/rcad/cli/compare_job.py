@@ -12,7 +12,6 @@ from typing import Any
 from rcad.cli.commands import compare_line, said_held_out
 from rcad.cli.figures import duration, plural
 from rcad.cli.meter import meter
-from rcad.cli.method_text import parse_method
 from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
@@ -34,6 +33,7 @@ from rcad.experiments.comparison.stacked import StackedBackend, can_stack
 from rcad.experiments.comparison.verdict import METRICS
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import pick_device
+from rcad.experiments.method_text import parse_method
 from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord
 from rcad.experiments.rows import label
@@ -129,7 +129,7 @@ class Job:
         config, problem = self.splits[seeds[0]]
         check_suitable(self.contestants, config, problem)
         self.stacked = all(can_stack(self._config(one), problem) for one in self.contestants)
-        self.budget = max(1, (TUNED if self.stacked else 1) if budget is None else budget)
+        self.budget = (TUNED if self.stacked else 1) if budget is None else budget
         self.settings: dict[str, Any] = {
             "about": self.about,
             "data": first.data.name,

@@ -86,8 +86,12 @@ def evaluate(
     files.check(out)
     start = time.perf_counter()
     shelf = Shelf(store, data_dir, cache_dir, device)
-    with _progress(chosen, hidden=quiet or as_json) as progress:
-        outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again)
+    try:
+        with _progress(chosen, hidden=quiet or as_json) as progress:
+            outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again)
+    except KeyboardInterrupt:
+        kept = "every finished suite is kept beside its run; run the same command again to go on"
+        raise KeyboardInterrupt(f"interrupted; {kept}") from None
     found = summary(outcomes, suites, settings, time.perf_counter() - start)
     page = files.write(out, found)
     if as_json:

@@ -19,6 +19,8 @@ def show(summary: Mapping[str, Any]) -> None:
             say(note)
         for one in tables(groups, suite):
             say()
+            if one.caption:
+                say(one.caption)
             table(one.header, texts(one))
     compared = differences(groups, summary["suites"])
     told = comparison_notes(summary)
@@ -28,4 +30,5 @@ def show(summary: Mapping[str, Any]) -> None:
             say(note)
     if compared is not None:
         say()
+        say(compared.caption)
         table(compared.header, texts(compared))

@@ -39,8 +39,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _close_stdout()
         return BROKEN_PIPE
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        return _fail(str(stop) or "interrupted", INTERRUPTED)
     except (InputError, MissingExtraError) as error:
         return _fail(str(error), USAGE)
     except Exception as error:

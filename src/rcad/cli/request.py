@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.cli.method_text import parse_method
 from rcad.errors import InputError
 from rcad.experiments.atomic import read_text
 from rcad.experiments.config import RunConfig
+from rcad.experiments.method_text import parse_method
 from rcad.experiments.overrides import override
 from rcad.experiments.plain import from_plain
 from rcad.experiments.rows import Defaults, rows_to_plain

@@ -68,9 +68,11 @@ def final_line(outcome: Outcome) -> str:
 def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:
     """What would be run: a TOML file that `--config` reads, the id in a comment. The method is checked too."""
     from rcad.methods import Method
+    from rcad.train.problem import AUTO
 
-    for config in configs[:1]:
-        Method.from_dict({"methods": rows_to_plain(config.method)})
+    for config in configs[:1]:  # what is measured on the data has no value yet
+        rows = [{key: value for key, value in row.items() if value != AUTO} for row in rows_to_plain(config.method)]
+        Method.from_dict({"methods": rows})
     configs = [canonical(config) for config in configs]
     if as_json:
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])

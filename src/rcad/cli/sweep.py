@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from rcad.cli.figures import duration, leading, metric
+from rcad.cli.screen import warn
 from rcad.cli.signals import last_signal
 from rcad.cli.views import View
 from rcad.experiments.config import RunConfig
@@ -126,13 +127,15 @@ class Grid:
 
     def shared(self, configs: Sequence[RunConfig], at_once: int | None) -> list[RunConfig]:
         """The runs that go side by side: on a GPU, and only if there are several."""
-        if len(configs) < 2 or at_once == 1 or self.device == "cpu":
+        if len(configs) < 2 or at_once == 1 or (at_once is None and self.device == "cpu"):
             return []
         from rcad.experiments.machine import allow_many_queues, pick_device
         from rcad.experiments.together import can_share
 
         allow_many_queues()
         if pick_device(self.device).type != "cuda":
+            if at_once is not None:
+                warn("--at-once is for runs that share a GPU; on the CPU they go one after the other")
             return []
         sharing = [config for config in configs if can_share(config)]
         return sharing if len(sharing) > 1 else []
