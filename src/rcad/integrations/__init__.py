@@ -1,0 +1,1 @@
+"""Where people already train: one adapter per framework, each an extra, all calling the same core."""

@@ -1,0 +1,128 @@
+"""The `method` parameter on a table: from what the user wrote to a Method whose distance fits the data."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.alpha import SAMPLE, nearest_other_class, suggest_alpha
+from rcad.augmentations import Mixup
+from rcad.composition import METHODS, Method, compose
+from rcad.errors import InputError
+from rcad.experiments.method_text import parse_method
+from rcad.experiments.rows import MethodRow, method_rows, rows_to_plain
+from rcad.experiments.tuning.methods import started
+from rcad.geometry import Move
+from rcad.likelihoods import Categorical, Gaussian
+from rcad.methods import gaussian  # also fills METHODS
+from rcad.train.problem import AUTO, MEASURABLE, check_cap
+from rcad.validate import finite
+
+
+def method_for(
+    method: str | Method, alpha: float | None, lam: float | None, x: Tensor, y: Tensor, weight: Tensor | None
+) -> Method:
+    """The method for standardised training examples.
+
+    What neither the text nor `alpha` and `lam` say is where `rcad tune` begins: alpha measured and lam = 0.1 on class
+    labels, 0.3 and 0.3 on real targets, no bounds of pixels.
+
+    Args:
+        method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value.
+        alpha, lam: of the method's step and of its entropy; None leaves them as above.
+        x: (N, D).
+        y: integer labels, or standardised targets.
+        weight: of the examples, for the measured distance.
+    """
+    for name, value in (("alpha", alpha), ("lam", lam)):
+        if value is not None:
+            finite(name, value, minimum=0.0)
+    labels = not y.is_floating_point()
+    if isinstance(method, Method) and not method.recipe:
+        if alpha is not None or lam is not None:
+            raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
+        return _checked(method, labels)
+    rows = started(_rows(method), labels=labels, table=True)
+    rows = _given(_given(rows, "alpha", alpha), "lam", lam)
+    rows = tuple(_measured(row, x, y, weight) for row in rows)
+    return _checked(Method.from_dict({"methods": rows_to_plain(rows)}), labels)
+
+
+def distance_of(method: Method) -> float | None:
+    """alpha of the method's first step, if it takes one."""
+    moves: list[Any] = [term.where for term in method.terms if isinstance(term.where, Move)]
+    return float(moves[0].alpha) if moves else None
+
+
+def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
+    """`suggest_alpha`; with weights, what it would say if each example stood there as often as it weighs."""
+    generator = torch.Generator(x.device).manual_seed(0)
+    if weight is None or len(x) > SAMPLE:
+        return suggest_alpha(x, y, generator=generator)
+    distance, order = nearest_other_class(x, y, generator=generator).sort()
+    mass = weight[order].double().cumsum(0)
+    # Where the weights split evenly, rounding must not decide which of the two middle distances is taken.
+    low, high = (torch.searchsorted(mass, mass[-1] / 2 * edge).clamp(max=len(x) - 1) for edge in (1 - 1e-9, 1 + 1e-9))
+    return 0.25 * float(distance[low] + distance[high])
+
+
+def _rows(method: str | Method) -> tuple[MethodRow, ...]:
+    if isinstance(method, str):
+        return parse_method(method)
+    if isinstance(method, Method):
+        return method_rows(method.recipe)
+    raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
+
+
+def _given(rows: tuple[MethodRow, ...], key: str, value: float | None) -> tuple[MethodRow, ...]:
+    """The rows with a parameter of the estimator written into those that have it."""
+    if value is None:
+        return rows
+    takes = [name in METHODS and _takes(name, key) for name, _ in rows]
+    if not any(takes):
+        names = " + ".join(name for name, _ in rows)
+        raise InputError(f"expected a method with a parameter {key} of its step, but got {names}; leave {key}=None")
+    return method_rows(
+        [
+            (name, {**dict(values), key: float(value)} if own else values)
+            for (name, values), own in zip(rows, takes, strict=True)
+        ]
+    )
+
+
+def _takes(name: str, key: str) -> bool:
+    """Mixing has an alpha too, which is no distance."""
+    if key not in signature(METHODS[name]).parameters:
+        return False
+    return key != "alpha" or distance_of(METHODS[name]()) is not None
+
+
+def _measured(row: MethodRow, x: Tensor, y: Tensor, weight: Tensor | None) -> MethodRow:
+    name, values = row[0], dict(row[1])
+    if values.get("alpha") != AUTO:
+        return row
+    if y.is_floating_point() or name not in MEASURABLE:
+        raise InputError(f"expected a number for alpha of {name} here, but got 'auto'; it is measured between classes")
+    return name, tuple(sorted({**values, "alpha": round(measured_alpha(x, y, weight), 4)}.items()))
+
+
+def _checked(method: Method, labels: bool) -> Method:
+    """The method, with a likelihood for the kind of target; what only images have is refused."""
+    if method.likelihood is None and not labels:
+        method = compose(gaussian(), method)
+    likelihood = method.likelihood or Categorical()
+    if not isinstance(likelihood, Categorical if labels else Gaussian):
+        kind = "class labels" if labels else "real targets"
+        raise InputError(f"expected a method for {kind}, but {method.name!r} sets {likelihood!r}; choose another")
+    check_cap(method)
+    images = [step for step in method.augment if not isinstance(step, Mixup)]
+    if images:
+        raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")
+    if method.growth is not None and method.growth.levels is not None:
+        raise InputError(f"expected levels=None to grow a table, but got levels={method.growth.levels}")
+    if any(getattr(term.where, "bounds", None) is not None for term in method.terms):
+        raise InputError("expected no bounds on standardised columns, but got those of pixels; set bounds=None")
+    return method

@@ -1,0 +1,31 @@
+"""A table as people have them, for the tests of the scikit-learn estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROWS = 60
+
+
+def people(seed: int = 0) -> tuple[Any, Any]:
+    """A table with every kind of column; the label depends on the colour, the age and whether the income is known."""
+    draw = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": draw.normal(40, 12, ROWS),
+            "income": draw.normal(3e4, 8e3, ROWS),
+            "colour": draw.choice(["red", "green", "blue"], ROWS),
+            "size": pd.Categorical(draw.choice([1, 2, 3], ROWS)),
+            "member": draw.random(ROWS) < 0.5,
+            "note": pd.array(draw.choice(["a", "b"], ROWS), dtype="string"),
+            "count": pd.array(draw.integers(0, 9, ROWS), dtype="Int64"),
+        }
+    )
+    frame.loc[::7, "income"] = np.nan
+    frame.loc[3::9, "note"] = pd.NA
+    frame.loc[5::11, "count"] = pd.NA
+    y = np.where((frame["colour"] == "red") ^ (frame["age"] > 45), "yes", "no")
+    return frame, y

@@ -1,0 +1,317 @@
+"""The estimators as people use them: parameters, weights, continuing, and the rest of scikit-learn around them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+import torch
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import get_tags
+
+import rcad
+from integrations.people import people
+from rcad import InputError, methods, suggest_alpha
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
+from rcad.integrations.sklearn.columns import Table
+
+WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
+
+
+def short(method: Any = "rcad", **options: Any) -> RCADClassifier:
+    return RCADClassifier(method, **{"max_iter": 30, "random_state": 0, **options})
+
+
+def test_defaults_work_on_small_tables() -> None:
+    assert cross_val_score(RCADClassifier(random_state=0), *WINE, cv=3).mean() > 0.95
+    assert cross_val_score(RCADClassifier(random_state=0), *CANCER, cv=2).mean() > 0.95
+    assert cross_val_score(RCADRegressor(random_state=0), *DIABETES, cv=3).mean() > 0.4
+
+
+def test_probabilities_agree_with_each_other() -> None:
+    x, y = CANCER
+    model = short().fit(x, y)
+    p = model.predict_proba(x)
+    assert p.shape == (len(y), 2)
+    assert p.sum(1) == pytest.approx(1.0)
+    assert np.exp(model.predict_log_proba(x)) == pytest.approx(p)
+    assert np.array_equal(model.predict(x), model.classes_[p.argmax(1)])
+    far = model.predict_log_proba(1e6 * x)
+    assert np.isfinite(far).all()
+    assert far.min() < -1000  # where the probability itself is zero
+    assert (model.n_iter_, len(model.loss_curve_)) == (30, 30)
+
+
+def test_labels_may_be_anything() -> None:
+    x, y = WINE
+    names = np.array(["gamay", "merlot", "pinot"])[y]
+    assert set(short().fit(x, names).predict(x)) == set(names)
+    flags = short().fit(x, y > 0)
+    assert flags.classes_.dtype == bool
+    assert flags.predict(x).dtype == bool
+
+
+def test_alpha_is_measured_on_standardised_examples() -> None:
+    x, y = WINE
+    scaled = torch.from_numpy(StandardScaler().fit_transform(x))
+    model = short(max_iter=1).fit(x, y)
+    assert model.alpha_ == pytest.approx(suggest_alpha(scaled, torch.from_numpy(y)), abs=1e-4)
+    assert model.method_ == methods.rcad(model.alpha_, 0.1)
+    assert short("rcad_random", max_iter=1).fit(x, y).alpha_ == model.alpha_
+    assert short("erm", max_iter=1).fit(x, y).alpha_ is None
+    weight = np.ones(len(y))
+    weight[::5] = 3.0
+    repeated = np.repeat(np.arange(len(y)), weight.astype(int))
+    heavy = short(max_iter=1).fit(x, y, sample_weight=weight)
+    assert heavy.alpha_ == short(max_iter=1).fit(x[repeated], y[repeated]).alpha_
+    assert heavy.alpha_ != model.alpha_
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"method": "rcad(alpha=0.7)"}, methods.rcad(0.7, 0.1)),
+        ({"method": "rcad", "alpha": 0.7, "lam": 0.5}, methods.rcad(0.7, 0.5)),
+        ({"method": methods.rcad(0.7, 0.5), "lam": 0.2}, methods.rcad(0.7, 0.2)),
+        ({"method": "rcad_text", "alpha": 2}, methods.rcad_text(2.0, 0.02)),
+        ({"method": "confidence_penalty", "lam": 0.4}, methods.confidence_penalty(0.4)),
+        (
+            {"method": "mixup(alpha=0.2) + rcad", "alpha": 0.7},
+            rcad.compose(methods.mixup(0.2), methods.rcad(0.7, 0.1)),
+        ),
+        ({"method": "adversarial_training"}, methods.adversarial_training(bounds=None)),
+    ],
+)
+def test_methods_are_read_as_they_are_written(given: dict[str, Any], expected: rcad.Method) -> None:
+    assert short(**given, max_iter=1).fit(*WINE).method_ == expected
+
+
+def test_regression_has_defaults_of_its_own() -> None:
+    model = RCADRegressor(max_iter=1).fit(*DIABETES)
+    assert model.method_ == rcad.compose(methods.gaussian(), methods.rcad(0.3, 0.3))
+    assert model.alpha_ == 0.3
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"method": "rcat"}, "did you mean 'rcad'"),
+        ({"method": "rcad(alpha="}, "expected a method like"),
+        ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
+        ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
+        ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
+        ({"method": "ls_on_adv(alpha=auto)"}, "expected a number for alpha of ls_on_adv"),
+        ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
+        ({"method": "bernoulli"}, "expected a method for class labels"),
+        ({"method": methods.adversarial_training()}, "no bounds on standardised columns"),
+        ({"method": methods.ada()}, "levels=None"),
+        ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
+        ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
+        ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
+        ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
+        ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
+        ({"hidden_layer_sizes": 100}, "as a tuple such as"),
+        ({"hidden_layer_sizes": (0,)}, "expected hidden_layer_sizes to be a whole number >= 1"),
+        ({"learning_rate": 0}, "expected learning_rate to be a finite number > 0"),
+        ({"weight_decay": -1}, "expected weight_decay to be a finite number >= 0"),
+        ({"validation_fraction": 1}, r"expected validation_fraction to be a number in \[0, 1\)"),
+        ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        short(**parameters).fit(*WINE)
+    assert "\n" not in str(caught.value)
+
+
+def test_methods_of_the_wrong_task_are_refused() -> None:
+    with pytest.raises(InputError, match="expected a method for real targets, but 'label_smoothing'"):
+        RCADRegressor("label_smoothing").fit(*DIABETES)
+    with pytest.raises(InputError, match="expected a number for alpha of rcad"):
+        RCADRegressor("rcad(alpha=auto)").fit(*DIABETES)
+    with pytest.raises(InputError, match="expected a cap"):
+        RCADRegressor("gaussian(cap=none) + rcad(lam=1.0)").fit(*DIABETES)
+
+
+def test_weights_say_how_much_examples_count() -> None:
+    x, y = WINE
+    plain = short().fit(x, y)
+    assert np.array_equal(
+        short().fit(x, y, sample_weight=np.full(len(y), 7.0)).predict_proba(x), plain.predict_proba(x)
+    )
+    without = short().fit(x[y != 2], y[y != 2])
+    zero = short().fit(x, y, sample_weight=(y != 2).astype(float))
+    assert zero.classes_.tolist() == [0, 1]
+    assert np.array_equal(zero.predict_proba(x), without.predict_proba(x))
+    with pytest.raises(ValueError, match="weight"):
+        short().fit(x, y, sample_weight=np.zeros(len(y)))
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        short().fit(x, y, sample_weight=-np.ones(len(y)))
+
+
+def test_class_weights_are_sample_weights_by_class() -> None:
+    x, y = WINE
+    by_class = short(class_weight={0: 1.0, 1: 5.0, 2: 1.0}).fit(x, y)
+    assert np.array_equal(
+        by_class.predict_proba(x), short().fit(x, y, sample_weight=np.where(y == 1, 5.0, 1.0)).predict_proba(x)
+    )
+    assert by_class.predict_proba(x)[:, 1].mean() > short().fit(x, y).predict_proba(x)[:, 1].mean() + 0.01
+    balanced = short(class_weight="balanced").fit(x, y)
+    assert not np.array_equal(balanced.predict_proba(x), short().fit(x, y).predict_proba(x))
+
+
+def test_partial_fit_goes_on_one_epoch_at_a_time() -> None:
+    x, y = WINE
+    model = short()
+    for _ in range(4):
+        model.partial_fit(x, y, classes=[0, 1, 2])
+    assert np.array_equal(model.predict_proba(x), short(max_iter=4).fit(x, y).predict_proba(x))
+    assert (model.n_iter_, len(model.loss_curve_)) == (4, 4)
+    part = short().partial_fit(x[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert part.predict_proba(x).shape == (len(y), 3)
+    with pytest.raises(ValueError, match="classes"):
+        short().partial_fit(x, y)
+    with pytest.raises(InputError, match="expected labels among the 3 classes known, but got 7"):
+        part.partial_fit(x, y + 7)
+    real = RCADRegressor(random_state=0)
+    for _ in range(3):
+        real.partial_fit(*DIABETES)
+    same = RCADRegressor(random_state=0, max_iter=3).fit(*DIABETES)
+    assert np.array_equal(real.predict(DIABETES[0]), same.predict(DIABETES[0]))
+
+
+def test_a_failed_first_call_leaves_the_next_one_first() -> None:
+    x, y = WINE
+    model = short()
+    with pytest.raises(ValueError):
+        model.partial_fit(x[:, :0], y, classes=[0, 1, 2])
+    assert model.partial_fit(x, y, classes=[0, 1, 2]).n_iter_ == 1
+
+
+def test_warm_start_goes_on_and_a_fresh_fit_does_not() -> None:
+    x, y = WINE
+    warm = short(max_iter=3, warm_start=True).fit(x, y).fit(x, y)
+    assert warm.n_iter_ == 6
+    assert np.array_equal(warm.predict_proba(x), short(max_iter=6).fit(x, y).predict_proba(x))
+    cold = short(max_iter=3).fit(x, y).fit(x, y)
+    assert cold.n_iter_ == 3
+    with pytest.raises(InputError, match="expected labels among the 3 classes known"):
+        warm.fit(x, y + 5)
+
+
+def test_early_stopping_keeps_the_best_epoch() -> None:
+    x, y = DIABETES
+    model = RCADRegressor("erm", max_iter=500, early_stopping=True, n_iter_no_change=5, random_state=0)
+    model.set_params(learning_rate=0.01).fit(x, y)
+    scores = model.validation_scores_
+    assert model.n_iter_ == len(scores) < 500
+    best = int(np.argmax(scores))
+    assert len(scores) - 1 - best >= 5 or len(scores) - 1 - best == 0
+    again = clone(model).set_params(max_iter=best + 1).fit(x, y)
+    assert np.allclose(again.predict(x), model.predict(x))
+    held = short(early_stopping=True, validation_fraction=0.3).fit(*WINE)
+    assert len(held.validation_scores_) == held.n_iter_
+    # What is held out takes no part in the scales either.
+    assert held.columns_.mean != pytest.approx(short().fit(*WINE).columns_.mean)
+
+
+def test_intervals_hold_the_target_about_as_often_as_they_say() -> None:
+    draw = np.random.default_rng(0)
+    x = draw.uniform(-1, 1, (600, 1))
+    y = 100 + 20 * x[:, 0] + (1 + 4 * (x[:, 0] > 0)) * draw.normal(size=600)
+    model = RCADRegressor(max_iter=150, random_state=0, lam=0.01).fit(x, y)
+    mean, deviation = model.predict(x, return_std=True)
+    assert np.array_equal(mean, model.predict(x))
+    assert deviation[x[:, 0] > 0.2].mean() > 2 * deviation[x[:, 0] < -0.2].mean()
+    for coverage in (0.5, 0.9):
+        low, high = model.predict_interval(x, coverage).T
+        assert abs(((low < y) & (y < high)).mean() - coverage) < 0.08
+    assert model.predict_interval(x) == pytest.approx(
+        np.stack([mean - 1.6449 * deviation, mean + 1.6449 * deviation], 1), rel=1e-3
+    )
+    with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1, but got 90"):
+        model.predict_interval(x, 90)
+
+
+def test_the_module_is_the_model() -> None:
+    x, _ = WINE
+    model = short().fit(*WINE)
+    net = model.module_
+    features = torch.from_numpy(model.columns_.transform(Table(x)))
+    assert net(features).softmax(1).detach().numpy() == pytest.approx(model.predict_proba(x))
+    with torch.no_grad():
+        net.fc.bias.add_(1000 * torch.arange(3))
+    assert model.score(*WINE) > 0.9
+
+
+def test_in_a_pipeline_and_a_grid() -> None:
+    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), short())
+    grid = {"rcadclassifier__lam": [0.0, 0.5], "rcadclassifier__method": ["rcad", methods.rcad_random(1.0, 0.1)]}
+    search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2, scoring="neg_log_loss").fit(*WINE)
+    assert len(search.cv_results_["params"]) == 4
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert len(set(search.cv_results_["mean_test_score"])) > 1
+    assert search.score(*WINE) > -0.7
+    assert search.best_estimator_[-1].feature_names_in_.shape == (13,)
+
+
+def test_with_a_column_transformer() -> None:
+    x, y = people()
+    columns = ColumnTransformer(
+        [
+            ("text", OneHotEncoder(handle_unknown="ignore"), ["colour", "size"]),
+            ("number", SimpleImputer(), ["age", "income"]),
+        ]
+    )
+    assert make_pipeline(columns, short(max_iter=150)).fit(x, y).score(x, y) > 0.9
+
+
+def test_calibrated_and_cross_validated() -> None:
+    x, y = CANCER
+    for way in ("sigmoid", "isotonic"):
+        calibrated = CalibratedClassifierCV(short(), method=way, cv=3).fit(x, y)
+        assert calibrated.score(x, y) > 0.9
+    scores = cross_val_score(short(), *WINE, cv=4, scoring="neg_log_loss", n_jobs=2)
+    assert (scores > -0.8).all()
+
+
+def test_clones_and_tags() -> None:
+    model = short(methods.rcad(0.7, 0.5), alpha=0.3)
+    twin = clone(model)
+    assert twin.get_params() == model.get_params()
+    assert not hasattr(clone(model.fit(*WINE)), "network_")
+    tags = get_tags(model)
+    assert tags.input_tags.allow_nan
+    assert tags.input_tags.sparse
+    assert not get_tags(RCADRegressor()).target_tags.multi_output
+    assert "alpha=0.3" in repr(model)
+
+
+@pytest.mark.parametrize("package", ["sklearn", "safetensors"])
+def test_a_missing_extra_is_named(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import rcad.integrations.sklearn"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.endswith(f'MissingExtraError: expected {package} to be installed: pip install "rcad[sklearn]"')
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding() -> None:
+    x, y = WINE
+    cpu, gpu = (short(device=device).fit(x, y) for device in ("cpu", "cuda"))
+    assert gpu.network_.flat.is_cuda
+    assert gpu.predict_proba(x) == pytest.approx(cpu.predict_proba(x), abs=1e-6)

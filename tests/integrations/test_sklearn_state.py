@@ -1,0 +1,165 @@
+"""Estimators survive: pickle, joblib, copies, and one safetensors file that needs no pickle."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+import joblib
+import torch
+from safetensors.torch import save_file
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_wine
+
+from integrations.people import people
+from rcad import InputError, Method, methods
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
+from rcad.integrations.sklearn import state as state_module
+
+WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
+
+
+def fitted(kind: str) -> tuple[Any, Any, Any]:
+    if kind == "reals":
+        return RCADRegressor(max_iter=3, random_state=0).fit(*DIABETES), *DIABETES
+    x, y = people() if kind == "frame" else WINE
+    model = RCADClassifier(methods.rcad(1.0, 0.3), class_weight="balanced", max_iter=3, random_state=0)
+    return model.fit(x, y), x, y
+
+
+KINDS = ["labels", "reals", "frame"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_predict_and_go_on_as_the_original(kind: str, tmp_path: Path) -> None:
+    model, x, y = fitted(kind)
+    joblib.dump(model, tmp_path / "model.joblib")
+    model.save(tmp_path / "model.safetensors")
+    copies = [
+        pickle.loads(pickle.dumps(model)),
+        copy.deepcopy(model),
+        joblib.load(tmp_path / "model.joblib"),
+        type(model).load(tmp_path / "model.safetensors"),
+    ]
+    before = model.predict(x)
+    for twin in copies:
+        assert np.array_equal(twin.predict(x), before)
+        assert twin.network_.flat.data_ptr() != model.network_.flat.data_ptr()
+        assert twin.get_params() == model.get_params()
+        assert twin.loss_curve_ == model.loss_curve_
+        assert twin.method_ == model.method_
+        twin.partial_fit(x, y)
+    model.partial_fit(x, y)
+    assert not np.array_equal(model.network_.flat, fitted(kind)[0].network_.flat)
+    for twin in copies:  # with the optimizer's memory: the next step is the same
+        assert torch.equal(twin.network_.flat, model.network_.flat)
+
+
+def test_a_pickle_holds_bytes_of_safetensors_and_no_tensor() -> None:
+    model, _, _ = fitted("labels")
+    seen = []
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            seen.append(f"{module}.{name}")
+            return super().find_class(module, name)
+
+    Reader(io.BytesIO(pickle.dumps(model))).load()
+    assert not any(name.startswith("torch") for name in seen)
+    assert "rcad.integrations.sklearn.network._from_bytes" in seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_keeps_all_that_was_learned(kind: str, tmp_path: Path) -> None:
+    model, x, _ = fitted(kind)
+    model.save(tmp_path / "m.safetensors")
+    twin = type(model).load(str(tmp_path / "m.safetensors"))
+    mine, theirs = ({k: v for k, v in vars(m).items() if k not in ("network_", "method")} for m in (model, twin))
+    assert mine.keys() == theirs.keys()
+    for name, value in mine.items():
+        assert np.array_equal(theirs[name], value), name
+    if hasattr(model, "classes_"):
+        assert twin.classes_.dtype == model.classes_.dtype
+        assert np.array_equal(twin.predict_proba(x), model.predict_proba(x))
+    assert clone(twin).get_params() == model.get_params()
+
+
+def test_parameters_come_back_as_they_were(tmp_path: Path) -> None:
+    parameters = {
+        "method": methods.label_smoothing(0.1),
+        "hidden_layer_sizes": (7, np.int64(5)),
+        "class_weight": {0: 1.0, 1: 2.0, 2: 1.5},
+        "max_iter": np.int64(2),
+        "random_state": np.random.RandomState(0),
+    }
+    model = RCADClassifier(**parameters).fit(*WINE)
+    model.save(tmp_path / "m.safetensors")
+    twin = RCADClassifier.load(tmp_path / "m.safetensors")
+    assert twin.random_state is None
+    assert twin.get_params() == {**model.get_params(), "random_state": None}
+
+
+def test_a_model_from_a_gpu_predicts_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, _ = fitted("labels")
+    model.set_params(device="cuda").save(tmp_path / "m.safetensors")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert np.array_equal(RCADClassifier.load(tmp_path / "m.safetensors").predict(x), model.predict(x))
+
+
+def test_garbage_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+
+    def refused(words: str, cls: Any = RCADClassifier) -> None:
+        with pytest.raises(InputError, match=words) as caught:
+            cls.load(path)
+        assert "\n" not in str(caught.value)
+
+    refused("expected an estimator saved by rcad")  # no file
+    path.write_bytes(b"not a file of tensors")
+    refused("expected an estimator saved by rcad")
+    path.write_bytes(pickle.dumps({"a": 1}))
+    refused("expected an estimator saved by rcad")
+    save_file({"weights": torch.zeros(3)}, path)
+    refused("but got other tensors")
+    save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": "{"})
+    refused("expected an estimator saved by rcad")
+    save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": '{"estimator": "RCADClassifier", "version": 1}'})
+    refused("expected a RCADClassifier saved by rcad .*, but got: 'parameters'")
+    model = fitted("labels")[0]
+    model.save(path)
+    refused("but got RCADClassifier of version 1", RCADRegressor)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    refused("expected an estimator saved by rcad")
+
+
+def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    model = fitted("labels")[0]
+    model.save(path)
+    tensors, meta = state_module._read(path)
+    save_file({**tensors, "weights": tensors["weights"][:-1]}, path, metadata={"rcad": json.dumps(meta)})
+    with pytest.raises(InputError, match=r"expected a RCADClassifier .* parameters, but got a tensor"):
+        RCADClassifier.load(path)
+
+
+def test_what_cannot_be_saved_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a fitted RCADClassifier"):
+        RCADClassifier().save(tmp_path / "x")
+    bare = Method(extra=methods.rcad(1.0, 0.1).extra)
+    model = RCADClassifier(bare, max_iter=2, random_state=0).fit(*WINE)
+    with pytest.raises(InputError, match="pickle it instead"):
+        model.save(tmp_path / "x")
+    assert pickle.loads(pickle.dumps(model)).method == bare
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="writable"):
+        fitted("labels")[0].save(tmp_path / "no folder" / "x")

@@ -1,0 +1,174 @@
+"""The estimators train as a plain loop over the core does."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sklearn")
+
+from sklearn.datasets import load_diabetes, load_wine
+
+import rcad
+from rcad import methods
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
+from rcad.integrations.sklearn import training as training_module
+from rcad.integrations.sklearn.columns import Table
+from rcad.integrations.sklearn.network import Network
+from rcad.integrations.sklearn.training import CoreStep, LeanStep
+from rcad.models.mlp import MLP
+from rcad.train.seeds import derived
+
+WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
+EPOCHS, BATCH = 4, 50
+SHORT: dict[str, Any] = {"max_iter": EPOCHS, "batch_size": BATCH, "random_state": 0, "hidden_layer_sizes": (20, 10)}
+
+
+def data(estimator: Any) -> tuple[Any, Any]:
+    return DIABETES if isinstance(estimator, RCADRegressor) else WINE
+
+
+def plain_loop(estimator: Any, criterion: rcad.Criterion, weight: Any = None, mix: Any = ()) -> MLP:
+    """What a user would write: the core's criterion, torch's AdamW, one batch after the other."""
+    x, y = data(estimator)
+    features = torch.from_numpy(estimator.columns_.transform(Table(x)))
+    target = torch.from_numpy((y - y.mean()) / y.std() if y.dtype == float else y)
+    shares = None if weight is None else torch.from_numpy(weight / weight.mean())
+    classes = None if y.dtype == float else 3
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived(estimator.seed_, "weights"))
+        net = MLP(num_outputs=classes or 2, in_shape=(x.shape[1],), hidden=(20, 10)).double()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
+    for epoch in range(EPOCHS):
+        noise = torch.Generator().manual_seed(derived(estimator.seed_, "noise", epoch))
+        order = torch.Generator().manual_seed(derived(estimator.seed_, "batches", epoch))
+        for index in torch.randperm(len(y), generator=order).split(BATCH):
+            batch, labels = rcad.augment(mix, features[index], target[index], classes=classes, generator=noise)
+            optimizer.zero_grad()
+            criterion.backward(net, batch, labels, generator=noise, weight=None if shares is None else shares[index])
+            optimizer.step()
+    return net
+
+
+def differ(one: torch.nn.Module, other: torch.nn.Module) -> float:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return max((a - b).abs().max().item() for a, b in pairs)
+
+
+REAL = methods.gaussian()
+CASES = {
+    "rcad": (RCADClassifier("rcad", alpha=1.0, lam=0.3), methods.rcad(1.0, 0.3)),
+    "random": (RCADClassifier("rcad_random(alpha=1.0, lam=0.3)"), methods.rcad_random(1.0, 0.3)),
+    "erm": (RCADClassifier("erm"), methods.erm()),
+    "smoothing": (RCADClassifier("label_smoothing(eps=0.1)"), methods.label_smoothing(0.1)),
+    "every": (RCADClassifier(methods.rcad(1.0, 0.3, every=3)), methods.rcad(1.0, 0.3, every=3)),
+    "linf": (RCADClassifier("adversarial_training", alpha=0.1), methods.adversarial_training(0.1, bounds=None)),
+    "released": (RCADClassifier("rcad_released", alpha=1.0, lam=0.3), methods.rcad_released(1.0, 0.3)),
+    "regression": (RCADRegressor(), rcad.compose(REAL, methods.rcad(0.3, 0.3))),
+    "random, regression": (RCADRegressor("rcad_random"), rcad.compose(REAL, methods.rcad_random(0.3, 0.3))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal_to_a_plain_loop_over_the_core(name: str) -> None:
+    """Up to rounding: the lean step sums in another order. Adam divides by small numbers, hence 1e-9 and not 1e-15."""
+    estimator, method = CASES[name]
+    estimator.set_params(**SHORT).fit(*data(estimator))
+    net = plain_loop(estimator, method.criterion(units="input"))
+    assert differ(estimator.module_, net) < 1e-9
+    begun = MLP(num_outputs=net.fc.out_features, in_shape=(net.layers[0].in_features,), hidden=(20, 10)).double()
+    assert differ(begun, net) > 1e-3
+
+
+def test_weights_and_mixing_equal_the_core_too() -> None:
+    weight = np.linspace(0.5, 2, len(WINE[1]))
+    estimator = RCADClassifier("rcad", alpha=1.0, lam=0.3, **SHORT).fit(*WINE, sample_weight=weight)
+    # The columns were standardised with the weights, which the loop takes from the estimator.
+    net = plain_loop(estimator, methods.rcad(1.0, 0.3).criterion(units="input"), weight)
+    assert differ(estimator.module_, net) < 1e-9
+    mixed = methods.mixup(0.4)
+    estimator = RCADClassifier("mixup(alpha=0.4)", **SHORT).fit(*WINE)
+    net = plain_loop(estimator, mixed.criterion(units="input"), mix=mixed.augment)
+    assert differ(estimator.module_, net) < 1e-9
+
+
+@pytest.mark.parametrize("estimator", [RCADClassifier(**SHORT), RCADRegressor(**SHORT)], ids=["labels", "reals"])
+def test_the_lean_step_equals_the_core_s(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    build = training_module.step_for
+
+    def slow(*args: Any, **options: Any) -> Any:
+        step = build(*args, **{**options, "lean": not chosen})
+        chosen.append(type(step))
+        return step
+
+    monkeypatch.setattr(training_module, "step_for", slow)
+    fast, exact = (estimator.fit(*data(estimator)).module_ for _ in range(2))
+    assert chosen == [LeanStep, CoreStep]
+    assert 0 < differ(fast, exact) < 1e-9
+
+
+def test_every_method_trains_on_a_table() -> None:
+    for name in rcad.METHODS:
+        images = name in ("data_augmentation", "cutout", "cutmix", "gaussian", "bernoulli")
+        estimator = RCADClassifier(name, max_iter=12, random_state=0)
+        if images:
+            with pytest.raises(rcad.InputError, match="expected a method for"):
+                estimator.fit(*WINE)
+        else:
+            assert estimator.fit(*WINE).loss_curve_[-1] < estimator.loss_curve_[0], name
+
+
+def test_a_growing_method_grows_the_examples() -> None:
+    one = RCADClassifier("me_ada(epochs=2, rounds=1)", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
+    plain = RCADClassifier("erm", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
+    assert one.loss_curve_[:2] == plain.loss_curve_[:2]
+    assert one.loss_curve_[2] != plain.loss_curve_[2]
+    weight = np.linspace(1, 2, len(WINE[1]))
+    with pytest.raises(rcad.InputError, match="no weights with 'me_ada'"):
+        one.fit(*WINE, sample_weight=weight)
+
+
+def test_random_state_decides_everything() -> None:
+    fits = [RCADClassifier("rcad_random", random_state=seed, max_iter=5).fit(*WINE) for seed in (1, 1, 2)]
+    first, again, other = (fit.predict_proba(WINE[0]) for fit in fits)
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    RCADClassifier(max_iter=2).fit(*WINE).module_.eval()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_fits_in_threads_do_not_disturb_each_other() -> None:
+    """First weights are drawn from torch's global generator; a tiny network makes many chances to collide."""
+
+    def begin(seed: int) -> torch.Tensor:
+        return Network.begun((4, 16, 16, 3), seed, torch.device("cpu"), torch.float64).flat
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(begin, range(300)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(torch.equal(one, begin(seed)) for seed, one in enumerate(together))
+
+
+def test_divergence_is_said_in_one_line() -> None:
+    with pytest.raises(rcad.InputError, match=r"^expected a finite loss, but it was .* lower learning_rate$"):
+        RCADRegressor("erm", learning_rate=1e30, max_iter=20).fit(*DIABETES)
+
+
+def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    RCADClassifier(max_iter=3, verbose=True, early_stopping=True).fit(*WINE)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("epoch 1: loss ")
+    assert "held-out log-likelihood" in lines[0]
