@@ -1,0 +1,111 @@
+"""Accelerate: the one call that replaces `accelerator.backward(loss)` in a loop of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.geometry import Channels
+from rcad.integrations.resolve import MethodLike, resolve
+from rcad.likelihoods import Likelihood
+from rcad.passes import Inputs, Model
+from rcad.terms import Losses
+
+try:
+    from accelerate import Accelerator
+    from accelerate.utils import DistributedType
+except ModuleNotFoundError:
+    raise MissingExtraError("accelerate", "hf") from None
+
+SHARDED = ("DEEPSPEED", "FSDP", "MEGATRON_LM", "TP")
+
+
+class AccelerateCriterion:
+    """A method as a loss for an Accelerate loop, with the accelerator's accumulation, loss scaling, autocast and DDP.
+
+    Args:
+        accelerator: the one that prepared the model.
+        method: text such as "rcad(alpha=0.5, lam=0.1)", a Method, or a Criterion.
+        classes: the number of classes, for methods that mix labels.
+        likelihood: what the output means unless the method says so; default Categorical().
+        mean, std: by which images were normalised, so that alpha stays in pixels.
+        generator: the source of randomness of augmentations and random steps; default torch's global one.
+        options: of `Criterion`: input_key, mask_key, units, checks.
+
+    Example:
+        >>> criterion = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.1)")  # doctest: +SKIP
+        >>> with accelerator.accumulate(model):  # doctest: +SKIP
+        ...     criterion.backward(model, x, y)  # in place of accelerator.backward(cross_entropy(model(x), y))
+        ...     optimizer.step()
+        ...     optimizer.zero_grad()
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        method: MethodLike,
+        *,
+        classes: int | None = None,
+        likelihood: Likelihood | None = None,
+        mean: Channels | None = None,
+        std: Channels | None = None,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        check_strategy(accelerator)
+        self.accelerator = accelerator
+        self.resolved = resolve(method, likelihood=likelihood, mean=mean, std=std, **options)
+        self.classes, self.generator = classes, generator
+        self.steps = 0
+
+    def backward(self, model: Model, x: Inputs, y: Tensor, **options: Any) -> Losses:
+        """Adds the gradients of this batch's share of the loss and returns the detached losses, not divided.
+
+        `every=` counts optimizer steps, so that all batches of an accumulation agree. Options as in
+        `Objective.forward`.
+        """
+        check_compiled(model)
+        if isinstance(x, Tensor) and self.resolved.augment:
+            batch = self.resolved.batch(x, y, classes=self.classes, generator=self.generator)
+            x, y, options = batch.x, batch.target, {**batch.views, **options}
+        elif self.resolved.augment:
+            raise InputError(f"expected a tensor of images for the method {self.resolved.name!r}, but got a mapping")
+        step = options.pop("step", self.steps)
+        losses = self.resolved.criterion.backward(
+            model,
+            x,
+            y,
+            scaler=self.accelerator.scaler,
+            accumulate=self.accelerator.gradient_accumulation_steps,
+            step=step,
+            generator=self.generator,
+            **options,
+        )
+        self.steps += bool(self.accelerator.sync_gradients)
+        return losses
+
+    def state_dict(self) -> dict[str, int]:
+        """For `accelerator.register_for_checkpointing`: the number of optimizer steps, which `every=` counts."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.steps = int(state["steps"])
+
+
+def check_strategy(accelerator: Accelerator) -> None:
+    """Sharded models are refused: the extra pass would gather their parameters out of turn."""
+    kind = accelerator.distributed_type
+    if kind in {getattr(DistributedType, name, None) for name in SHARDED}:
+        raise InputError(f"expected one process or DistributedDataParallel, but got {kind.value}; choose one of these")
+
+
+def check_compiled(model: Model) -> None:
+    """A compiled wrapper hides DistributedDataParallel, and the extra pass must go around that."""
+    inside = getattr(model, "_orig_mod", None)
+    if isinstance(inside, nn.parallel.DistributedDataParallel):
+        raise InputError(
+            "expected the model to be compiled before DistributedDataParallel wraps it, but got the reverse"
+        )

@@ -1,0 +1,120 @@
+"""What the Hugging Face adapter asks of a Trainer and its model before it trains them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+from rcad.criterion import Criterion
+from rcad.errors import InputError
+from rcad.geometry import Channels
+from rcad.integrations.accelerate import check_strategy
+from rcad.integrations.resolve import Resolved
+from rcad.likelihoods import Categorical, Likelihood
+from rcad.passes import logits_of
+
+
+def check_trainer(trainer: Any, resolved: Resolved) -> None:
+    """Settings under which the loss would be another than asked for are refused."""
+    args, model = trainer.args, trainer.model
+    if not hasattr(transformers.Trainer, "loss_is_scaled_for_ga"):
+        raise InputError(
+            "expected a transformers whose Trainer leaves accumulation to compute_loss (5.22 does), "
+            f"but got {transformers.__version__}; upgrade it"
+        )
+    check_strategy(trainer.accelerator)
+    if getattr(args, "label_smoothing_factor", 0):
+        eps = args.label_smoothing_factor
+        raise InputError(
+            f"expected the method to smooth labels, but got label_smoothing_factor={eps:g}; "
+            f'set it to 0 and use method="label_smoothing(eps={eps:g}) + {resolved.name}"'
+        )
+    if trainer.compute_loss_func is not None:
+        raise InputError("expected the method to be the loss, but got compute_loss_func as well; leave that out")
+    if args.n_gpu > 1:
+        raise InputError(
+            f"expected one GPU per process, but got {args.n_gpu}; start with torchrun or accelerate launch"
+        )
+    optimizer = getattr(args.optim, "value", args.optim)
+    if "lomo" in str(optimizer):
+        raise InputError(f"expected an optimizer that steps after the backward, but got {optimizer}; choose another")
+    if list(trainer.label_names) != ["labels"]:
+        raise InputError(f"expected labels under 'labels' alone, but got {', '.join(trainer.label_names)}")
+    _check_model(model, resolved.likelihood)
+
+
+def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
+    name = type(model).__name__
+    can_generate = getattr(model, "can_generate", None)
+    if can_generate is not None and can_generate():
+        raise InputError(f"expected a model that classifies or regresses, but got {name}, which generates text")
+    parameters = inspect.signature(model.forward).parameters
+    if "input_ids" in parameters and "inputs_embeds" not in parameters:
+        raise InputError(f"expected a model that takes inputs_embeds, which are to move, but {name}.forward does not")
+    if isinstance(likelihood, Categorical) and getattr(getattr(model, "config", None), "num_labels", 2) == 1:
+        raise InputError(
+            f"expected at least 2 labels, but {name} has num_labels=1; for real targets use num_labels=2 (a mean and a "
+            'log-variance) and method="gaussian + rcad(...)", for yes or no "bernoulli + rcad(...)"'
+        )
+
+
+def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
+    """The mean and std by which an image processor normalises; None where there is none or it does not."""
+    processor = getattr(processor, "image_processor", processor)
+    if not getattr(processor, "do_normalize", False):
+        return None, None
+    mean, std = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
+    return (tuple(mean), tuple(std)) if mean is not None and std is not None else (None, None)
+
+
+def per_token(criterion: Criterion) -> Criterion:
+    """The same loss for logits (B, T, K) and labels (B, T), as Hugging Face's token models have them."""
+
+    def last(likelihood: Any) -> Any:
+        return replace(likelihood, class_dim=-1) if isinstance(likelihood, Categorical) else likelihood
+
+    loss = criterion.loss
+    terms = [replace(term, likelihood=last(term.likelihood)) for term in loss.terms]
+    return Criterion(
+        last(loss.likelihood),
+        terms,
+        input_key=loss.input_key,
+        mask_key=loss.mask_key,
+        units=loss.units,
+        checks=loss.checks,
+    )
+
+
+@torch.no_grad()
+def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
+    """Tokens and their embeddings must get the same logits; a model that looks for padding in the ids may fail."""
+    embedded = {key: value for key, value in inputs.items() if key != "input_ids"}
+    tokens = {key: value for key, value in inputs.items() if key != "inputs_embeds"}
+    with _evaluating(model):
+        embedded["inputs_embeds"] = model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
+        expected, found = (logits_of(model(**given)).float() for given in (tokens, embedded))
+    gap = (expected - found).abs().max().item()
+    if gap > 1e-2 * expected.abs().max().item() + 1e-3:
+        raise InputError(
+            f"expected {type(model).__name__} to give equal logits for input_ids and for their inputs_embeds, but they "
+            f"differ by {gap:.3g}: it reads padding or positions from the ids; use batches without padding, or pad on "
+            "the left and pass position_ids"
+        )
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,160 @@
+"""What every adapter does first: from a method, in whatever form it was given, to a loss and a way to make batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.augmentations import Augmentation, augment
+from rcad.composition import Method, compose, method
+from rcad.criterion import Criterion
+from rcad.errors import InputError
+from rcad.experiments.method_text import parse_method
+from rcad.experiments.rows import rows_to_plain
+from rcad.geometry import Channels
+from rcad.likelihoods import Categorical, Likelihood
+from rcad.methods import erm  # also fills METHODS
+from rcad.perturbations import GradientStep, ProjectedAscent, RandomStep
+from rcad.terms import Term
+
+__all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
+
+MethodLike = str | Method | Criterion
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch after augmentation: pass it on as `criterion.backward(model, batch.x, batch.target, **batch.views)`."""
+
+    x: Tensor
+    target: Tensor
+    views: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A method ready for a training loop.
+
+    Args:
+        criterion: the loss, called with the model.
+        augment: what happens to a batch of images first.
+        name: for a reader, e.g. "mixup + rcad".
+        mean, std: the numbers by which the images were normalised, or None where they are in [0, 1].
+    """
+
+    criterion: Criterion
+    augment: tuple[Augmentation, ...]
+    name: str
+    mean: Channels | None = None
+    std: Channels | None = None
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What the model's output means."""
+        return self.criterion.loss.likelihood
+
+    @property
+    def needs_raw(self) -> bool:
+        """Whether a term looks at the images before augmentation."""
+        return any(term.view == "raw" for term in self.criterion.loss.terms)
+
+    def readable(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The parts of a loss for a log: a negative entropy is turned round and called an entropy."""
+        entropies = [term.name for term in self.criterion.loss.terms if term.measure == "negative_entropy"]
+        called = {name: "entropy" if len(entropies) == 1 else f"entropy_{name}" for name in entropies}
+        return {called.get(name, name): -value if name in called else value for name, value in parts.items()}
+
+    def batch(
+        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: torch.Generator | None = None
+    ) -> Batch:
+        """The batch as the method wants it: augmented in pixel space, with the original beside it where a term asks."""
+        if not self.augment:
+            return Batch(x, target, {})
+        views = {"raw": x, "raw_target": target} if self.needs_raw else {}
+        if x.ndim != 4:
+            raise InputError(
+                f"expected images (B, C, H, W) for the method {self.name!r}, but got {tuple(x.shape)}; "
+                "leave the augmentation out"
+            )
+        pixels = x if self.std is None else x * _channels(self.std, x) + _channels(self.mean or (0.0,), x)
+        pixels, target = augment(self.augment, pixels, target, classes=classes, generator=generator)
+        x = pixels if self.std is None else (pixels - _channels(self.mean or (0.0,), x)) / _channels(self.std, x)
+        return Batch(x, target, views)
+
+
+def resolve(
+    given: MethodLike,
+    *,
+    likelihood: Likelihood | None = None,
+    mean: Channels | None = None,
+    std: Channels | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Resolved:
+    """The loss of a method, its augmentations and its name.
+
+    Args:
+        given: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion, which is used as it is.
+        likelihood: what the output means unless the method says so itself; default Categorical().
+        mean, std: per-channel numbers by which images were normalised, so that alpha stays in pixels.
+        parameters: e.g. {"alpha": 0.3}; each goes to the one part of the method that has it. None is left out.
+        options: of `Criterion`: input_key, mask_key, units, checks.
+    """
+    if isinstance(given, Criterion):
+        if any(value is not None for value in (likelihood, mean, std, *(parameters or {}).values(), *options.values())):
+            raise InputError("expected a Criterion to be given by itself, since it holds its settings; leave them out")
+        return Resolved(given, (), type(given).__name__)
+    value = as_method(given, parameters)
+    if value.growth is not None:
+        raise InputError(
+            f"expected a method that leaves the training set alone, but {value.owner('growth of the training set')!r} "
+            "enlarges it between epochs; use `rcad train`, or rcad.FeatureAscent in a loop of your own"
+        )
+    chosen = value.likelihood or likelihood or Categorical()
+    for term in value.terms:
+        if term.likelihood is not None and type(term.likelihood) is not type(chosen):
+            raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
+    terms = tuple(_in_pixels(term, mean, std) for term in value.terms)
+    criterion = Criterion(chosen, terms, **{key: option for key, option in options.items() if option is not None})
+    return Resolved(criterion, value.augment, value.name or "erm", mean, std)
+
+
+def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) -> Method:
+    """A method from its text or itself, with parameters filled in where they belong; None leaves one as it is."""
+    if isinstance(given, Method):
+        value = given if given.recipe or given != Method() else erm()
+    elif isinstance(given, str):
+        value = Method.from_dict({"methods": rows_to_plain(parse_method(given))})
+    else:
+        raise InputError(
+            'expected a method such as "rcad(alpha=0.5, lam=0.1)", a Method or a Criterion, '
+            f"but got {type(given).__name__}"
+        )
+    wanted = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
+    if not wanted:
+        return value
+    rows = [(name, dict(values)) for name, values in value.recipe]
+    for key, parameter in wanted.items():
+        owners = [values for _, values in rows if key in values]
+        if len(owners) != 1:
+            names = " and ".join(name for name, values in rows if key in values) or "no part of it"
+            raise InputError(
+                f"expected {key}={parameter!r} to belong to one part of {value.name!r}, but it belongs to {names}; "
+                "write it into the method's text"
+            )
+        owners[0][key] = parameter
+    return compose(*(method(name, **values) for name, values in rows))
+
+
+def _in_pixels(term: Term, mean: Channels | None, std: Channels | None) -> Term:
+    if std is None or not isinstance(term.where, GradientStep | RandomStep | ProjectedAscent):
+        return term
+    return replace(term, where=replace(term.where, mean=mean, std=std))
+
+
+def _channels(values: Channels, x: Tensor) -> Tensor:
+    return torch.tensor(values, device=x.device, dtype=x.dtype).view(1, -1, *[1] * (x.ndim - 2))

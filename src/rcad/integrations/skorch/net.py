@@ -1,0 +1,155 @@
+"""A net's training step with a method's loss. Validation, scores, callbacks and prediction stay skorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from skorch import NeuralNet, NeuralNetClassifier, NeuralNetRegressor
+from skorch.dataset import unpack_data
+from skorch.utils import to_tensor
+from torch import nn
+
+from rcad.criterion import Criterion
+from rcad.errors import InputError
+from rcad.geometry import Channels
+from rcad.integrations.resolve import MethodLike, as_method, resolve
+from rcad.integrations.skorch.losses import GaussianLoss, likelihood_of, reading_probabilities
+from rcad.passes import logits_of, undisturbed
+
+WEIGHT = "sample_weight"
+
+Base: Any = NeuralNet if TYPE_CHECKING else object  # a mixin, whose superclass is some net
+
+
+class RCADNetMixin(Base):  # type: ignore[misc]
+    """A method's loss for any skorch net: `class MyNet(RCADNetMixin, NeuralNetClassifier)`.
+
+    Args:
+        method: text such as "rcad" or "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
+        alpha, lam: fill in the method's parameters of that name, so that a grid can search them; None leaves them.
+        mean, std: by which images were normalised, so that alpha stays in pixels.
+        input_key: for X as a dict: the entry to perturb; default: the only floating-point one. An entry
+            "sample_weight" weighs the examples.
+
+    The net's criterion says what the module's output means: logits with CrossEntropyLoss, probabilities with NLLLoss
+    (skorch's default), yes/no logits with BCEWithLogitsLoss, mean and log-variance with GaussianLoss.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        method: MethodLike = "rcad",
+        alpha: float | None = None,
+        lam: float | None = None,
+        mean: Channels | None = None,
+        std: Channels | None = None,
+        input_key: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.method, self.alpha, self.lam = method, alpha, lam
+        self.mean, self.std, self.input_key = mean, std, input_key
+
+    def initialize(self) -> Any:
+        super().initialize()
+        self.rcad_steps_ = 0
+        self._resolve_method()
+        return self
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        """Parameters may have been set since the last fit."""
+        self._resolve_method()
+        super().on_train_begin(*args, **kwargs)
+
+    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """The loss of one batch, with its gradients added; an optimizer with a closure may call it several times."""
+        self._set_training(True)
+        given, target = unpack_data(batch)
+        x, target = to_tensor(given, device=self.device), to_tensor(target, device=self.device)
+        options: dict[str, Any] = {"step": self.rcad_steps_}
+        if isinstance(x, Mapping):
+            x = self._merge_x_and_fit_params(x, fit_params)
+            options["weight"] = x.get(WEIGHT)
+        elif fit_params:
+            raise InputError(f"expected X to be a dict with {', '.join(fit_params)} in it, but got them beside X")
+        if self.rcad_.augment:
+            if isinstance(x, Mapping):
+                raise InputError(f"expected X to be images for the method {self.rcad_.name!r}, but got a dict")
+            made = self.rcad_.batch(x, target, classes=self._number_of_classes())
+            x, target, options = made.x, made.target, {**options, **made.views}
+        losses = self.rcad_.criterion.backward(self.module_, x, target, **options)
+        output = losses.output
+        if output is None:  # a method without a clean pass; scores want one
+            with torch.no_grad(), undisturbed(self.module_, losses.total.device):
+                output = logits_of(self.infer(given, **fit_params))
+        return {"loss": losses.total, "y_pred": output, "parts": losses.parts}
+
+    def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """skorch's own; afterwards the history holds the parts of the loss: "train_nll", "train_entropy"."""
+        step: dict[str, Any] = super().train_step(batch, **fit_params)
+        self.rcad_steps_ += 1
+        for name, value in self.rcad_.readable(step["parts"]).items():
+            self.history.record_batch(f"train_{name}", value.item())
+        return step
+
+    def _resolve_method(self) -> None:
+        parameters, likelihood = {"alpha": self.alpha, "lam": self.lam}, None
+        if not isinstance(self.method, Criterion):
+            likelihood = likelihood_of(self.criterion_)
+            if likelihood is None and as_method(self.method).likelihood is None:
+                raise InputError(
+                    "expected a criterion that says what the output means, such as CrossEntropyLoss, but got "
+                    f"{type(self.criterion_).__name__}; pass method=rcad.RCAD(..., likelihood=...)"
+                )
+        self.rcad_ = resolve(
+            self.method,
+            likelihood=likelihood,
+            mean=self.mean,
+            std=self.std,
+            parameters=parameters,
+            input_key=self.input_key,
+        )
+        if isinstance(self.criterion_, nn.NLLLoss):
+            self.rcad_ = replace(self.rcad_, criterion=reading_probabilities(self.rcad_.criterion))
+
+    def _number_of_classes(self) -> int | None:
+        classes = getattr(self, "classes_", None)
+        return None if classes is None else len(classes)
+
+
+class RCADNetClassifier(RCADNetMixin, NeuralNetClassifier):  # type: ignore[misc]
+    """A skorch classifier with a method's loss, for modules that end in logits. See `RCADNetMixin`.
+
+    Example:
+        >>> net = RCADNetClassifier(Module, method="rcad", alpha=0.5, lam=0.1)  # doctest: +SKIP
+        >>> GridSearchCV(net, {"alpha": [0.3, 1.0, 3.0], "lam": [0.1, 0.5]}).fit(X, y)  # doctest: +SKIP
+    """
+
+    def __init__(self, module: Any, *args: Any, criterion: Any = nn.CrossEntropyLoss, **kwargs: Any) -> None:
+        super().__init__(module, *args, criterion=criterion, **kwargs)
+
+
+class RCADNetRegressor(RCADNetMixin, NeuralNetRegressor):  # type: ignore[misc]
+    """A skorch regressor with a method's loss; the module has two outputs per target, means first, then log-variances.
+
+    Standardise the targets, or pass `criterion__cap` = log var(y): the entropy is capped there. See `RCADNetMixin`.
+    """
+
+    def __init__(self, module: Any, *args: Any, criterion: Any = GaussianLoss, **kwargs: Any) -> None:
+        super().__init__(module, *args, criterion=criterion, **kwargs)
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """The means, (N,) or (N, D)."""
+        return self._halves(X)[0]
+
+    def predict_std(self, X: Any) -> np.ndarray[Any, Any]:
+        """The predicted standard deviations, in the same shape."""
+        return np.exp(0.5 * self._halves(X)[1])
+
+    def _halves(self, X: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        mean, log_variance = np.split(self.predict_proba(X), 2, axis=1)
+        return (mean[:, 0], log_variance[:, 0]) if mean.shape[1] == 1 else (mean, log_variance)

@@ -1,0 +1,99 @@
+"""One training step of a method inside a framework: augment, measure, run backward as the framework wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError
+from rcad.integrations.resolve import Batch, MethodLike, resolve
+from rcad.passes import Inputs, Model
+from rcad.terms import Losses
+
+Run = Callable[[Tensor], None]
+
+
+class Step:
+    """A method with all that it needs to know about the batches.
+
+    Args:
+        method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
+        classes: the number of classes, for methods that mix integer labels.
+        generator: the source of augmentations and random directions; default torch's global one.
+        options: of `resolve`: likelihood, mean, std, input_key, mask_key, units, checks.
+    """
+
+    def __init__(
+        self,
+        method: MethodLike,
+        *,
+        classes: int | None = None,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        self.resolved = resolve(method, **options)
+        self.classes, self.generator = classes, generator
+
+    def losses(self, model: Model, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
+        """The losses with their graph; `number` is how many batches came before, for terms that rest at some."""
+        batch = self._batch(x, y)
+        criterion = self.resolved.criterion
+        return criterion.losses(model, batch.x, batch.target, step=number, generator=self.generator, **batch.views)
+
+    def backward(
+        self, model: Model, x: Inputs, y: Tensor, run: Run, *, accumulate: int = 1, number: int | None = None
+    ) -> Losses:
+        """Gradients in the fewest passes, each run backward by the framework's own `run`."""
+        batch = self._batch(x, y)
+        return self.resolved.criterion.backward(
+            model,
+            batch.x,
+            batch.target,
+            scaler=_BackwardBy(run),
+            accumulate=accumulate,
+            step=number,
+            generator=self.generator,
+            **batch.views,
+        )
+
+    def parts(self, losses: Losses, prefix: str) -> dict[str, Tensor]:
+        """What to log: the total and each term's mean under names for a reader."""
+        readable = self.resolved.readable(losses.parts)
+        return {f"{prefix}/{name}": value for name, value in {"loss": losses.total.detach(), **readable}.items()}
+
+    def _batch(self, x: Inputs, y: Tensor) -> Batch:
+        if self.resolved.augment and not isinstance(x, Tensor):
+            raise InputError(
+                f"expected a tensor of images for the method {self.resolved.name!r}, but got {type(x).__name__}; "
+                "leave the augmentation out"
+            )
+        batch: Any = (_usable(x), _usable(y))
+        return self.resolved.batch(*batch, classes=self.classes, generator=self.generator)
+
+
+class _BackwardBy:
+    """Stands where a GradScaler may stand, so that every backward goes through the framework, which may scale it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def scale(self, outputs: Tensor) -> Any:
+        return _Waiting(outputs, self.run)
+
+
+class _Waiting:
+    def __init__(self, loss: Tensor, run: Run) -> None:
+        self.loss, self.run = loss, run
+
+    def backward(self) -> None:
+        self.run(self.loss)
+
+
+def _usable(value: Any) -> Any:
+    """A data set that keeps what it once decoded may have done so in validation: autograd cannot save such tensors."""
+    if isinstance(value, Mapping):
+        return {key: _usable(item) for key, item in value.items()}
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value

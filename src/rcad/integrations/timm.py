@@ -1,0 +1,141 @@
+"""RCAD and its rivals in timm: a task for its training script, a criterion for scripts of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcad.criterion import RCAD, Criterion
+from rcad.errors import InputError
+from rcad.geometry import Channels
+from rcad.integrations.resolve import MethodLike, as_method
+from rcad.integrations.step import Step
+from rcad.likelihoods import Categorical
+from rcad.models.timm_model import import_timm
+
+timm = import_timm()
+
+from timm.data import resolve_data_config  # noqa: E402
+from timm.loss import LabelSmoothingCrossEntropy, SoftTargetCrossEntropy  # noqa: E402
+from timm.utils import unwrap_model  # noqa: E402
+
+try:
+    from timm.task import ClassificationTask
+except ModuleNotFoundError:
+    raise InputError(f"expected a timm with timm.task, as 1.0.30 has, but got {timm.__version__}") from None
+
+__all__ = ["RCADTask", "likelihood_of", "normalisation", "rcad_for"]
+
+
+class RCADTask(ClassificationTask):  # type: ignore[misc]
+    """timm's ClassificationTask with a method's loss, which sees the input and not only the output.
+
+    What works with a task works with this one: Mixup's soft targets, EMA, autocast and NativeScaler, DDP, compile,
+    channels_last. Besides "loss" and "output" the result holds the parts of the loss, "rcad/nll" and so on.
+
+    Args:
+        model: the network; where it has several heads, its first output counts.
+        criterion: the script's cross-entropy, whose label smoothing is kept; default none.
+        method: text such as "rcad(alpha=0.5, lam=0.02)", a Method, or a Criterion, which brings its own settings.
+        mean, std: by which the loader normalised the images; default those of the model's `pretrained_cfg`, as in
+            timm's loader. alpha is a distance in pixels of [0, 1] all the same.
+        classes: the number of classes, for methods that mix integer labels; default the model's.
+        generator: the source of augmentations and random directions; default torch's global one.
+        device, dtype, verbose: as in ClassificationTask.
+
+    Example:
+        >>> task = RCADTask(model, train_loss_fn, "rcad(alpha=0.5, lam=0.02)")  # doctest: +SKIP
+        >>> task(input, target)["loss"].backward()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        criterion: nn.Module | None = None,
+        method: MethodLike = "rcad",
+        *,
+        mean: Channels | None = None,
+        std: Channels | None = None,
+        classes: int | None = None,
+        generator: torch.Generator | None = None,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        verbose: bool = True,
+    ) -> None:
+        super().__init__(model, criterion or nn.CrossEntropyLoss(), device=device, dtype=dtype, verbose=verbose)
+        options: dict[str, Any] = {"mean": mean, "std": std}
+        if not isinstance(method, Criterion):
+            method, options["likelihood"] = as_method(method), likelihood_of(self.criterion)
+            if method.likelihood is not None and options["likelihood"] != Categorical():
+                raise InputError(
+                    f"expected the label smoothing from the criterion or from the method {method.name!r}, but got both"
+                )
+            if (mean is None) != (std is None):
+                raise InputError("expected both mean and std, or neither, but got only one of them")
+            if std is None:
+                options |= normalisation(model)
+        elif criterion is not None:
+            raise InputError("expected a Criterion to be given by itself, but got timm's criterion too; leave it out")
+        classes = getattr(model, "num_classes", None) if classes is None else classes
+        self.step = Step(method, classes=classes, generator=generator, **options)
+        self.batches = 0
+
+    def forward(self, input: Tensor, target: Tensor) -> dict[str, Tensor | None]:
+        losses = self.step.losses(self.trainable_module, input, target, number=self.batches)
+        self.batches += 1
+        return {"loss": losses.total, "output": losses.output, **self.step.parts(losses, "rcad")}
+
+    def get_task_state(self, module: nn.Module | None = None, ema: bool = False) -> dict[str, Any]:
+        """How many batches were seen, for terms that rest at some of them."""
+        return {"batches": self.batches}
+
+    def load_task_state(
+        self,
+        state: dict[str, Any] | None,
+        strict: bool = True,
+        module: nn.Module | None = None,
+        ema: bool = False,
+    ) -> None:
+        self.batches = int((state or {}).get("batches", self.batches))
+
+
+def rcad_for(model: nn.Module, alpha: float, lam: float, **options: Any) -> RCAD:
+    """RCAD for images that were normalised as timm's loader does for this model; alpha stays a distance in pixels.
+
+    Args:
+        options: of `RCAD`; mean and std where the loader was given others than the model's.
+
+    Example:
+        >>> criterion = rcad_for(model, alpha=0.5, lam=0.02)  # doctest: +SKIP
+        >>> loss = criterion(model, input, target)  # in place of loss_fn(model(input), target)  # doctest: +SKIP
+    """
+    return RCAD(alpha, lam, **(normalisation(model) | options))
+
+
+def normalisation(model: nn.Module) -> dict[str, Channels]:
+    """The mean and the deviation by which timm's loader normalises images for a model of timm's."""
+    inside = unwrap_model(model)
+    if not getattr(inside, "pretrained_cfg", None):
+        raise InputError(
+            f"expected a model of timm's, which knows its mean and std, but got {type(inside).__name__}; "
+            "pass mean= and std=, or mean=(0,) and std=(1,) for pixels in [0, 1]"
+        )
+    config = resolve_data_config(model=inside)
+    return {"mean": tuple(config["mean"]), "std": tuple(config["std"])}
+
+
+def likelihood_of(loss: nn.Module) -> Categorical:
+    """The likelihood behind a loss of timm's training script."""
+    if isinstance(loss, LabelSmoothingCrossEntropy):
+        return Categorical(smoothing=loss.smoothing)
+    if isinstance(loss, SoftTargetCrossEntropy):
+        return Categorical()
+    if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and loss.reduction == "mean":
+        return Categorical(smoothing=loss.label_smoothing)
+    raise InputError(
+        "expected the criterion to be a cross-entropy (CrossEntropyLoss without class weights, "
+        f"LabelSmoothingCrossEntropy or SoftTargetCrossEntropy), but got {type(loss).__name__}; "
+        "use one of these, or pass a Criterion as the method"
+    )

@@ -1,0 +1,226 @@
+"""An Accelerate loop with a method's loss equals the same loop over the core."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+pytest.importorskip("accelerate")
+
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
+
+from equal import moved, same_parameters
+from rcad import RCAD, InputError, augment, methods
+from rcad.errors import MissingExtraError
+from rcad.integrations.accelerate import AccelerateCriterion
+from support import CLASSES, images, norm_net, smooth_net
+
+METHOD = "rcad(alpha=0.5, lam=0.3)"
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    """Accelerators of one process share a state; each test begins with its own."""
+    AcceleratorState._reset_state(True)
+    yield
+    AcceleratorState._reset_state(True)
+
+
+def loader(count: int = 24, size: int = 4) -> DataLoader[Any]:
+    return DataLoader(TensorDataset(*images(count)), batch_size=size)
+
+
+def accelerated(net: nn.Module, accelerator: Any, method: Any = METHOD, *, clip: float = 0.5, **options: Any) -> Any:
+    """The loop of Accelerate's own documentation, with one call in the place of its backward."""
+    criterion = AccelerateCriterion(accelerator, method, **options)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    model, optimizer, batches = accelerator.prepare(net, optimizer, loader())
+    seen = []
+    for _ in range(2):
+        for x, y in batches:
+            with accelerator.accumulate(model):
+                losses = criterion.backward(model, x, y)
+                if accelerator.sync_gradients and clip:
+                    accelerator.clip_grad_norm_(model.parameters(), clip)
+                optimizer.step()
+                optimizer.zero_grad()
+            seen.append(losses)
+    return criterion, seen
+
+
+def core_loop(net: nn.Module, criterion: Any, *, accumulate: int = 1, clip: float = 0.5, prepare: Any = None) -> None:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for index, (x, y) in enumerate(batch for _ in range(2) for batch in loader()):
+        x, y = (x, y) if prepare is None else prepare(x, y)
+        criterion.backward(net, x, y, accumulate=accumulate, step=index // accumulate)
+        if (index + 1) % accumulate == 0:
+            nn.utils.clip_grad_norm_(net.parameters(), clip or torch.inf)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("every", [1, 2])
+def test_it_equals_a_loop_over_the_core_bit_for_bit(accumulate: int, every: int) -> None:
+    ours, plain = norm_net(), norm_net()
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
+    criterion, seen = accelerated(ours, accelerator, f"rcad(alpha=0.5, lam=0.3, every={every})")
+    core_loop(plain, RCAD(0.5, 0.3, every=every), accumulate=accumulate)
+    assert moved(ours, norm_net()) > 0.01
+    same_parameters(ours, plain)
+    steps = [index // accumulate for index in range(12)]
+    assert ["rcad" in losses.parts for losses in seen] == [step % every == 0 for step in steps]
+    assert criterion.steps == 12 // accumulate
+
+
+def test_with_lam_0_it_is_the_plain_accelerate_loop() -> None:
+    ours, plain = smooth_net(), smooth_net()
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    accelerated(ours, accelerator, "rcad(alpha=0.5, lam=0.0)")
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    model, optimizer, batches = accelerator.prepare(plain, optimizer, loader())
+    for x, y in (batch for _ in range(2) for batch in batches):
+        with accelerator.accumulate(model):
+            accelerator.backward(nn.functional.cross_entropy(model(x), y))
+            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+    same_parameters(ours, plain)
+
+
+def test_augmentations_are_part_of_the_method() -> None:
+    ours, plain = norm_net(), norm_net()
+    draws = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
+    accelerated(ours, Accelerator(cpu=True), f"mixup + {METHOD}", classes=CLASSES, generator=draws[0])
+
+    def mixed(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return augment(methods.mixup().augment, x, y, classes=CLASSES, generator=draws[1])
+
+    core_loop(plain, RCAD(0.5, 0.3), prepare=mixed)
+    same_parameters(ours, plain)
+
+
+def test_a_loss_scaler_scales_and_is_undone() -> None:
+    ours, plain = smooth_net(), smooth_net()
+    accelerator = Accelerator(cpu=True)
+    accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    accelerated(ours, accelerator, clip=0.0)  # on a CPU the accelerator does not undo the scale before it clips
+    assert accelerator.scaler.get_scale() == 256.0
+    core_loop(plain, RCAD(0.5, 0.3), clip=0.0)
+    same_parameters(ours, plain)  # times a power of two and divided by it again: bit for bit
+
+
+def test_its_count_of_steps_is_saved_with_the_rest(tmp_path: Path) -> None:
+    accelerator = Accelerator(cpu=True)
+    criterion, _ = accelerated(smooth_net(), accelerator)
+    accelerator.register_for_checkpointing(criterion)
+    accelerator.save_state(str(tmp_path))
+    criterion.steps = 0
+    accelerator.load_state(str(tmp_path))
+    assert criterion.steps == 12
+
+
+def test_what_cannot_be_done_is_refused_in_one_line() -> None:
+    for kind in ("FSDP", "DEEPSPEED"):
+        strategy: Any = SimpleNamespace(distributed_type=DistributedType[kind])
+        with pytest.raises(InputError, match=f"expected one process or DistributedDataParallel, but got {kind}"):
+            AccelerateCriterion(strategy, METHOD)
+    accelerator = Accelerator(cpu=True)
+    with pytest.raises(InputError, match="'ada' enlarges it between epochs"):
+        AccelerateCriterion(accelerator, "ada")
+    x, y = images()
+    with pytest.raises(InputError, match="expected a tensor of images for the method 'cutout'"):
+        AccelerateCriterion(accelerator, "cutout").backward(smooth_net(), {"x": x}, y)
+    with pytest.raises(InputError, match="expected the number of classes"):
+        AccelerateCriterion(accelerator, "mixup").backward(smooth_net(), x, y)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rcad.integrations.accelerate")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "rcad\[hf\]"'):
+        import rcad.integrations.accelerate  # noqa: F401
+
+
+WORKER = """
+import sys, torch
+from accelerate import Accelerator
+from rcad import RCAD, InputError
+from rcad.integrations.accelerate import AccelerateCriterion
+from support import images, norm_net, smooth_net
+kind, out, rank = sys.argv[1:]
+x, y = images(24)
+if kind == "bf16":
+    ours, plain = norm_net(), norm_net()
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
+    criterion, seen = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.3)"), []
+    ours[0].register_forward_hook(lambda module, args, output: seen.append(output.dtype))
+    criterion.backward(accelerator.prepare(ours), x, y)
+    assert seen == [torch.bfloat16] * 2, seen
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        RCAD(0.5, 0.3).backward(plain, x, y)
+    for p, q in zip(ours.parameters(), plain.parameters()):
+        torch.testing.assert_close(p.grad, q.grad, rtol=0, atol=0)
+else:
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    criterion, net = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.3)"), smooth_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    model, optimizer = accelerator.prepare(net, optimizer)
+    assert isinstance(model, torch.nn.parallel.DistributedDataParallel)
+    for half in torch.arange(24).view(2, 2, 6)[int(rank)]:
+        with accelerator.accumulate(model):
+            criterion.backward(model, x[half], y[half])
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.save(net.state_dict(), f"{out}/{rank}.pt")
+    try:
+        criterion.backward(torch.compile(model, backend="eager"), x, y)
+    except InputError as error:
+        assert "compiled before DistributedDataParallel" in str(error)
+    else:
+        raise AssertionError("a compiled wrapper was not refused")
+    accelerator.end_training()
+"""
+
+
+def started(kind: str, folder: Path, rank: int, **environment: str) -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen([sys.executable, "-c", WORKER, kind, str(folder), str(rank)], env=everything)
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(tmp_path: Path) -> None:
+    port = str(20000 + os.getpid() % 20000)
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "ACCELERATE_USE_CPU": "true"}
+    workers = [started("ddp", tmp_path, r, RANK=str(r), LOCAL_RANK=str(r), **place) for r in (0, 1)]
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    alone = smooth_net()
+    RCAD(0.5, 0.3).backward(alone, *images(24))
+    torch.optim.SGD(alone.parameters(), lr=0.1).step()
+    for rank in (0, 1):
+        together = smooth_net()
+        together.load_state_dict(torch.load(tmp_path / f"{rank}.pt", weights_only=True))
+        same_parameters(alone, together, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_bf16_is_the_accelerators_autocast(tmp_path: Path) -> None:
+    """In a process of its own: some machines die of a CPU's bf16 unless told to use older instructions."""
+    code = started("bf16", tmp_path, 0, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16").wait(timeout=120)
+    if code < 0:
+        pytest.skip(f"this CPU cannot compute in bf16 (signal {-code})")
+    assert code == 0

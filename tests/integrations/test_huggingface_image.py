@@ -1,0 +1,184 @@
+"""Images through the Trainer: pixels as the unit, augmentation, BatchNorm; several processes, bf16, compiled models."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("transformers")
+
+import transformers
+
+from equal import moved, same_parameters
+from rcad import RCAD, augment, methods
+from rcad.integrations.huggingface import RCADTrainer
+from tiny_transformers import LABELS, arguments, bert, collated, pictures, texts, vit
+
+MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+
+
+def processor(**changed: Any) -> transformers.BaseImageProcessor:
+    settings = {"do_normalize": True, "image_mean": list(MEAN), "image_std": list(STD), **changed}
+    return transformers.ViTImageProcessor(**settings)
+
+
+def core_loop(model: nn.Module, rows: list[dict[str, Tensor]], criterion: RCAD, steps: int = 6) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        batch = collated([rows[(4 * step + i) % len(rows)] for i in range(4)])
+        criterion.backward(model, {"pixel_values": batch["pixel_values"]}, batch["labels"])
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def train(model: nn.Module, folder: Path, rows: Any, method: Any, **options: Any) -> RCADTrainer:
+    changed = options.pop("changed", {})
+    made = RCADTrainer(model, arguments(folder, **changed), train_dataset=rows, method=method, **options)
+    made.train()
+    return made
+
+
+def test_alpha_is_in_pixels_where_a_processor_normalised(tmp_path: Path) -> None:
+    rows = pictures(mean=0.5, std=0.25)
+    ours, plain, first = vit(), vit(), vit()
+    train(ours, tmp_path, rows, "rcad(alpha=1.0, lam=0.3)", processing_class=processor())
+    core_loop(plain.train(), rows, RCAD(1.0, 0.3, mean=MEAN, std=STD))
+    assert moved(ours, first) > 0.01
+    same_parameters(ours, plain)
+
+
+@pytest.mark.parametrize(
+    ("made", "options"),
+    [(processor(do_normalize=False), {}), (processor(), {"std": (1.0,), "mean": (0.0,)}), (None, {})],
+)
+def test_a_processor_that_does_not_normalise_and_one_that_is_overruled(
+    made: Any, options: dict[str, Any], tmp_path: Path
+) -> None:
+    ours, plain = vit(), vit()
+    train(ours, tmp_path, pictures(), "rcad(alpha=1.0, lam=0.3)", processing_class=made, **options)
+    core_loop(plain.train(), pictures(), RCAD(1.0, 0.3))
+    same_parameters(ours, plain)
+
+
+def test_with_lam_0_it_is_the_plain_trainer_bit_for_bit_also_accumulated(tmp_path: Path) -> None:
+    ours, plain, first = vit(), vit(), vit()
+    settings = {"gradient_accumulation_steps": 4, "per_device_train_batch_size": 3}
+    train(ours, tmp_path, pictures(), "rcad(alpha=1.0, lam=0.0)", changed=settings)
+    transformers.Trainer(plain, arguments(tmp_path, **settings), train_dataset=pictures()).train()
+    assert moved(ours, first) > 0.01
+    same_parameters(ours, plain)
+
+
+def test_augmentations_happen_in_pixel_space(tmp_path: Path) -> None:
+    rows = pictures(mean=0.5, std=0.25)
+    value = methods.compose(methods.mixup(), methods.rcad(alpha=1.0, lam=0.3))
+    ours, plain = vit(), vit()
+    draws = torch.Generator().manual_seed(3), torch.Generator().manual_seed(3)
+    train(
+        ours, tmp_path, rows, value, processing_class=processor(), generator=draws[0], changed={"num_train_epochs": 1}
+    )
+    optimizer, criterion = torch.optim.SGD(plain.parameters(), lr=0.1), RCAD(1.0, 0.3, mean=MEAN, std=STD)
+    for start in (0, 4, 8):
+        batch = collated(rows[start : start + 4])
+        pixels, target = batch["pixel_values"] * 0.25 + 0.5, batch["labels"]
+        pixels, target = augment(value.augment, pixels, target, classes=LABELS, generator=draws[1])
+        criterion.backward(plain.train(), {"pixel_values": (pixels - 0.5) / 0.25}, target)
+        optimizer.step()
+        optimizer.zero_grad()
+    same_parameters(ours, plain)
+
+
+def test_a_method_with_two_views_sees_the_images_before_augmentation(tmp_path: Path) -> None:
+    seen = []
+    model = vit()
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(kwargs["pixel_values"].detach().clone()), with_kwargs=True
+    )
+    method = "cutout(length=4) + two_views"
+    train(model, tmp_path, pictures(4), method, changed={"num_train_epochs": 1})
+    before = collated(pictures(4))["pixel_values"]
+    assert torch.equal(seen[1], before)
+    assert not torch.equal(seen[0], before)
+
+
+def test_batch_norm_counts_each_batch_once(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 8, "hidden_sizes": [8, 8], "depths": [1, 1], "layer_type": "basic"}
+    model = transformers.ResNetForImageClassification(transformers.ResNetConfig(**sizes, num_labels=LABELS))
+    train(model, tmp_path, pictures(), "rcad(alpha=1.0, lam=0.3)")
+    counts = {int(b) for name, b in model.named_buffers() if name.endswith("num_batches_tracked")}
+    assert counts == {6}
+
+
+def test_a_compiled_model(tmp_path: Path) -> None:
+    ours, plain = bert(), bert()
+    settings = {"torch_compile": True, "torch_compile_backend": "eager", "num_train_epochs": 1}
+    train(ours, tmp_path, texts(), "rcad(alpha=1.5, lam=0.3)", changed=settings)
+    train(plain, tmp_path, texts(), "rcad(alpha=1.5, lam=0.3)", changed={"num_train_epochs": 1})
+    same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
+
+
+WORKER = """
+import sys, torch
+from rcad.integrations.huggingface import RCADTrainer
+from tiny_transformers import arguments, bert, texts
+kind, out, rank = sys.argv[1], sys.argv[2], sys.argv[3]
+if kind == "bf16":
+    changed = {"bf16": True, "per_device_train_batch_size": 6}
+else:
+    changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
+for name in ("SequenceClassification", "TokenClassification"):
+    model = bert(name)
+    unused = {"ddp_find_unused_parameters": name == "SequenceClassification"} if kind == "ddp" else {}
+    args = arguments(out, **changed, **unused)
+    rows = texts(per_token=name == "TokenClassification")
+    trainer = RCADTrainer(model, args, train_dataset=rows, method="rcad(alpha=1.5, lam=0.3)")
+    trainer.train()
+    if kind == "ddp":
+        assert isinstance(trainer.model_wrapped, torch.nn.parallel.DistributedDataParallel)
+    torch.save(model.state_dict(), f"{out}/{name}-{rank}.pt")
+"""
+
+
+def started(kind: str, folder: Path, rank: int, **environment: str) -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen([sys.executable, "-c", WORKER, kind, str(folder), str(rank)], env=everything)
+
+
+@pytest.mark.slow
+def test_two_processes_with_accumulation_equal_one_big_batch(tmp_path: Path) -> None:
+    port = str(20000 + os.getpid() % 20000)
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    workers = [started("ddp", tmp_path, r, RANK=str(r), LOCAL_RANK=str(r), **place) for r in (0, 1)]
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    for head in ("SequenceClassification", "TokenClassification"):
+        alone, rows = bert(head), texts(per_token=head == "TokenClassification")
+        train(alone, tmp_path, rows, "rcad(alpha=1.5, lam=0.3)", changed={"per_device_train_batch_size": 12})
+        assert moved(alone, bert(head)) > 0.01
+        for rank in (0, 1):
+            together = bert(head)
+            together.load_state_dict(torch.load(tmp_path / f"{head}-{rank}.pt", weights_only=True))
+            same_parameters(alone, together, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_bf16_stays_near_float32(tmp_path: Path) -> None:
+    """In a process of its own: some machines die of a CPU's bf16 unless told to use older instructions."""
+    worker = started("bf16", tmp_path, 0, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
+    code = worker.wait(timeout=120)
+    if code < 0:
+        pytest.skip(f"this CPU cannot compute in bf16 (signal {-code})")
+    assert code == 0
+    for head in ("SequenceClassification", "TokenClassification"):
+        exact, rough, rows = bert(head), bert(head), texts(per_token=head == "TokenClassification")
+        train(exact, tmp_path, rows, "rcad(alpha=1.5, lam=0.3)", changed={"per_device_train_batch_size": 6})
+        rough.load_state_dict(torch.load(tmp_path / f"{head}-0.pt", weights_only=True))
+        assert 0 < moved(exact, rough) < 0.05 * moved(exact, bert(head)) + 5e-3

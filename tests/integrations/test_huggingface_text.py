@@ -1,0 +1,365 @@
+"""Texts through the Trainer: equal to plain loops over the core, to the plain Trainer, and to one big batch."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("transformers")
+
+import transformers
+
+from equal import moved, same_parameters
+from rcad import RCAD, Bernoulli, Gaussian, InputError, methods
+from rcad.errors import MissingExtraError
+from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
+from rcad.integrations.huggingface.checks import check_embeddings
+from rcad.integrations.resolve import as_method
+from support import PassCounter
+from tiny_transformers import LABELS, arguments, bert, collated, texts
+
+METHOD = "rcad(alpha=1.5, lam=0.3)"
+
+
+def train(
+    model: nn.Module, folder: Path, rows: Any, *, method: Any = METHOD, trainer: Any = None, **changed: Any
+) -> Any:
+    """A trainer that has trained: ours with that method, or another class without."""
+    options = {} if trainer is not None else {"method": method}
+    made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
+    made.train()
+    return made
+
+
+class Seeded(transformers.TrainerCallback):  # type: ignore[misc]
+    """Dropout that depends on the step alone, so that two loops can draw the same."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        torch.manual_seed(state.global_step)
+
+
+def core_loop(model: nn.Module, rows: list[dict[str, Tensor]], criterion: Any, *, epochs: int = 2) -> None:
+    """What the trainer should do, written out: AdamW, clipping, a fresh seed for each step."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+    for step in range(epochs * len(rows) // 4):
+        torch.manual_seed(step)
+        batch = collated([rows[(4 * step + i) % len(rows)] for i in range(4)])
+        ids, labels = batch.pop("input_ids"), batch.pop("labels")
+        embedded = {**batch, "inputs_embeds": model.get_input_embeddings()(ids)}  # type: ignore[operator]
+        criterion.backward(model, embedded, labels, step=step)
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("method", [METHOD, "rcad(alpha=1.5, lam=0.3, every=2)", "rcad_random(alpha=1.5, lam=0.3)"])
+def test_the_trainer_equals_a_loop_over_the_core_bit_for_bit(method: str, tmp_path: Path) -> None:
+    ours, plain, first = bert(dropout=0.2), bert(dropout=0.2), bert()
+    settings = {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5, "weight_decay": 0.0}
+    made = RCADTrainer(
+        ours, arguments(tmp_path, **settings), train_dataset=texts(), callbacks=[Seeded()], method=method
+    )
+    made.train()
+    core_loop(plain.train(), texts(), as_method(method).criterion())
+    assert moved(ours, first) > 0.01
+    same_parameters(ours, plain)
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
+def test_with_lam_0_it_is_the_plain_trainer_bit_for_bit(head: str, tmp_path: Path) -> None:
+    rows = texts(per_token=head == "TokenClassification")
+    ours, plain, first = bert(head), bert(head), bert(head)
+    train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
+    train(plain, tmp_path, rows, trainer=transformers.Trainer)
+    assert moved(ours.base_model.embeddings.word_embeddings, first.base_model.embeddings.word_embeddings) > 1e-3
+    # A token model's loss is a weighted mean here and a plain one there: the same number, rounded elsewhere.
+    tolerance = {} if head == "SequenceClassification" else {"rtol": 1e-5, "atol": 1e-7}
+    same_parameters(ours, plain, **tolerance)
+
+
+def test_with_lam_0_and_a_frozen_table(tmp_path: Path) -> None:
+    ours, plain, first = bert(), bert(), bert()
+    for model in (ours, plain):
+        model.get_input_embeddings().weight.requires_grad_(False)
+    train(ours, tmp_path, texts(), method="rcad(alpha=1.5, lam=0.0)")
+    train(plain, tmp_path, texts(), trainer=transformers.Trainer)
+    assert moved(ours, first) > 1e-3
+    same_parameters(ours, plain)
+
+
+def test_with_lam_0_and_tied_embeddings(tmp_path: Path) -> None:
+    rows = [{**row, "labels": row["input_ids"].masked_fill(row["attention_mask"] == 0, -100)} for row in texts()]
+    ours, plain = bert("MaskedLM", tie_word_embeddings=True), bert("MaskedLM", tie_word_embeddings=True)
+    assert ours.cls.predictions.decoder.weight is ours.get_input_embeddings().weight
+    train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
+    train(plain, tmp_path, rows, trainer=transformers.Trainer)
+    same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
+def test_accumulated_batches_equal_one_big_batch(head: str, tmp_path: Path) -> None:
+    """12 examples as 12, as 4 + 4 + 4, and as 5 + 5 + 2, whose items count differently."""
+    rows = texts(per_token=head == "TokenClassification")
+    models = []
+    for size, steps in ((12, 1), (4, 3), (5, 3)):
+        models.append(bert(head))
+        made = train(models[-1], tmp_path, rows, per_device_train_batch_size=size, gradient_accumulation_steps=steps)
+        models[-1].logged = [row["loss"] for row in made.state.log_history if "loss" in row]
+    assert moved(models[0], bert(head)) > 0.01
+    for other in models[1:]:
+        # Sums over examples in another order: float32 rounding.
+        same_parameters(models[0], other, rtol=1e-4, atol=1e-6)
+        assert other.logged == pytest.approx(models[0].logged, rel=1e-5)
+
+
+def test_without_a_count_of_items_batches_count_equally(tmp_path: Path) -> None:
+    class NoKeywords(type(bert())):  # type: ignore[misc]
+        accepts_loss_kwargs = False
+
+    models, logged = [], []
+    for size, steps in ((12, 1), (4, 3)):
+        models.append(bert())
+        models[-1].__class__ = NoKeywords
+        made = train(models[-1], tmp_path, texts(), per_device_train_batch_size=size, gradient_accumulation_steps=steps)
+        assert not made.model_accepts_loss_kwargs
+        logged.append([row["loss"] for row in made.state.log_history if "loss" in row])
+    same_parameters(*models, rtol=1e-4, atol=1e-6)
+    assert logged[0] == pytest.approx(logged[1], rel=1e-5)
+
+
+def test_every_counts_optimizer_steps(tmp_path: Path) -> None:
+    made = train(bert(), tmp_path, texts(24), method="rcad(alpha=1.5, lam=0.3, every=2)", gradient_accumulation_steps=3)
+    logged = ["train_entropy" in row for row in made.state.log_history if "loss" in row]
+    assert logged == [True, False, True, False]
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
+def test_the_logs_hold_the_parts(head: str, tmp_path: Path) -> None:
+    made = train(bert(head), tmp_path, texts(per_token=head == "TokenClassification"), logging_steps=3)
+    rows = [row for row in made.state.log_history if "loss" in row]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["loss"] == pytest.approx(row["train_nll"] - 0.3 * row["train_entropy"], rel=1e-5)
+        assert 0 < row["train_entropy"] < torch.tensor(LABELS).log()
+
+
+def test_two_forwards_and_two_backwards(tmp_path: Path) -> None:
+    class Counted(PassCounter):
+        def _forward(self, module: nn.Module, inputs: object, output: Any) -> None:
+            super()._forward(module, inputs, output.logits)
+
+    model = bert()
+    counts = Counted(model)
+    train(model, tmp_path, texts())
+    # 6 steps, and the two looks at the first batch that compare ids with their embeddings.
+    assert (counts.forwards, counts.backwards) == (2 * 6 + 2, 2 * 6)
+
+
+def test_padding_stays_and_the_rest_moves_by_alpha(tmp_path: Path) -> None:
+    model, seen = bert(), []
+    keys = []
+
+    def look(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        if module.training:
+            seen.append(kwargs["inputs_embeds"].detach().clone())
+            keys.append(set(kwargs))
+
+    model.register_forward_pre_hook(look, with_kwargs=True)
+    train(model, tmp_path, texts(), num_train_epochs=1, per_device_train_batch_size=12)
+    clean, perturbed = seen
+    mask = collated(texts())["attention_mask"].bool()
+    step = perturbed - clean
+    assert step[~mask].abs().max() == 0
+    assert (step[mask].norm(dim=-1) > 0).all()
+    torch.testing.assert_close(step.flatten(1).norm(dim=1), torch.full((12,), 1.5))
+    assert keys == [{"inputs_embeds", "attention_mask"}] * 2
+
+
+def test_evaluation_and_prediction_are_the_plain_trainers(tmp_path: Path) -> None:
+    rows, model = texts(), bert(dropout=0.2)
+    ours = RCADTrainer(model, arguments(tmp_path), eval_dataset=rows, method="label_smoothing(eps=0.3) + rcad")
+    plain = transformers.Trainer(model, arguments(tmp_path), eval_dataset=rows)
+    assert ours.evaluate()["eval_loss"] == plain.evaluate()["eval_loss"]
+    assert (ours.predict(rows).predictions == plain.predict(rows).predictions).all()
+    with torch.inference_mode():
+        ours.evaluate()
+
+
+def test_a_checkpoint_is_the_models_and_training_resumes_from_it(tmp_path: Path) -> None:
+    method = "rcad(alpha=1.5, lam=0.3, every=2) + rcad_random(alpha=1.0, lam=0.1)"
+    whole, cut = bert(dropout=0.2), bert(dropout=0.2)
+    train(whole, tmp_path / "whole", texts(), method=method, save_strategy="steps", save_steps=3)
+    saved = type(whole).from_pretrained(tmp_path / "whole" / "checkpoint-3")
+    assert saved.state_dict().keys() == whole.state_dict().keys()
+    made = RCADTrainer(cut, arguments(tmp_path / "cut"), train_dataset=texts(), method=method)
+    made.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-3"))
+    assert moved(saved, whole) > 1e-3
+    same_parameters(whole, cut)
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
+def test_gradient_checkpointing_changes_nothing(head: str, tmp_path: Path) -> None:
+    rows = texts(per_token=head == "TokenClassification")
+    plain, thrifty = bert(head), bert(head)
+    train(plain, tmp_path, rows)
+    train(thrifty, tmp_path, rows, gradient_checkpointing=True)
+    same_parameters(plain, thrifty, rtol=1e-5, atol=1e-7)
+
+
+def test_a_loss_scaler_scales_and_is_undone(tmp_path: Path) -> None:
+    plain, scaled = bert(), bert()
+    train(plain, tmp_path, texts())
+    made = RCADTrainer(scaled, arguments(tmp_path), train_dataset=texts(), method=METHOD)
+    made.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    made.train()
+    assert made.accelerator.scaler.get_scale() == 256.0
+    same_parameters(plain, scaled)  # times a power of two and divided by it again: bit for bit
+
+
+def test_regression_with_a_mean_and_a_log_variance(tmp_path: Path) -> None:
+    rows = [
+        {**row, "labels": torch.randn((), generator=torch.Generator().manual_seed(i))} for i, row in enumerate(texts())
+    ]
+    first = bert()
+    first.classifier = nn.Linear(16, 2)
+    first.config.num_labels = first.num_labels = 2
+    ours, plain = copy.deepcopy(first), copy.deepcopy(first)
+    settings = {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5, "weight_decay": 0.0}
+    made = train(ours, tmp_path, rows, method="gaussian + rcad(alpha=1.5, lam=0.3)", **settings)
+    core_loop(plain.train(), rows, RCAD(1.5, 0.3, likelihood=Gaussian()))
+    same_parameters(ours, plain)
+    batch = collated(rows)
+    labels = batch.pop("labels")
+    with torch.no_grad():
+        nll = Gaussian().nll(ours.eval()(**batch).logits, labels).mean().item()
+    assert made.evaluate(rows)["eval_loss"] == pytest.approx(nll, rel=1e-5)
+    assert made.predict(rows).predictions.shape == (12, 2)
+
+
+def test_multi_label_models_get_bernoulli(tmp_path: Path) -> None:
+    rows = [{**row, "labels": nn.functional.one_hot(row["labels"], LABELS).float()} for row in texts()]
+    ours, plain = (bert(problem_type="multi_label_classification") for _ in range(2))
+    made = train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
+    assert made.resolved.likelihood == Bernoulli()
+    train(plain, tmp_path, rows, trainer=transformers.Trainer)
+    same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
+    assert made.evaluate(rows)["eval_loss"] > 0
+
+
+def test_a_mixin_for_ones_own_trainer_and_a_loss_called_by_hand(tmp_path: Path) -> None:
+    class Mine(RCADTrainerMixin, transformers.Trainer):  # type: ignore[misc]
+        pass
+
+    one, two = bert(), bert()
+    made = Mine(one, arguments(tmp_path), method=methods.rcad(alpha=1.5, lam=0.3))
+    batch = collated(texts())
+    loss, outputs = made.compute_loss(one.train(), batch, return_outputs=True, num_items_in_batch=torch.tensor(12))
+    assert set(batch) == {"input_ids", "attention_mask", "labels"}
+    assert all(p.grad is None for p in one.parameters())  # only inside training_step are the gradients run
+    loss.backward()
+    ids, labels = batch.pop("input_ids"), batch.pop("labels")
+    embedded = {**batch, "inputs_embeds": two.get_input_embeddings()(ids)}
+    RCAD(1.5, 0.3).backward(two.train(), embedded, labels)
+    torch.testing.assert_close(outputs["logits"], two(**embedded).logits)
+    for p, q in zip(one.parameters(), two.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-5, atol=1e-7)
+
+
+def gpt2(**config: Any) -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 40, "n_positions": 12, "pad_token_id": 0}
+    settings = transformers.GPT2Config(**sizes, num_labels=LABELS, initializer_range=0.2, **config)
+    return transformers.GPT2ForSequenceClassification(settings)  # type: ignore[no-any-return]
+
+
+def test_a_model_that_looks_for_padding_in_the_ids_is_found_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="equal logits for input_ids and for their inputs_embeds, but they differ"):
+        train(gpt2(), tmp_path, texts())
+    train(gpt2(), tmp_path, texts(padded=False))
+
+
+def test_looking_for_it_leaves_the_model_as_it_was() -> None:
+    model, batch = bert(dropout=0.2).train(), collated(texts())
+    model.dropout.eval()
+    modes, before = [module.training for module in model.modules()], torch.get_rng_state()
+    batch.pop("labels")
+    check_embeddings(model, {**batch, "inputs_embeds": model.get_input_embeddings()(batch["input_ids"])})
+    assert [module.training for module in model.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def one_label() -> nn.Module:
+    config = bert().config
+    config.num_labels = 1
+    return transformers.BertForSequenceClassification(config)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "changed", "says"),
+    [
+        (bert, {"method": "me_ada"}, {}, "'me_ada' enlarges it between epochs"),
+        (bert, {"method": 3}, {}, 'expected a method such as "rcad'),
+        (bert, {"method": RCAD(1.0, 0.1), "std": (1.0,)}, {}, "expected a Criterion to be given by itself"),
+        (bert, {"method": METHOD}, {"label_smoothing_factor": 0.1}, 'method="label_smoothing(eps=0.1) + rcad"'),
+        (bert, {"method": METHOD, "compute_loss_func": len}, {}, "compute_loss_func as well"),
+        (bert, {"method": METHOD}, {"optim": "lomo"}, "an optimizer that steps after the backward"),
+        (lambda: bert("QuestionAnswering"), {"method": METHOD}, {}, "but got start_positions, end_positions"),
+        (one_label, {"method": METHOD}, {}, "num_labels=1; for real"),
+        (lambda: transformers.GPT2LMHeadModel(gpt2().config), {"method": METHOD}, {}, "which generates text"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(
+    model: Any, options: dict[str, Any], changed: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as error:
+        RCADTrainer(model(), arguments(tmp_path, **changed), **options)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+class IdsOnly(nn.Module):
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
+        return input_ids.float()
+
+
+def test_what_lies_around_the_model_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="expected a model that takes inputs_embeds, which are to move, but IdsOnly"):
+        RCADTrainer(IdsOnly(), arguments(tmp_path), method=METHOD)
+    args = arguments(tmp_path)
+    args._n_gpu = 2
+    with pytest.raises(InputError, match="expected one GPU per process, but got 2; start with torchrun"):
+        RCADTrainer(bert(), args, method=METHOD)
+    monkeypatch.delattr(transformers.Trainer, "loss_is_scaled_for_ga")
+    with pytest.raises(InputError, match=r"leaves accumulation to compute_loss .* upgrade it"):
+        RCADTrainer(bert(), arguments(tmp_path), method=METHOD)
+
+
+@pytest.mark.parametrize(
+    ("rows", "method", "says"),
+    [
+        (texts(), "mixup + rcad", "expected images (B, C, H, W) for the method 'mixup + rcad', but got (4, 8, 16)"),
+        (
+            [{k: v for k, v in row.items() if k != "labels"} for row in texts()],
+            METHOD,
+            "expected a tensor under 'labels'",
+        ),
+    ],
+)
+def test_wrong_data_is_named(rows: Any, method: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        train(bert(), tmp_path, rows, method=method)
+    assert says in str(error.value)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("rcad.integrations.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "rcad\[hf\]"'):
+        import rcad.integrations.huggingface  # noqa: F401

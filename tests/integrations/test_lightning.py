@@ -1,0 +1,330 @@
+"""Lightning's Trainer with rcad trains what a plain loop over the core trains, bit for bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+L = pytest.importorskip("lightning")
+
+from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
+
+from equal import same_parameters  # noqa: E402
+from integrations.lit import (  # noqa: E402
+    QUIET,
+    RCAD_TEXT,
+    Automatic,
+    Manual,
+    Plain,
+    fit,
+    loader,
+    trained_plainly,
+)
+from rcad import RCAD, InputError, methods  # noqa: E402
+from rcad.integrations.lightning import RCADCallback  # noqa: E402
+from support import CLASSES, PassCounter, images  # noqa: E402
+
+pytestmark = [
+    # Lightning's own advice about tiny data sets and its use of torch's internals.
+    pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+]
+METHODS = [
+    RCAD_TEXT,
+    "rcad(alpha=0.5, lam=0.1, every=2)",
+    "label_smoothing(eps=0.1) + confidence_penalty(lam=0.1)",
+    "mixup + rcad(alpha=0.5, lam=0.1)",
+    "data_augmentation + rcad_released(alpha=0.5, lam=0.1)",
+    "rcad_random(alpha=0.5, lam=0.1)",
+]
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+def test_the_trainer_equals_a_plain_loop(how: str, method: str) -> None:
+    options: dict[str, Any] = {"classes": CLASSES, "generator": seeded()}
+    if how == "callback":
+        module = Plain()
+        fit(module, RCADCallback(method, **options))
+    else:
+        module = {"mixin": Automatic, "manual": Manual}[how](method, **options)
+        fit(module)
+    same_parameters(module.net, trained_plainly(method, fused=how == "manual", generator=seeded()))
+
+
+@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+def test_accumulation_and_clipping(how: str) -> None:
+    settings = {"accumulate": 3, "clip": 0.02}
+    if how == "manual":
+        module = Manual(**settings)
+        fit(module)
+    else:
+        module = Automatic() if how == "mixin" else Plain()
+        callbacks = [] if how == "mixin" else [RCADCallback(RCAD_TEXT)]
+        fit(module, *callbacks, accumulate_grad_batches=3, gradient_clip_val=0.02)
+    expected = trained_plainly(fused=how == "manual", **settings)
+    same_parameters(module.net, expected)
+    unclipped = trained_plainly(accumulate=3)
+    assert not torch.equal(unclipped[0].weight, expected[0].weight), "the clipping must bind to be tested"
+
+
+class Scaled(MixedPrecision):
+    """A GradScaler as in "16-mixed", but without autocast: its powers of two leave no trace."""
+
+    def __init__(self) -> None:
+        super().__init__("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=1024.0))
+
+    def forward_context(self) -> torch.autocast:
+        return torch.autocast("cpu", enabled=False)
+
+
+@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+def test_the_precision_plugin_scales_every_backward(how: str) -> None:
+    module = {"mixin": Automatic, "manual": Manual, "callback": Plain}[how]()
+    plugin = Scaled()
+    fit(module, *([RCADCallback(RCAD_TEXT)] if how == "callback" else []), plugins=[plugin])
+    assert plugin.scaler is not None
+    assert plugin.scaler.get_scale() == 1024, "a step was skipped"
+    same_parameters(module.net, trained_plainly(fused=how == "manual"))
+
+
+def test_double_precision() -> None:
+    module = Automatic()
+    fit(module, precision="64-true")
+    assert module.net[0].weight.dtype == torch.float64
+    torch.testing.assert_close(module.net[0].weight.float(), trained_plainly()[0].weight, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("how", "backwards"), [("mixin", 3), ("manual", 2)])
+def test_the_number_of_passes(how: str, backwards: int) -> None:
+    """The gradient with respect to x is a backward of its own, unless the steps are fused."""
+    module = {"mixin": Automatic, "manual": Manual}[how]()
+    count = PassCounter(module.net)
+    fit(module, epochs=1, limit_val_batches=0)
+    assert (count.forwards, count.backwards) == (2 * 3, backwards * 3)
+
+
+class KeptBatches:
+    """Makes each batch once and keeps it: here during `validate`, which runs under inference_mode."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Tensor, Tensor]] = []
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if not self.kept:
+            self.kept = [(x * 1.0, y * 1) for x, y in loader()]
+        return iter(self.kept)
+
+
+@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+def test_tensors_made_in_validation_do_not_stop_training(how: str) -> None:
+    module, data = {"mixin": Automatic, "manual": Manual, "callback": Plain}[how](), KeptBatches()
+    callbacks = [RCADCallback(RCAD_TEXT)] if how == "callback" else []
+    trainer = L.Trainer(max_epochs=2, callbacks=callbacks, **QUIET)
+    trainer.validate(module, data, verbose=False)
+    assert data.kept[0][0].is_inference()
+    trainer.fit(module, data, data)
+    same_parameters(module.net, trained_plainly(fused=how == "manual"))
+    assert not any(value.is_inference() for value in module.state_dict().values())
+
+
+class Recorder(L.Callback):
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Tensor]] = []
+        self.outputs: list[Any] = []
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.seen.append(dict(trainer.callback_metrics))
+        self.outputs.append(outputs)
+
+
+@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+def test_the_parts_of_the_loss_are_logged(how: str) -> None:
+    module = {"mixin": Automatic, "manual": Manual, "callback": Plain}[how]()
+    recorder = Recorder()
+    fit(module, *([RCADCallback(RCAD_TEXT)] if how == "callback" else []), recorder, epochs=1)
+    x, y = next(iter(loader()))
+    losses = RCAD(0.5, 0.1).losses(Plain().net, x, y)
+    first = recorder.seen[0]
+    assert first["rcad/loss"] == losses.total
+    assert first["rcad/nll"] == losses.parts["nll"]
+    assert first["rcad/entropy"] == -losses.parts["rcad"]
+    if how == "callback":
+        assert torch.equal(recorder.outputs[0]["output"], losses.output)
+        assert torch.equal(recorder.outputs[0]["target"], y)
+
+
+def test_two_entropies_are_told_apart_and_logging_can_be_left_out() -> None:
+    both, recorder = "confidence_penalty(lam=0.1) + rcad(alpha=0.5, lam=0.1)", Recorder()
+    fit(Automatic(both), recorder, epochs=1)
+    assert {"rcad/entropy_confidence_penalty", "rcad/entropy_rcad"} <= recorder.seen[0].keys()
+    recorder = Recorder()
+    fit(Plain(), RCADCallback(RCAD_TEXT, log=None), recorder, epochs=1)
+    fit(Automatic(log=None), recorder, epochs=1)
+    assert all(not key.startswith("rcad") for seen in recorder.seen for key in seen)
+
+
+def test_the_callback_leaves_the_module_as_it_was() -> None:
+    module, callback = Plain(), RCADCallback(RCAD_TEXT)
+    for _ in range(2):
+        fit(module, callback)
+        assert "training_step" not in vars(module)
+    for other in (module, Manual()):  # outside of fit nothing is replaced, so nothing is refused
+        L.Trainer(callbacks=[callback], **QUIET).validate(other, loader(), verbose=False)
+        assert "training_step" not in vars(other)
+
+
+class Stumbling(L.Callback):
+    def on_train_batch_end(self, *args: Any) -> None:
+        raise RuntimeError("stumbled")
+
+
+def test_the_callback_takes_its_step_away_after_an_error() -> None:
+    module = Plain()
+    with pytest.raises(RuntimeError, match="stumbled"):
+        fit(module, RCADCallback(RCAD_TEXT), Stumbling())
+    assert "training_step" not in vars(module)
+
+
+@pytest.mark.parametrize("how", ["mixin", "callback"])
+def test_a_compiled_module(how: str) -> None:
+    torch._dynamo.reset()
+    module = Automatic() if how == "mixin" else Plain()
+    fit(torch.compile(module, backend="eager"), *([RCADCallback(RCAD_TEXT)] if how == "callback" else []))
+    same_parameters(module.net, trained_plainly())
+    assert "training_step" in vars(module), "the compiled step must be put back"
+
+
+def test_a_resumed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """The random directions are those of a run without a break."""
+    method = "rcad_random(alpha=0.5, lam=0.1)"
+    straight = Plain()
+    fit(straight, RCADCallback(method, generator=seeded()))
+    broken = fit(Plain(), RCADCallback(method, generator=seeded()), epochs=1)
+    broken.save_checkpoint(tmp_path / "half.ckpt")
+    resumed = Plain()
+    fit(resumed, RCADCallback(method, generator=torch.Generator()), ckpt_path=tmp_path / "half.ckpt")
+    same_parameters(resumed.net, straight.net)
+
+
+def test_every_counts_on_after_a_break(tmp_path: Path) -> None:
+    """Three batches an epoch: a count that began again would regularise the wrong ones."""
+    method = "rcad(alpha=0.5, lam=0.1, every=2)"
+    first = fit(Automatic(method), epochs=1)
+    first.save_checkpoint(tmp_path / "half.ckpt")
+    resumed = Automatic(method)
+    fit(resumed, ckpt_path=tmp_path / "half.ckpt")
+    same_parameters(resumed.net, trained_plainly(method))
+
+
+def test_batches_that_are_mappings() -> None:
+    x, y = images(24)
+    data = [{"label": y[i], "image": x[i], "file": f"{i}.png"} for i in range(24)]
+    module = Plain()
+    fit(module, RCADCallback(RCAD_TEXT, keys=("image", "label")), data=data, limit_val_batches=0)
+    same_parameters(module.net, trained_plainly())
+
+
+@pytest.mark.parametrize(
+    ("batch", "keys", "message"),
+    [
+        (
+            {"image": 1, "label": 2},
+            None,
+            r"expected keys=\(input, target\) for batches that are mappings of image, label",
+        ),
+        ({"image": 1, "label": 2}, ("image", "y"), "expected a batch with 'image' and 'y', but got image, label"),
+        (torch.zeros(2), None, "but got Tensor; pass keys="),
+        ([torch.zeros(2)], None, "but got list; pass keys="),
+    ],
+)
+def test_a_batch_of_another_shape(batch: Any, keys: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        RCADCallback(RCAD_TEXT, keys=keys)._split(batch)
+    assert "\n" not in str(caught.value)
+
+
+class Forgetful(Automatic):
+    def use_method(self, *args: Any, **options: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Automatic("rcda"), "did you mean 'rcad'"),
+        (lambda: RCADCallback("rcad(alpha=-1)"), "expected alpha to be a finite number >= 0, but got -1"),
+        (lambda: RCADCallback(methods.me_ada()), "'me_ada' enlarges it between epochs; use `rcad train`"),
+        (lambda: RCADCallback(RCAD_TEXT, keys="xy"), r"expected keys as \(input, target\), but got 'xy'"),
+        (lambda: RCADCallback(3), "but got int"),  # type: ignore[arg-type]
+        (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
+        (lambda: fit(Forgetful()), r"expected self.use_method\("),
+        (lambda: fit(Automatic("mixup")), "expected the number of classes to mix"),
+    ],
+)
+def test_says_what_was_expected(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_step_without_a_trainer() -> None:
+    """As people test their modules: nothing is logged, nothing is complained about."""
+    module = Automatic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = module.training_step(next(iter(loader())), 0)
+    assert torch.equal(loss, RCAD(0.5, 0.1)(Plain().net, *next(iter(loader()))))
+
+
+def test_the_model_may_be_a_part_of_the_module() -> None:
+    class Odd(Automatic):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x).softmax(1)
+
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            return self.regularised_loss(*batch, model=self.net)
+
+    module = Odd()
+    fit(module)
+    same_parameters(module.net, trained_plainly())
+
+
+def test_augmentation_of_a_mapping_is_refused() -> None:
+    x, y = images(4)
+    module = Automatic("mixup", classes=CLASSES)
+    with pytest.raises(InputError, match="expected a tensor of images for the method 'mixup', but got dict"):
+        module.regularised_loss({"x": x}, y)
+
+
+def test_the_missing_package_names_its_extra() -> None:
+    code = "import sys; sys.modules['lightning'] = None\nimport rcad.integrations.lightning"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.endswith('MissingExtraError: expected lightning to be installed: pip install "rcad[lightning]"')
+    assert done.stderr.count("Traceback") == 1
+
+
+def test_normalised_images_keep_alpha_in_pixels() -> None:
+    x, y = images(8)
+    net = Plain().net
+    inside = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES))
+    moved: list[Tensor] = []
+    inside.register_forward_pre_hook(lambda module, inputs: moved.append(inputs[0].detach()))
+    module = Automatic(net=inside, mean=(0.5,) * 3, std=(0.25,) * 3)
+    module.regularised_loss((x - 0.5) / 0.25, y)
+    distance = ((moved[1] - moved[0]) * 0.25).flatten(1).norm(dim=1)
+    torch.testing.assert_close(distance, torch.full((8,), 0.5))
+    assert net is not inside

@@ -1,0 +1,110 @@
+"""A method in any of its forms becomes the same loss and the same batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, InputError, Method, Mixup, Term, compose, methods
+from rcad.integrations.resolve import as_method, resolve
+from support import CLASSES, images
+
+
+@pytest.mark.parametrize(
+    "given", ["rcad(alpha=0.7, lam=0.1)", methods.rcad(alpha=0.7, lam=0.1), "rcad(alpha=9.0, lam=0.1)", "rcad"]
+)
+def test_text_value_and_parameters_say_the_same(given: Any) -> None:
+    loss = resolve(given, parameters={"alpha": 0.7, "lam": 0.1, "steps": None}).criterion.loss
+    assert loss == RCAD(0.7, 0.1).loss
+
+
+def test_a_criterion_is_used_as_it_is() -> None:
+    criterion = RCAD(0.7, 0.1)
+    resolved = resolve(criterion, std=None, parameters={"alpha": None}, input_key=None)
+    assert resolved.criterion is criterion
+    assert (resolved.name, resolved.augment) == ("RCAD", ())
+
+
+def test_the_rest_of_a_composition_stays() -> None:
+    value = as_method("mixup(alpha=0.2) + label_smoothing(eps=0.1) + rcad", {"lam": 0.4})
+    expected = compose(methods.mixup(0.2), methods.label_smoothing(0.1), methods.rcad(lam=0.4))
+    assert value == expected
+    resolved = resolve(value)
+    assert resolved.augment == (Mixup(0.2),)
+    assert resolved.name == "mixup + label_smoothing + rcad"
+    assert resolved.criterion.loss.terms == expected.terms
+
+
+def test_a_method_s_own_likelihood_comes_first() -> None:
+    assert resolve("rcad").likelihood == Categorical()
+    assert resolve("rcad", likelihood=Gaussian()).likelihood == Gaussian()
+    assert resolve("bernoulli + rcad", likelihood=Gaussian()).likelihood == Bernoulli()
+
+
+def test_a_method_built_by_hand() -> None:
+    value = Method(extra=(Term("mine", "negative_entropy", 0.1, GradientStep(0.5)),))
+    assert [term.name for term in resolve(value).criterion.loss.terms] == ["nll", "mine"]
+    assert resolve(Method()).name == "erm"
+
+
+def test_every_move_is_told_how_images_were_normalised() -> None:
+    mean, std = (0.5,) * 3, (0.25,) * 3
+    value = compose(methods.rcad(), methods.rcad_random(), methods.confidence_penalty())
+    moves = [term.where for term in resolve(value, mean=mean, std=std).criterion.loss.terms]
+    assert [None if move is None else (move.mean, move.std) for move in moves] == [None, *[(mean, std)] * 2, None]
+
+
+def test_batches_are_augmented_in_pixels_and_come_back_normalised() -> None:
+    x, y = images(6)
+    resolved = resolve("cutout(length=4) + two_views", mean=(0.5,) * 3, std=(0.25,) * 3)
+    batch = resolved.batch((x - 0.5) / 0.25, y, generator=torch.Generator().manual_seed(0))
+    black = (batch.x - (0 - 0.5) / 0.25).abs() < 1e-6
+    assert 0.01 < black.float().mean() < 0.3  # what is cut out is black, not grey
+    torch.testing.assert_close(batch.x[~black], ((x - 0.5) / 0.25)[~black])
+    assert torch.equal(batch.views["raw"], (x - 0.5) / 0.25)
+    assert torch.equal(batch.views["raw_target"], y)
+    plain = resolve("cutout(length=4)").batch(x, y, generator=torch.Generator().manual_seed(0))
+    assert plain.views == {}
+    torch.testing.assert_close(batch.x * 0.25 + 0.5, plain.x)
+
+
+def test_labels_are_mixed_with_their_images() -> None:
+    x, y = images(6)
+    batch = resolve("mixup + rcad").batch(x, y, classes=CLASSES)
+    assert batch.target.shape == (6, CLASSES)
+    untouched = resolve("rcad_released").batch(x, y)
+    assert untouched.x is x
+    assert untouched.views == {}  # without augmentation the batch is its own raw view
+
+
+def test_parts_are_named_for_readers() -> None:
+    parts = {name: torch.tensor(value) for name, value in (("nll", 2.0), ("rcad", -1.0))}
+    assert resolve("rcad").readable(parts) == {"nll": 2.0, "entropy": 1.0}
+    parts["confidence_penalty"] = torch.tensor(-0.5)
+    both = resolve("rcad + confidence_penalty").readable(parts)
+    assert both == {"nll": 2.0, "entropy_rcad": 1.0, "entropy_confidence_penalty": 0.5}
+    assert resolve("rcad(measure=uniform_cross_entropy)").readable({"rcad": torch.tensor(1.0)}) == {"rcad": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: resolve("me_ada + rcad"), "'me_ada' enlarges it between epochs; use `rcad train`"),
+        (lambda: resolve(7), "expected a method such as"),  # type: ignore[arg-type]
+        (lambda: resolve("rcad(alpha"), "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1)"),
+        (lambda: resolve("racd"), "did you mean 'rcad'?"),
+        (lambda: resolve(RCAD(0.1, 0.1), std=(1.0,)), "expected a Criterion to be given by itself"),
+        (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
+        (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
+        (lambda: resolve("mixup + rcad", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write it into"),
+        (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
+        (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected images (B, C, H, W) for"),
+    ],
+)
+def test_what_cannot_be_is_named_in_one_line(call: Any, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        call()
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,309 @@
+"""skorch nets with a method's loss: equal to a loop over the core, and still nets that scikit-learn can search."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("skorch")
+
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
+from skorch.callbacks import BatchScoring, EpochScoring, GradientNormClipping
+from skorch.helper import predefined_split
+
+from equal import same_parameters
+from rcad import RCAD, Bernoulli, Criterion, Gaussian, GradientStep, InputError, RandomStep, Term, augment, methods
+from rcad.errors import MissingExtraError
+from rcad.integrations.skorch import GaussianLoss, RCADNetClassifier, RCADNetMixin, RCADNetRegressor
+from support import CLASSES, images, norm_net
+
+METHOD = "rcad(alpha=0.5, lam=0.3)"
+X, Y = images(24)[0].numpy(), np.arange(24) % CLASSES
+
+
+class Net(nn.Module):
+    """The small convnet with BatchNorm, always from the same weights."""
+
+    def __init__(self, softmax: bool = False) -> None:
+        super().__init__()
+        self.net, self.softmax = norm_net(), softmax
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.net(x)
+        return output.softmax(1) if self.softmax else output
+
+
+class Weighted(Net):
+    def forward(self, x: Tensor, sample_weight: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x)
+
+
+class Flat(nn.Module):
+    def __init__(self, outputs: int = 2) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)  # type: ignore[no-any-return]
+
+
+class ProbabilityNet(RCADNetMixin, NeuralNetClassifier):  # type: ignore[misc]
+    pass
+
+
+class BinaryNet(RCADNetMixin, NeuralNetBinaryClassifier):  # type: ignore[misc]
+    pass
+
+
+def made(kind: Any = RCADNetClassifier, module: Any = Net, **changed: Any) -> Any:
+    settings = {"max_epochs": 2, "batch_size": 4, "lr": 0.1, "train_split": None, "verbose": 0}
+    settings |= {"method": METHOD} if issubclass(kind, RCADNetMixin) else {}
+    return kind(module, **{**settings, **changed})
+
+
+def core_loop(net: nn.Module, criterion: Any, x: Any = X, y: Any = Y, *, prepare: Any = None, **options: Any) -> None:
+    net.train()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(2 * len(y) // 4):
+        part = slice(4 * step % len(y), 4 * step % len(y) + 4)
+        batch = torch.tensor(x[part]), torch.tensor(y[part])
+        batch = batch if prepare is None else prepare(*batch)
+        chosen = {key: torch.tensor(value[part]) for key, value in options.items()}
+        optimizer.zero_grad()
+        criterion.backward(net, *batch, step=step, **chosen)
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+
+
+CLIP = [("clip", GradientNormClipping(0.5))]
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_it_equals_a_loop_over_the_core_bit_for_bit(every: int) -> None:
+    net, plain = made(method=f"rcad(alpha=0.5, lam=0.3, every={every})", callbacks=CLIP).fit(X, Y), Net()
+    core_loop(plain, RCAD(0.5, 0.3, every=every))
+    assert (net.module_.net[0].weight - Net().net[0].weight).abs().max() > 1e-3
+    same_parameters(net.module_, plain)
+    assert int(net.module_.net[1].num_batches_tracked) == 12
+
+
+def test_with_lam_0_it_is_the_plain_net_bit_for_bit() -> None:
+    ours = made(method="rcad", lam=0.0).fit(X, Y)
+    plain = made(NeuralNetClassifier, criterion=nn.CrossEntropyLoss).fit(X, Y)
+    same_parameters(ours.module_, plain.module_)
+    assert ours.history[:, "train_loss"] == pytest.approx(plain.history[:, "train_loss"], rel=1e-6)
+
+
+def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm() -> None:
+    probabilities = made(ProbabilityNet, module__softmax=True, criterion=nn.NLLLoss).fit(X, Y)
+    logits = made().fit(X, Y)
+    # log(p + eps) instead of log p, as skorch itself does.
+    same_parameters(probabilities.module_, logits.module_, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(probabilities.predict_proba(X), logits.predict_proba(X), atol=1e-5)
+    with pytest.raises(InputError, match="expected probabilities from the module, since the criterion is NLLLoss"):
+        made(ProbabilityNet, criterion=nn.NLLLoss).fit(X, Y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made(module__softmax=True).fit(X, Y)
+    assert any("remove the softmax" in str(warning.message) for warning in caught)
+
+
+def test_the_batches_are_mixed_by_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(self: Criterion, model: Any, x: Tensor, y: Tensor, **options: Any) -> Any:
+        seen.append((x, y))
+        return original(self, model, x, y, **options)
+
+    original = Criterion.backward
+    monkeypatch.setattr(Criterion, "backward", noted)
+    net, batch = made(method="mixup").initialize(), (torch.tensor(X[:4]), torch.tensor(Y[:4]))
+    net.check_data(X, Y)  # where skorch counts the classes
+    torch.manual_seed(7)
+    net.train_step_single(batch)
+    torch.manual_seed(7)
+    x, y = augment(methods.mixup().augment, *batch, classes=CLASSES)
+    assert torch.equal(seen[0][0], x)
+    assert torch.equal(seen[0][1], y)
+
+
+def test_a_grid_searches_the_parameters() -> None:
+    assert {"method", "alpha", "lam"} <= set(made().get_params())
+    search = GridSearchCV(
+        made(method="rcad"), {"alpha": [0.1, 2.0], "lam": [0.1, 0.5]}, cv=2, scoring="neg_log_loss", error_score="raise"
+    ).fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    assert len(set(search.cv_results_["mean_test_score"])) == 4
+    best = search.best_estimator_
+    assert best.rcad_.criterion.loss.terms[1].weight == search.best_params_["lam"]
+    again = made(method="rcad", **search.best_params_).fit(X, Y)
+    same_parameters(best.module_, again.module_)
+
+
+def test_clones_and_later_settings_count() -> None:
+    net = clone(made(method="rcad", alpha=0.2, lam=0.1, std=(0.5,)).initialize())
+    assert (net.method, net.alpha, net.lam, net.std) == ("rcad", 0.2, 0.1, (0.5,))
+    net.fit(X, Y)
+    net.set_params(lam=0.7).partial_fit(X, Y)
+    assert net.rcad_.criterion.loss.terms[1].weight == 0.7
+    assert net.rcad_steps_ == 24
+    assert len(net.history) == 4
+    assert net.fit(X, Y).rcad_steps_ == 12
+
+
+def test_partial_fit_goes_on() -> None:
+    whole, halves = made(max_epochs=4).fit(X, Y), made()
+    halves.partial_fit(X, Y).partial_fit(X, Y)
+    same_parameters(whole.module_, halves.module_)
+
+
+def test_validation_and_scores_are_skorchs() -> None:
+    rows = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
+    scores = [
+        ("batch", BatchScoring("accuracy", on_train=True, name="train_acc", lower_is_better=False)),
+        ("epoch", EpochScoring("accuracy", on_train=True, name="train_acc_epoch", lower_is_better=False)),
+    ]
+    net = made(method="label_smoothing + rcad", train_split=predefined_split(rows), callbacks=scores).fit(X, Y)
+    with torch.no_grad():
+        plain = nn.functional.cross_entropy(net.module_.eval()(torch.tensor(X)), torch.tensor(Y)).item()
+    assert net.history[-1, "valid_loss"] == pytest.approx(plain, rel=1e-5)
+    assert net.history[-1, "valid_acc"] == pytest.approx((net.predict(X) == Y).mean())
+    batches = net.history[-1, "batches", :, ("train_loss", "train_nll", "train_entropy", "train_acc")]
+    for loss, nll, entropy, accuracy in batches:
+        assert loss == pytest.approx(nll - 0.02 * entropy, rel=1e-5)
+        assert 0 <= accuracy <= 1
+    assert net.history[-1, "train_loss"] == pytest.approx(np.mean([row[0] for row in batches]))
+
+
+@pytest.mark.parametrize(
+    "method", [methods.adversarial_training().criterion(), Criterion(terms=[Term("nll", where=RandomStep(0.0))])]
+)
+def test_a_method_without_a_clean_pass_still_has_predictions_to_score(method: Criterion) -> None:
+    scores = [("batch", BatchScoring("accuracy", on_train=True, name="train_acc", lower_is_better=False))]
+    net, plain = made(method=method, callbacks=[*scores, *CLIP]).fit(X, Y), Net()
+    core_loop(plain, method)
+    same_parameters(net.module_, plain)
+    assert 0 <= net.history[-1, "train_acc"] <= 1
+
+
+def test_sample_weights_lie_in_x() -> None:
+    weight = np.linspace(0, 2, 24, dtype=np.float32)
+    net, plain = made(module=Weighted, input_key="x", callbacks=CLIP), Net()
+    net.fit({"x": X, "sample_weight": weight}, Y)
+    core_loop(plain, RCAD(0.5, 0.3), weight=weight)
+    same_parameters(net.module_, plain)
+
+
+def test_regression() -> None:
+    y = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
+    net = made(RCADNetRegressor, Flat, callbacks=CLIP).fit(X, y)
+    plain = Flat()
+    core_loop(plain, RCAD(0.5, 0.3, likelihood=Gaussian()), y=y)
+    same_parameters(net.module_, plain)
+    with torch.no_grad():
+        output = plain(torch.tensor(X)).numpy()
+    np.testing.assert_allclose(net.predict(X), output[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(net.predict_std(X), np.exp(output[:, 1] / 2), rtol=1e-6)
+    assert np.isfinite(net.score(X, y))
+    search = GridSearchCV(made(RCADNetRegressor, Flat, method="rcad"), {"lam": [0.1, 0.5]}, cv=2, error_score="raise")
+    assert search.fit(X, y).best_params_["lam"] in (0.1, 0.5)
+    capped = made(RCADNetRegressor, Flat, criterion__cap=1.5).initialize()
+    assert capped.rcad_.likelihood == Gaussian(cap=1.5)
+
+
+def test_yes_or_no() -> None:
+    class One(Flat):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)[:, 0]
+
+    y = (Y % 2).astype(np.float32)
+    net, plain = made(BinaryNet, One, module__outputs=1, callbacks=CLIP).fit(X, y), One(1)
+    core_loop(plain, RCAD(0.5, 0.3, likelihood=Bernoulli()), y=y)
+    same_parameters(net.module_, plain)
+    assert net.predict_proba(X).shape == (24, 2)
+
+
+def test_a_closure_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LBFGS evaluates the loss several times for one step; a term that rests every other step must not blink."""
+    seen = []
+    original = RCADNetClassifier.train_step_single
+
+    def noted(self: Any, batch: Any, **params: Any) -> Any:
+        step = original(self, batch, **params)
+        seen.append((self.rcad_steps_, "rcad" in step["parts"]))
+        return step
+
+    monkeypatch.setattr(RCADNetClassifier, "train_step_single", noted)
+    options = {"optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe", "lr": 0.1}
+    net = made(module=Flat, module__outputs=CLASSES, method="rcad(alpha=0.5, lam=0.3, every=2)", batch_size=12)
+    net.set_params(optimizer=torch.optim.LBFGS, **options)
+    net.fit(X, Y)
+    assert len(seen) > 4
+    assert all(present == (step % 2 == 0) for step, present in seen)
+    assert net.rcad_steps_ == 4
+
+
+def test_pickling() -> None:
+    net = made().fit(X, Y)
+    twin = pickle.loads(pickle.dumps(net))
+    np.testing.assert_array_equal(net.predict_proba(X), twin.predict_proba(X))
+    same_parameters(net.partial_fit(X, Y).module_, twin.partial_fit(X, Y).module_)
+
+
+def test_a_criterion_of_ones_own() -> None:
+    terms = [Term("nll"), Term("mine", "uniform_cross_entropy", 0.2, GradientStep(0.5))]
+    net, plain = made(method=Criterion(terms=terms), callbacks=CLIP).fit(X, Y), Net()
+    core_loop(plain, Criterion(terms=terms))
+    same_parameters(net.module_, plain)
+
+
+@pytest.mark.parametrize(
+    ("net", "says"),
+    [
+        (lambda: made(method="me_ada"), "'me_ada' enlarges it between epochs"),
+        (lambda: made(method="erm", alpha=0.3), "expected alpha=0.3 to belong to one part of 'erm'"),
+        (lambda: made(method="mixup + rcad", alpha=0.3), "but it belongs to mixup and rcad"),
+        (lambda: made(method="rcad", lam=-1.0), "expected lam to be a finite number >= 0"),
+        (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
+        (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
+        (lambda: made(criterion__weight=torch.ones(CLASSES)), "expected a plain CrossEntropyLoss"),
+        (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
+        (lambda: made(type("N", (RCADNetMixin, NeuralNetRegressor), {}), Flat), "use RCADNetRegressor"),
+        (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(net: Any, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        net().fit(X, Y)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_parameters_beside_x_and_images_in_a_dict_are_named() -> None:
+    with pytest.raises(InputError, match="expected X to be a dict with extra in it"):
+        made().fit(X, Y, extra=X)
+    with pytest.raises(InputError, match="expected X to be images for the method 'mixup', but got a dict"):
+        made(method="mixup").fit({"x": X}, Y)
+
+
+def test_a_gaussian_loss_is_the_mean_nll() -> None:
+    output, target = torch.randn(6, 2), torch.randn(6)
+    torch.testing.assert_close(GaussianLoss()(output, target), Gaussian().nll(output, target).mean())
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("rcad.integrations.skorch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "skorch", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "rcad\[skorch\]"'):
+        import rcad.integrations.skorch  # noqa: F401

@@ -1,0 +1,327 @@
+"""timm's task with rcad trains what a plain loop over the core trains, bit for bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from equal import same_parameters
+from rcad import RCAD, Categorical, InputError, augment, methods
+from rcad.integrations.resolve import as_method
+from timm_folder import load, prelude
+
+timm: Any = load()
+pytest.importorskip("timm.task")
+
+from timm.data import Mixup  # noqa: E402
+from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy  # noqa: E402
+from timm.task import ClassificationTask  # noqa: E402
+from timm.utils import ModelEmaV3, NativeScaler  # noqa: E402
+
+from rcad.integrations.timm import RCADTask, likelihood_of, normalisation, rcad_for  # noqa: E402
+
+RCAD_TEXT, CLASSES = "rcad(alpha=0.5, lam=0.1)", 5
+MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+"""Those of timm's test_resnet."""
+
+
+def network(name: str = "test_resnet", **options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return timm.create_model(name, num_classes=CLASSES, **options)  # type: ignore[no-any-return]
+
+
+def batches(count: int = 4, size: int = 6) -> list[tuple[Tensor, Tensor]]:
+    """Images as timm's loader gives them: normalised."""
+    generator = torch.Generator().manual_seed(1)
+    draw = {"generator": generator}
+    return [
+        ((torch.rand(size, 3, 32, 32, **draw) - 0.5) / 0.5, torch.randint(CLASSES, (size,), **draw))
+        for _ in range(count)
+    ]
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def trained(task: Any, data: Any = None, *, seed: int = 2) -> None:
+    """The heart of timm's script."""
+    optimizer = sgd(task.get_trainable_module())
+    task.train()
+    torch.manual_seed(seed)
+    for input, target in batches() if data is None else data:
+        optimizer.zero_grad()
+        task(input, target)["loss"].backward()
+        optimizer.step()
+
+
+def trained_plainly(net: nn.Module, criterion: Any, data: Any = None, *, seed: int = 2, **options: Any) -> nn.Module:
+    optimizer = sgd(net)
+    torch.manual_seed(seed)
+    for x, target in batches() if data is None else data:
+        optimizer.zero_grad()
+        criterion(net, x, target, **options).backward()
+        optimizer.step()
+    return net
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_task_equals_a_plain_loop(every: int) -> None:
+    task = RCADTask(network(), method=f"rcad(alpha=0.5, lam=0.1, every={every})", verbose=False)
+    trained(task)
+    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, every=every)
+    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion))
+
+
+def test_without_a_regulariser_it_is_timm_s_own_task() -> None:
+    """Not bit for bit: timm averages inside the cross-entropy, rcad after it."""
+    ours, theirs = RCADTask(network(), method="erm"), ClassificationTask(network(), nn.CrossEntropyLoss())
+    for task in (ours, theirs):
+        trained(task)
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_criterion_for_one_s_own_script() -> None:
+    assert rcad_for(network(), 0.5, 0.1).loss == RCAD(0.5, 0.1, mean=MEAN, std=STD).loss
+    other = rcad_for(network(), 0.5, 0.1, mean=(0.0,), std=(1.0,), steps=2)
+    assert other.loss == RCAD(0.5, 0.1, mean=(0.0,), std=(1.0,), steps=2).loss
+    assert normalisation(torch.nn.DataParallel(network("test_efficientnet")))["mean"] == timm.data.IMAGENET_DEFAULT_MEAN
+
+
+def test_alpha_is_a_distance_in_pixels() -> None:
+    net, moved = network("test_efficientnet"), []
+    net.register_forward_pre_hook(lambda module, inputs: moved.append(inputs[0].detach()))
+    (x, y), std = batches()[0], torch.tensor(timm.data.IMAGENET_DEFAULT_STD).view(3, 1, 1)
+    RCADTask(net, method=RCAD_TEXT, verbose=False)(x, y)
+    torch.testing.assert_close(((moved[1] - moved[0]) * std).flatten(1).norm(dim=1), torch.full((len(x),), 0.5))
+
+
+def test_mixup_of_timm_s() -> None:
+    """timm mixes with numpy's global generator and writes smoothed soft targets."""
+    mixer = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=CLASSES)
+    data = [mixer(x.clone(), y) for x, y in batches()]
+    assert data[0][1].shape == (6, CLASSES)
+    task = RCADTask(network(), SoftTargetCrossEntropy(), RCAD_TEXT, verbose=False)
+    trained(task, data)
+    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD)
+    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion, data))
+
+
+@pytest.mark.parametrize("loss", [LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])
+def test_label_smoothing_of_the_script(loss: nn.Module) -> None:
+    assert likelihood_of(loss) == Categorical(smoothing=0.2)
+    task = RCADTask(network(), loss, "erm", verbose=False)
+    x, y = batches()[0]
+    torch.testing.assert_close(task(x, y)["loss"], loss(network()(x), y))
+    trained(task := RCADTask(network(), loss, RCAD_TEXT, verbose=False))
+    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Categorical(smoothing=0.2))
+    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion))
+
+
+def test_the_method_s_own_augmentations_work_on_pixels() -> None:
+    """Black is -1 in these inputs, and 0 only in pixels."""
+    method = "cutout(length=8) + mixup + rcad(alpha=0.5, lam=0.1)"
+    seen: list[Tensor] = []
+    net = network()
+    net.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    x, y = batches()[0]
+    result = RCADTask(net, method=method, generator=torch.Generator().manual_seed(4), verbose=False)(x, y)
+    generator = torch.Generator().manual_seed(4)
+    pixels, target = augment(as_method(method).augment, x * 0.5 + 0.5, y, classes=CLASSES, generator=generator)
+    torch.testing.assert_close(seen[0], (pixels - 0.5) / 0.5)
+    expected = RCAD(0.5, 0.1, mean=MEAN, std=STD)(network(), (pixels - 0.5) / 0.5, target)
+    torch.testing.assert_close(result["loss"], expected)
+
+
+def test_dropout_and_stochastic_depth() -> None:
+    """The direction is that of the clean pass with its own masks; the pass at x' draws new ones."""
+    options = {"drop_rate": 0.5, "drop_path_rate": 0.3}
+    task = RCADTask(network(**options), method=RCAD_TEXT, verbose=False)
+    trained(task)
+    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD)
+    same_parameters(task.get_trainable_module(), trained_plainly(network(**options), criterion))
+    assert not torch.equal(task.trainable_module.fc.weight, trained_plainly(network(), criterion).fc.weight)
+
+
+def test_batch_statistics_move_once_a_batch() -> None:
+    task, plain = RCADTask(network(), method=RCAD_TEXT, verbose=False), network()
+    for x, y in batches():
+        task(x, y)
+        plain(x)
+    for (name, one), (_, other) in zip(task.trainable_module.named_buffers(), plain.named_buffers(), strict=True):
+        assert torch.equal(one, other), name
+
+
+def test_several_heads_count_by_their_first() -> None:
+    class TwoHeads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            output = self.net(x)
+            return output, output.flip(1)
+
+    x, y = batches()[0]
+    result = RCADTask(TwoHeads(), method=RCAD_TEXT, mean=MEAN, std=STD, verbose=False)(x, y)
+    assert torch.equal(result["loss"], RCAD(0.5, 0.1, mean=MEAN, std=STD)(network(), x, y))
+
+
+def test_the_average_of_the_weights() -> None:
+    task = RCADTask(network(), method=RCAD_TEXT, verbose=False)
+    task.setup_ema(decay=0.5)
+    plain = network()
+    average = ModelEmaV3(plain, decay=0.5)
+    criterion, optimizers = RCAD(0.5, 0.1, mean=MEAN, std=STD), [sgd(task.trainable_module), sgd(plain)]
+    for x, y in batches():
+        for optimizer, loss in zip(optimizers, [task(x, y)["loss"], criterion(plain, x, y)], strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        task.update_ema()
+        average.update(plain)
+    same_parameters(task.get_eval_model(ema=True).module, average.module)
+    assert not torch.equal(average.module.fc.weight, plain.fc.weight)
+    with torch.inference_mode():
+        assert task.get_eval_model(ema=True).module(batches()[0][0]).shape == (6, CLASSES)
+
+
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_the_native_scaler_with_accumulation(clip: float | None) -> None:
+    """As timm's script accumulates: the loss is divided, and only the last batch of a group updates."""
+    nets = []
+    for scaled in (True, False):
+        task = RCADTask(network(), method=RCAD_TEXT, verbose=False)
+        optimizer, scaler = sgd(task.trainable_module), NativeScaler("cpu")
+        for index, (x, y) in enumerate(batches()):
+            loss, last = task(x, y)["loss"] / 2, index % 2 == 1
+            if scaled:
+                parameters = task.get_clip_parameters()
+                scaler(loss, optimizer, clip_grad=clip, parameters=parameters, need_update=last)
+            else:
+                loss.backward()
+                if last and clip is not None:
+                    nn.utils.clip_grad_norm_(task.parameters(), clip)
+                if last:
+                    optimizer.step()
+            if last:
+                optimizer.zero_grad()
+        nets.append(task.trainable_module)
+    same_parameters(*nets)
+
+
+def test_channels_last_stays_so() -> None:
+    net, layouts = network().to(memory_format=torch.channels_last), []
+    net.register_forward_pre_hook(
+        lambda module, inputs: layouts.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
+    )
+    x, y = batches()[0]
+    result = RCADTask(net, method=RCAD_TEXT, verbose=False)(x.contiguous(memory_format=torch.channels_last), y)
+    assert layouts == [True, True]
+    torch.testing.assert_close(result["loss"], RCADTask(network(), method=RCAD_TEXT, verbose=False)(x, y)["loss"])
+
+
+def test_a_compiled_task() -> None:
+    torch._dynamo.reset()
+    task = RCADTask(net := network(), method=RCAD_TEXT, verbose=False)
+    task.compile(backend="eager")
+    trained(task, batches(2))
+    same_parameters(net, trained_plainly(network(), RCAD(0.5, 0.1, mean=MEAN, std=STD), batches(2)))
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
+def test_under_ddp_only_the_clean_pass_goes_through_the_wrapper(tmp_path: Path) -> None:
+    """One process: what two of them do with a criterion and DDP is shown in `test_ddp`."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        task, passed = RCADTask(net := network(), method=RCAD_TEXT, verbose=False), []
+        task.prepare_distributed()
+        task.trainable_module.register_forward_hook(lambda *call: passed.append(1))
+        with task.no_sync():
+            task(*batches()[0])["loss"].backward()
+        assert passed == [1]
+        task.zero_grad()
+        trained(task)
+        plain = network()
+        plain(batches()[0][0])  # the statistics of the batch above
+        same_parameters(net, trained_plainly(plain, RCAD(0.5, 0.1, mean=MEAN, std=STD)))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_what_a_step_returns() -> None:
+    x, y = batches()[0]
+    result = RCADTask(network(), method=RCAD_TEXT, verbose=False)(x, y)
+    losses = RCAD(0.5, 0.1, mean=MEAN, std=STD).losses(network(), x, y)
+    assert result.keys() == {"loss", "output", "rcad/loss", "rcad/nll", "rcad/entropy"}
+    assert torch.equal(result["output"], losses.output)
+    assert result["rcad/nll"] == losses.parts["nll"]
+    assert result["rcad/entropy"] == -losses.parts["rcad"]
+
+
+def test_a_checkpoint_remembers_where_terms_rest() -> None:
+    task = RCADTask(network(), method="rcad(every=2)", verbose=False)
+    task(*batches()[0])
+    state = task.get_checkpoint_state()
+    fresh = RCADTask(network(), method="rcad(every=2)", verbose=False)
+    fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
+    assert "rcad/entropy" not in fresh(*batches()[0])
+    assert "rcad/entropy" in fresh(*batches()[0])
+    fresh.load_checkpoint_state(state["state_dict"], None)
+
+
+def test_a_criterion_brings_its_own_settings() -> None:
+    x, y = batches()[0]
+    criterion = RCAD(0.5, 0.1, units="input")
+    assert torch.equal(RCADTask(network(), method=criterion, verbose=False)(x, y)["loss"], criterion(network(), x, y))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RCADTask(network(), BinaryCrossEntropy()), "to be a cross-entropy .* but got BinaryCrossEntropy; use"),
+        (lambda: RCADTask(network(), nn.CrossEntropyLoss(torch.ones(CLASSES))), "but got CrossEntropyLoss; use"),
+        (
+            lambda: RCADTask(network(), LabelSmoothingCrossEntropy(), "label_smoothing + rcad"),
+            "from the criterion or from the method 'label_smoothing \\+ rcad', but got both",
+        ),
+        (
+            lambda: RCADTask(network(), nn.CrossEntropyLoss(), RCAD(0.5, 0.1)),
+            "expected a Criterion to be given by itself",
+        ),
+        (lambda: RCADTask(network(), method=RCAD(0.5, 0.1), std=STD), "expected a Criterion to be given by itself"),
+        (lambda: RCADTask(network(), method=RCAD_TEXT, mean=MEAN), "expected both mean and std, or neither"),
+        (lambda: RCADTask(nn.Linear(3, 3), method=RCAD_TEXT), "but got Linear; pass mean= and std="),
+        (lambda: rcad_for(nn.Linear(3, 3), 0.5, 0.1), "but got Linear; pass mean= and std="),
+        (lambda: RCADTask(network(), method="rcad(alpha=x)"), "expected alpha to be a finite number"),
+        (lambda: RCADTask(network(), method=methods.ada()), "'ada' enlarges it between epochs; use `rcad train`"),
+    ],
+)
+def test_says_what_was_expected(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def imported_after(code: str) -> str:
+    program = f"import sys\n{code}\nimport rcad.integrations.timm"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+
+
+def test_the_missing_package_names_its_extra() -> None:
+    error = imported_after("sys.modules['timm'] = None")
+    assert error.endswith('MissingExtraError: expected timm to be installed: pip install "rcad[timm]"\n')
+    assert error.count("Traceback") == 1
+
+
+def test_a_timm_without_tasks_is_refused() -> None:
+    error = imported_after(prelude() + "sys.modules['timm.task'] = None")
+    assert "InputError: expected a timm with timm.task, as 1.0.30 has, but got 1." in error
+    assert error.count("Traceback") == 1

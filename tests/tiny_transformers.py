@@ -1,0 +1,79 @@
+"""Tiny Hugging Face models built in place, made-up data for them, and a quiet Trainer. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+LABELS, PAD = 3, 0
+
+
+def bert(head: str = "SequenceClassification", *, dropout: float = 0.0, **config: Any) -> nn.Module:
+    """A BERT of two layers, sure enough of itself that the entropy matters."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    shape = {"vocab_size": 40, "max_position_embeddings": 12, "initializer_range": 0.2, "num_labels": LABELS}
+    drop = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    settings = transformers.BertConfig(**sizes, **shape, **drop, **config)
+    return getattr(transformers, f"BertFor{head}")(settings)  # type: ignore[no-any-return]
+
+
+def vit() -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    shape = {"image_size": 8, "patch_size": 4, "num_labels": LABELS, "initializer_range": 0.2}
+    drop = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return transformers.ViTForImageClassification(transformers.ViTConfig(**sizes, **shape, **drop))  # type: ignore[no-any-return]
+
+
+def texts(count: int = 12, *, padded: bool = True, per_token: bool = False, seed: int = 1) -> list[dict[str, Tensor]]:
+    """Sentences of random tokens and lengths, labels at random; per token, labels of padding are -100."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for _ in range(count):
+        length = int(torch.randint(3, 9, (), generator=generator)) if padded else 8
+        mask = torch.arange(8) < length
+        ids = torch.randint(1, 40, (8,), generator=generator)
+        labels = torch.randint(LABELS, (8,), generator=generator)
+        labels = torch.where(mask, labels, -100) if per_token else labels[0]
+        rows.append({"input_ids": torch.where(mask, ids, PAD), "attention_mask": mask.long(), "labels": labels})
+    return rows
+
+
+def pictures(count: int = 12, *, mean: float = 0.0, std: float = 1.0) -> list[dict[str, Tensor]]:
+    """Random images in [0, 1], normalised, with labels at random."""
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.rand(count, 3, 8, 8, generator=generator)
+    labels = torch.randint(LABELS, (count,), generator=generator)
+    return [{"pixel_values": (x - mean) / std, "labels": y} for x, y in zip(pixels, labels, strict=True)]
+
+
+def collated(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
+    """Plain SGD on the CPU, in the order of the data, silent; whatever is given differs."""
+    settings: dict[str, Any] = {
+        "per_device_train_batch_size": 4,
+        "num_train_epochs": 2,
+        "optim": "sgd",
+        "learning_rate": 0.1,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 0.0,
+        "train_sampling_strategy": "sequential",
+        "use_cpu": True,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "log_level": "error",
+    }
+    return transformers.TrainingArguments(str(folder), **{**settings, **changed})
