@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from timm_folder import prelude
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 KEY_LINES = {
     "own_loop": [
@@ -26,6 +28,45 @@ KEY_LINES = {
     "regression": [
         r"^RCAD +5\.\d{3} ± 0\.\d{3} +5\d\.\d ± \d\.\d$",
         r"^NLL, random direction minus RCAD: [+-]\d\.\d{3} ± \d\.\d{3} \(standard error\)$",
+    ],
+    "lightning_trainer": [
+        r"^as it is +8\d\.\d% of 1697 test images, NLL 0\.\d{3}$",
+        r"^with the callback +8\d\.\d% of 1697 test images, NLL 0\.\d{3}$",
+        r"^with the mixin +8\d\.\d% of 1697 test images, NLL 0\.\d{3}$",
+        r"^ +parts of the last loss: \{'rcad/loss': -?\d\.\d+, 'rcad/nll': 0\.\d+, 'rcad/entropy': \d\.\d+\}$",
+        r"^callback and mixin: weights differ by at most (0e\+00|\de-0[5-9])$",
+    ],
+    "lightning_fabric": [
+        r"^erm +accuracy 8\d\.\d%, NLL 0\.\d{3}; parts of the last loss \{'nll': 0\.\d+\}$",
+        r"^rcad\(alpha=0\.8, lam=0\.5\) +accuracy 8\d\.\d%, NLL 0\.\d{3}; .*'rcad': -\d\.\d+\}$",
+    ],
+    "timm_task": [
+        r"^inputs from -1\.0 to 1\.0, as timm's loader gives them$",
+        r"^ClassificationTask +[78]\d\.\d% of 1597 test images, NLL \d\.\d{3} ?$",
+        r"^RCADTask +[78]\d\.\d% of 1597 test images, NLL \d\.\d{3} \{'rcad/loss': .*'rcad/entropy': \d\.\d+\}$",
+    ],
+    "huggingface_text": [
+        r"^alpha, measured on the embeddings before training: 0\.\d\d$",
+        r"^Trainer: test accuracy [67]\d\.\d%, NLL 0\.\d{3} \(one seed\)$",
+        r"^RCADTrainer: test accuracy [67]\d\.\d%, NLL 0\.\d{3} \(one seed\)$",
+        r"^with lam=0 the parameters equal the plain Trainer's, bit for bit: True$",
+    ],
+    "accelerate_loop": [
+        r"^plain loop: accuracy 8\d\.\d%, NLL 0\.\d{3} on 1697 test images \(one seed\)$",
+        r"^RCAD: accuracy 8\d\.\d%, NLL 0\.\d{3} on 1697 test images \(one seed\)$",
+        r"^with lam=0 the parameters equal the plain loop's, bit for bit: True$",
+    ],
+    "skorch_grid": [
+        r"^rcad: best \{'alpha': \d\.\d, 'lam': 0\.\d\}, test accuracy (8|9)\d\.\d%, NLL 0\.\d{3}$",
+        r"^confidence_penalty: best \{'lam': 0\.\d\}, test accuracy (8|9)\d\.\d%, NLL 0\.\d{3}$",
+        r"^parts of the last loss: \[\d\.\d+, \d\.\d+\]$",
+    ],
+    "scikit_learn": [
+        r"^alpha, measured on the standardised table: \d\.\d\d; method: rcad\(alpha=.*\)$",
+        r"^probabilities of a new row: \{'class_0': \d\.\d+, 'class_1': \d\.\d+, 'class_2': \d\.\d+\}$",
+        r"^rcad +accuracy +\d\d\.\d%, NLL \d\.\d{3} \(5 folds\)$",
+        r"^saved without pickle, and the same after loading: True$",
+        r"^90% intervals hold \d\d% of 111 test targets",
     ],
     "embeddings": [
         r"^longest step of a padding position: 0\.0$",
@@ -52,6 +93,9 @@ def test_an_example_is_short_and_says_what_it_shows(name: str) -> None:
 def test_an_example_runs_and_prints_its_key_lines(name: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONWARNINGS": "default"}
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    if name.startswith("timm") and (first := prelude()):
+        run = f"import runpy; runpy.run_path({command[1]!r}, run_name='__main__')"
+        command = [sys.executable, "-c", first + run]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment, check=False
     )

@@ -85,6 +85,23 @@ def test_nothing_but_the_command_line_stands_on_the_demo() -> None:
             assert "demo" not in imports(path), path.name
 
 
+def test_nothing_stands_on_the_integrations() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if (SOURCE / "integrations") not in path.parents:
+            assert "integrations" not in imports(path), path.name
+
+
+def test_the_integrations_are_loaded_only_when_they_are_asked_for() -> None:
+    loaded = run(
+        "import sys, rcad, rcad.train.loop, rcad.experiments.run, rcad.cli.main; "
+        "[getattr(rcad, n) for n in rcad.__all__]; print(*sys.modules)"
+    ).split()
+    assert not [name for name in loaded if name.startswith("rcad.integrations")]
+    # Naming the package loads none of the frameworks either.
+    loaded = run("import sys, rcad.integrations; print(*sys.modules)").split()
+    assert not {"torch", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"} & set(loaded)
+
+
 def test_a_page_needs_no_torch() -> None:
     loaded = run("import sys, rcad.report.page, rcad.report.svg; print(*sys.modules)").split()
     assert not {"torch", "matplotlib", "jinja2"} & set(loaded)

@@ -9,9 +9,9 @@ from pathlib import Path
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def seen(page: Path, folder: Path) -> str:
+def seen(page: Path, folder: Path, query: str = "") -> str:
     """The document after its script has run; what the browser complained about fails the test."""
-    return _opened(page, folder, "--dump-dom")
+    return _opened(page, folder, "--dump-dom", query=query)
 
 
 def pictured(page: Path, folder: Path, width: int) -> Path:
@@ -21,10 +21,13 @@ def pictured(page: Path, folder: Path, width: int) -> Path:
     return picture
 
 
-def _opened(page: Path, folder: Path, *words: str) -> str:
+def _opened(page: Path, folder: Path, *words: str, query: str = "") -> str:
     assert BROWSER is not None
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    command = [BROWSER, *flags, f"--user-data-dir={folder / 'profile'}", *words, page.resolve().as_uri()]
+    # Scripts that wait for each other have so many milliseconds of the browser's own time.
+    flags += ["--virtual-time-budget=8000"] if query else []
+    address = f"{page.resolve().as_uri()}{query}"
+    command = [BROWSER, *flags, f"--user-data-dir={folder / 'profile'}", *words, address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -163,12 +161,3 @@ def test_wrong_input_is_named(change, says):
         evaluate_corruptions(given.pop("predict"), given.pop("x"), given.pop("y"), **given)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_the_pages_example_runs(capsys):
-    page = Path(__file__).parents[3] / "docs" / "corruptions.md"
-    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[:1]
-    exec(block, {})
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "generated"
-    assert float(printed[-1]) == pytest.approx(100)

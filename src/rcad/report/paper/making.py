@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopItera
 """What reading a record with missing parts raises."""
 
 
+@dataclass(frozen=True)
+class Report:
+    """What the report shows: its chapters from top to bottom, their pictures by title, and how it was made."""
+
+    found: Found
+    sections: Sequence[Section]
+    drawn: Mapping[str, Sequence[Picture]]
+    facts: Mapping[str, str]
+
+
 def build(results: Path, out: Path) -> list[Path]:
     """Write the report on every record under `results`: report.html, report.md, tables/*.tex, figures/*.pdf and *.png.
 
@@ -33,8 +44,18 @@ def build(results: Path, out: Path) -> list[Path]:
         results: the folder of records; one that cannot be read is named on the first screen.
         out: the folder of the report; made if need be. Links to records are relative to it.
     """
-    found = read(results)
+    report = gather(results, out)
     make_folder(out)
+    files = [out / NAME, out / "report.md"]
+    write_text(files[0], render(TITLE, LEAD, report.sections, report.facts))
+    write_text(files[1], markdown.report(TITLE, LEAD, report.sections, report.drawn, report.facts))
+    files += _tables(report.found, out / "tables")
+    return files + _pictures([one for some in report.drawn.values() for one in some], out / "figures")
+
+
+def gather(results: Path, out: Path) -> Report:
+    """Read the records and draw; nothing is written. Arguments as in `build`."""
+    found = read(results)
     links = Links(out, found.run_files)
     drawn, chapters = _chapters(found, links)
     more, others, damaged = _others(found, links)
@@ -45,13 +66,7 @@ def build(results: Path, out: Path) -> list[Path]:
     front = overview.first(found, [figure(one) for one in main], homes, links)
     drawn[front[0].title] = main
     last = overview.missing(found)
-    every = [*front, *chapters, *([last] if last else [])]
-    facts = _facts(found)
-    files = [out / NAME, out / "report.md"]
-    write_text(files[0], render(TITLE, LEAD, every, facts))
-    write_text(files[1], markdown.report(TITLE, LEAD, every, drawn, facts))
-    files += _tables(found, out / "tables")
-    return files + _pictures([one for some in drawn.values() for one in some], out / "figures")
+    return Report(found, [*front, *chapters, *([last] if last else [])], drawn, _facts(found))
 
 
 def _chapters(found: Found, links: Links) -> tuple[dict[str, list[Picture]], list[Section]]:

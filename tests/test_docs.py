@@ -1,0 +1,185 @@
+"""The documentation site builds without a warning, every link in it leads somewhere, and it needs no other host."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from filelock import FileLock
+
+pytest.importorskip("material")
+pytest.importorskip("mkdocstrings")
+
+from rcad import METHODS
+from rcad import __all__ as PUBLIC
+from report.browser import BROWSER, pictured, seen
+
+ROOT = Path(__file__).parents[1]
+WORKPLACE = re.compile(r"\b(session|assistant|agent|chatbot)s?\b|/work/|/tmp/|/root/|/home/", re.IGNORECASE)
+pytestmark = pytest.mark.slow
+
+
+class Page(HTMLParser):
+    """The addresses a page links to or loads, its ids, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[tuple[str, str]] = []
+        self.ids: set[str] = set()
+        self.words: list[str] = []
+        self._hidden = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.ids |= {found[name] for name in ("id", "name") if name in found}
+        self.links += [(tag, found[name]) for name in ("href", "src") if name in found]
+        self._hidden += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; workers of one run share it."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, done = base / "site", base / "site.built"
+    with FileLock(base / "site.lock"):
+        if not done.exists():
+            _build(folder)
+            done.touch()
+    return folder
+
+
+def _build(folder: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml")]
+    # A proxy that nobody answers: a build that reads from the network fails.
+    blocked = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    environment = os.environ | blocked | {"NO_MKDOCS_2_WARNING": "1", "OMP_NUM_THREADS": "1"}
+    before = _sources()
+    done = subprocess.run(
+        [*command, "--site-dir", str(folder)], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    assert before == _sources(), "the build wrote into the repository"
+
+
+def _sources() -> set[Path]:
+    return {path for folder in ("docs", "methods", "tools") for path in (ROOT / folder).rglob("*.[!p]*")}
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+
+
+def links(site: Path, pages: dict[Path, Page]) -> Iterator[tuple[Path, str, Path, str]]:
+    """Every link inside the site: its page, the link, the file it means, and the place in it."""
+    for path, page in pages.items():
+        for _, link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            yield path, link, target, unquote(parts.fragment)
+
+
+def test_every_link_leads_to_a_file_and_a_place(site: Path, pages: dict[Path, Page]) -> None:
+    count = 0
+    for path, link, target, place in links(site, pages):
+        if path.name == "404.html":  # its links start at the root of a server
+            continue
+        count += 1
+        where = f"{path.relative_to(site)} -> {link}"
+        assert target.is_file(), where
+        if place and target in pages and not place.startswith("__"):
+            assert place in pages[target].ids, where
+    assert count > 1000
+
+
+def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Page]) -> None:
+    for path, page in pages.items():
+        for tag, link in page.links:
+            if tag != "a":
+                assert not urlsplit(link).netloc, f"{path.relative_to(site)} loads {link}"
+    for path in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", path.read_text(encoding="utf-8")), path.name
+
+
+def test_pages_say_nothing_of_this_machine(site: Path, pages: dict[Path, Page]) -> None:
+    for path, page in pages.items():
+        text = path.read_text(encoding="utf-8")
+        assert str(ROOT) not in text, path.relative_to(site)
+        assert str(Path.home()) + "/" not in text, path.relative_to(site)
+        found = WORKPLACE.search(" ".join(page.words))
+        assert found is None, f"{path.relative_to(site)}: {found}"
+
+
+def test_every_public_name_command_and_method_has_its_place(site: Path, pages: dict[Path, Page]) -> None:
+    core = pages[site / "api" / "rcad.html"].ids
+    homes = {one.rsplit(".", 1)[-1] for one in core}
+    assert set(PUBLIC) - {"methods", "METHODS"} <= homes
+    assert {f"rcad.methods.{name}" for name in METHODS} <= pages[site / "api" / "recipes.html"].ids
+    assert all((site / "methods" / f"{name}.html").is_file() for name in METHODS)
+    from cli.test_help import commands
+
+    expected = {"-".join(("rcad", *words)) for words, _ in commands()}
+    assert expected <= pages[site / "cli.html"].ids
+    options = {option for _, one in commands() for p in one.params for option in p.opts if option.startswith("--")}
+    text = "".join(pages[site / "cli.html"].words)
+    assert all(option in text for option in options)
+
+
+def test_numbers_come_from_the_records(site: Path, pages: dict[Path, Page]) -> None:
+    from rcad.report.paper.numbers import place_mean
+    from rcad.report.paper.reading import read
+
+    found = read(ROOT / "results")
+    claims = [claim for study in found.studies for claim in study.claims]
+    text = " ".join(pages[site / "evidence" / "index.html"].words)
+    assert f"Of {len(claims)} claims judged so far" in text
+    plain = " ".join(text.split())
+    for statement, count in Counter(" ".join(claim.statement.split()) for claim in claims).items():
+        assert plain.count(statement) >= count, statement
+    for study in found.studies:
+        assert study.target in text
+    assert all(name in text for name in found.missing)
+    moons = next(study for study in found.studies if study.target == "T8")
+    first = place_mean(moons, moons.places["RCAD", moons.columns[0]])
+    assert first is not None
+    assert f"{first.value:.1f}" in " ".join(pages[site / "index.html"].words)
+
+
+def test_made_parts_are_made(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        assert "<!-- made:" not in path.read_text(encoding="utf-8"), path.relative_to(site)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser here")
+@pytest.mark.parametrize("page", ["index.html", "evidence/index.html", "api/rcad.html"])
+def test_a_browser_opens_it_from_the_disk_without_a_complaint(page: str, site: Path, tmp_path: Path) -> None:
+    assert "md-container" in seen(site / page, tmp_path)
+    assert pictured(site / page, tmp_path, 390).stat().st_size > 20_000
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser here")
+@pytest.mark.parametrize("page", ["index.html", "methods/rcad.html"])
+def test_search_works_from_the_disk(page: str, site: Path, tmp_path: Path) -> None:
+    found = re.search(r"(\d+) matching documents", seen(site / page, tmp_path, "?q=batchnorm"))
+    assert found is not None
+    assert int(found[1]) > 3

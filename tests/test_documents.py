@@ -1,0 +1,155 @@
+"""Every block of code in README.md and docs/ runs as it stands, and prints what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import typer
+
+from documents import PAGES, ROOT, Block, blocks, commands, matches, run
+from rcad.cli.app import app
+
+CODE = {page: blocks(path.read_text(encoding="utf-8")) for page, path in PAGES.items()}
+RUNNING = [page for page, found in CODE.items() if any(block.runs for block in found)]
+FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
+# A page and the package it needs that is not in `dev`; it may lie apart, in a folder of its own under sys.prefix.
+APART = {"docs/stacks/timm.md": "timm"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNING)
+def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    """In a process of its own: pages use bfloat16 (which some CPUs only pretend to have) and process groups."""
+    package = APART.get(page, "torch")
+    if find_spec(package) is None and not (Path(sys.prefix) / package).is_dir():
+        pytest.skip(f"{package} is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
+        "MASTER_PORT": str(port),
+        "RCAD_CACHE": str(tmp_path / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    for name in ("RCAD_DATA", "FORCE_COLOR", "COLUMNS"):
+        environment.pop(name, None)
+    command = [sys.executable, str(ROOT / "tests" / "documents.py"), page]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=180, env=environment, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr.endswith("all blocks ran\n")
+
+
+def test_few_blocks_are_skipped_and_each_says_why() -> None:
+    skipped = [(page, block.skip) for page, found in CODE.items() for block in found if block.skip]
+    assert len(skipped) <= 6, skipped
+    assert all(len(why) > 10 for _, why in skipped)
+
+
+def test_no_python_hides_under_another_name() -> None:
+    """A block that looks like Python must be called python, or it would not run."""
+    for page, found in CODE.items():
+        for block in found:
+            assert block.language not in ("py", "python3", "pycon"), f"{page}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("methods/*.md"))])
+def test_a_link_leads_to_a_file_of_the_repository(page: str) -> None:
+    """Also where no site is built, as on a code host."""
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#\s]+)", FENCED.sub("", path.read_text(encoding="utf-8"))):
+        assert target.startswith("https://") or (path.parent / target).exists(), f"{page} links to {target}"
+
+
+def _commands() -> list[tuple[str, int, list[str]]]:
+    every = [(page, block) for page, found in CODE.items() for block in found if block.language == "sh"]
+    return [(page, block.line, words) for page, block in every for words in commands(block.code)]
+
+
+@pytest.mark.parametrize(
+    ("page", "line", "words"), _commands(), ids=lambda value: str(value) if isinstance(value, str) else ""
+)
+def test_a_command_has_only_options_that_exist(page: str, line: int, words: list[str]) -> None:
+    command, name, rest = typer.main.get_command(app), "rcad", list(words)
+    while getattr(command, "commands", None) and rest:
+        assert rest[0] in command.commands, f"{page}, line {line}: rcad {' '.join(words)}"
+        name, rest = rest[0], rest[1:]
+        command = command.commands[name]
+    command.make_context(name, rest)
+
+
+SAMPLE = """# A page
+
+<!-- setup
+x = 1
+-->
+
+```python
+print(x)
+```
+
+```text
+1
+```
+
+<!-- skip: it needs a device -->
+```python
+fail()
+```
+
+<!-- run -->
+```sh
+rcad runs list --runs "a b" \\
+     --json  # a comment
+make test
+```
+
+```text
+anything ...
+```
+
+Words.
+
+```text
+no output of a block
+```
+"""
+
+
+def test_blocks_are_read_with_their_marks() -> None:
+    assert blocks(SAMPLE) == [
+        Block("setup", "x = 1\n", 3),
+        Block("python", "print(x)\n", 7, output="1\n"),
+        Block("python", "fail()\n", 16, skip="it needs a device"),
+        Block("sh", 'rcad runs list --runs "a b" \\\n     --json  # a comment\nmake test\n', 21, run=True,
+              output="anything ...\n"),
+        Block("text", "no output of a block\n", 33),
+    ]  # fmt: skip
+    assert commands(blocks(SAMPLE)[3].code) == [["runs", "list", "--runs", "a b", "--json"]]
+
+
+@pytest.mark.parametrize(
+    ("shown", "fits"),
+    [("1\n2\n", True), ("1\n3\n", False), ("1\n", False), ("...\n2\n", True), ("...\n1\n", False), ("1\n2...\n", True)],
+)
+def test_output_is_held_against_the_page(shown: str, fits: bool) -> None:
+    assert matches(shown, "1\n2\n") == fits
+
+
+def test_a_page_with_another_output_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.setitem(PAGES, "page", page)
+    page.write_text("```python\nx = 2\n```\n\n```python\nprint(x)\n```\n\n```text\n2\n```\n", encoding="utf-8")
+    run("page")
+    page.write_text(page.read_text().replace("x = 2", "x = 3"), encoding="utf-8")
+    with pytest.raises(SystemExit, match="page, line 5"):
+        run("page")

@@ -1,0 +1,142 @@
+"""The pages on the paper's claims, from the records under results/ alone: what `rcad paper report` shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rcad.report.page import Cell, Section, Table
+from rcad.report.paper.drawing import Picture
+from rcad.report.paper.making import Report, gather
+from rcad.report.paper.markdown import escaped
+from rcad.report.paper.overview import CLAIMS, MISSING
+from rcad.report.paper.study import TITLES
+from rcad.report.svg import inline
+
+FOLDER = "evidence"
+WIDE = "---\nhide:\n  - toc\n---"
+LONG, WALL = 20, 600
+"""Letters from which a cell gets room for some words side by side, and from which a paragraph is folded."""
+_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Pages and pictures by their address in the site."""
+
+    pages: Mapping[str, str]
+    pictures: Mapping[str, str]
+
+
+@cache
+def report(root: Path) -> Report:
+    return gather(root / "results", root / FOLDER)
+
+
+@cache
+def drawing(root: Path, name: str) -> str:
+    """A picture of the report as SVG."""
+    found = {one.name: one for some in report(root).drawn.values() for one in some}
+    return inline(found[name].figure)
+
+
+def pages(root: Path) -> Evidence:
+    """The first page with every claim, and one page for each chapter of the report."""
+    found = report(root)
+    chapters = [section for section in found.sections[1:] if section.title not in (CLAIMS, MISSING)]
+    homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
+    texts = {f"{FOLDER}/{_stem(one)}.md": _chapter(root, one, homes) for one in chapters}
+    first = (root / "docs" / FOLDER / "index.md").is_file()
+    assert first, "expected docs/evidence/index.md, which frames what is made here"
+    drawn = {one.name: drawing(root, one.name) for some in found.drawn.values() for one in some}
+    return Evidence(texts, {f"{FOLDER}/figures/{name}.svg": svg for name, svg in drawn.items()})
+
+
+def table(root: Path, title: str) -> str:
+    """The tables of one of the report's first and last chapters."""
+    found = report(root)
+    chapters = [section for section in found.sections[1:] if section.title not in (CLAIMS, MISSING)]
+    homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
+    section = next((one for one in found.sections if one.title == title), None)
+    if section is None:
+        return ""
+    return "\n\n".join(_table(part, homes) for part in section.parts if isinstance(part, Table))
+
+
+def figure(picture: Picture, svg: str, folder: str) -> str:
+    """A picture with its caption; `folder` is that of the pictures, relative to the page."""
+    box = _BOX.search(svg)
+    width = f' width="{1.2 * float(box[1]):.0f}"' if box else ""
+    return (
+        f'<figure class="record"><img src="{folder}/{picture.name}.svg" alt="{_attribute(picture.alt)}"{width}>'
+        f"<figcaption>{_attribute(picture.caption)}</figcaption></figure>"
+    )
+
+
+def picture(root: Path, name: str, folder: str) -> str:
+    """One of the report's pictures by its name."""
+    found = {one.name: one for some in report(root).drawn.values() for one in some}
+    return figure(found[name], drawing(root, name), folder)
+
+
+def _chapter(root: Path, section: Section, homes: Mapping[str, str]) -> str:
+    parts = [WIDE, f"# {_title(section)}"]
+    parts += [f"**{escaped(section.notice)}**"] if section.notice else []
+    parts += [f"**{escaped(line)}**" for line in section.verdict.splitlines()]
+    parts += [_paragraph(text) for text in section.paragraphs]
+    shown = report(root).drawn.get(section.title, ())
+    tables = [part for part in section.parts if isinstance(part, Table) and not part.folded]
+    verdicts = [part for part in tables if "verdict" in part.header]
+    parts += [_table(part, homes) for part in verdicts]
+    parts += [figure(one, drawing(root, one.name), "figures") for one in shown]
+    parts += [_table(part, homes) for part in tables if part not in verdicts]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph; a long one can be opened."""
+    if len(text) < WALL:
+        return escaped(text)
+    first, _, rest = text.partition(": ")
+    return f'<details markdown="1"><summary>{escaped(first)}</summary>\n\n{escaped(rest)}\n\n</details>'
+
+
+def _title(section: Section) -> str:
+    return escaped(section.title.replace("runs: ", "Runs: ").replace("alpha, measured", "alpha, measured and best"))
+
+
+def _stem(section: Section) -> str:
+    target = section.title.partition(":")[0]
+    return target if target in TITLES and section.short == target else section.anchor
+
+
+def _table(shown: Table, homes: Mapping[str, str]) -> str:
+    """The table without columns that say nothing."""
+    told = [any(row[k].text not in ("", "-") for row in shown.cells) for k in range(len(shown.header))]
+    head = [escaped(name) or " " for name in shown.header]
+    align = ["--:" if numeric else "---" for numeric in shown.numeric]
+    rows = [[_cell(cell, homes) for cell in row] for row in shown.cells]
+    kept = [[cell for cell, tells in zip(row, told, strict=True) if tells] for row in (head, align, *rows)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in kept]
+    caption = escaped(shown.caption)
+    return (f"{caption}\n\n" if caption else "") + "\n".join(lines)
+
+
+def _cell(cell: Cell, homes: Mapping[str, str]) -> str:
+    text = escaped(cell.text)
+    if len(cell.text) > LONG:
+        text = f'<span class="said">{text}</span>'
+    if cell.mark in ("good", "bad", "open", "warn"):
+        text = f'<span class="{cell.mark}">{text}</span>'
+    if cell.href.startswith("#") and cell.href[1:] in homes:
+        text = f"[{text}]({homes[cell.href[1:]]})"
+    elif cell.href.endswith((".json", ".md")):
+        text = f"[{text}]({cell.href})"
+    return f"{text} <small>{escaped(cell.note)}</small>" if cell.note else text
+
+
+def _attribute(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")

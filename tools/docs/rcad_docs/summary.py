@@ -1,0 +1,198 @@
+"""Short tables for the first pages, from the records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rcad.report.paper.numbers import counts, gain_over, mean_of, place_mean, tally
+from rcad.report.paper.study import Claim, Study
+from rcad_docs.evidence import report
+
+RANDOM = "random direction"
+NARROW = "\N{NARROW NO-BREAK SPACE}"
+
+
+def does_it_help(root: Path) -> str:
+    """ERM, RCAD and the control on the paper's data, in two tables: accuracies and likelihoods."""
+    studies = {study.target: study for study in report(root).found.studies}
+    accuracies, likelihoods = [], []
+    if moons := studies.get("T8"):
+        accuracies = [
+            _row(moons, f"moons, {name}", f"{name}, noise on all")
+            for name in (one.removesuffix(", noise on all") for one in moons.columns if one.endswith("on all"))
+        ]
+    if images := studies.get("cifar100-2k-bf16"):
+        accuracies.append(_images_row(images))
+    if uci := studies.get("T7"):
+        likelihoods = [_row(uci, column, column) for column in uci.columns]
+    rest = "| ERM | RCAD | random direction | RCAD against ERM | against random |\n|---|---|---|---|---|---|"
+    tables = [("Test accuracy, %", accuracies), ("Test NLL (lower is better), UCI", likelihoods)]
+    return "\n\n".join("\n".join([f"| {name} {rest}", *rows]) for name, rows in tables if rows)
+
+
+def _row(study: Study, name: str, column: str) -> str:
+    numbers = [_mean(study, row, column) for row in ("ERM", "RCAD", RANDOM)]
+    words = [_verdict(study, column, f"than {other}") for other in ("ERM", "a random direction")]
+    return f"| {name} | {' | '.join(numbers)} | {' | '.join(words)} |"
+
+
+def _images_row(study: Study) -> str:
+    (column,) = study.columns
+    erm, ours = _two(study)
+    found = gain_over(study, ours, erm, column)
+    told = "no difference" if found is not None and found.low < 0 < found.high else "-"
+    numbers = " | ".join(_mean(study, row, column) for row in (erm, ours))
+    return f'| CIFAR-100, 2,000 images, ResNet-18 | {numbers} | not run | <span class="open">{told}</span> | - |'
+
+
+def _two(study: Study) -> tuple[str, str]:
+    """The rows of ERM and of RCAD at every step, among single runs."""
+    erm = next(row for row in study.rows if row.endswith("erm"))
+    return erm, next(row for row in study.rows if "rcad(" in row and "every" not in row)
+
+
+def _mean(study: Study, row: str, column: str) -> str:
+    place = study.places.get((row, column))
+    found = None if place is None else place_mean(study, place)
+    if found is None:
+        return "-"
+    places = 1 if study.unit == "%" else 2
+    spread = "" if found.half is None else f"{NARROW}±{NARROW}{found.half:.{places}f}"
+    return f"{found.value:.{places}f}{spread}"
+
+
+def _verdict(study: Study, column: str, ending: str) -> str:
+    said = [ending, "than RCAD"] if ending == "than ERM" else [ending]
+    claim = next((c for c in study.claims if c.where == column and c.statement.endswith(tuple(said))), None)
+    return "-" if claim is None else f'<span class="{_mark(claim)}">{_told(claim)}</span>'
+
+
+def _told(claim: Claim) -> str:
+    # The paper itself may say that ERM is the better one.
+    turned = {"reproduced": "worse", "opposite": "better", "not reproduced": "not worse"}
+    reverse = turned if claim.statement.startswith("ERM") else {}
+    words = {"reproduced": "better", "opposite": "worse", "not reproduced": "not better", "undecided": "undecided"}
+    return reverse.get(claim.verdict, words[claim.verdict])
+
+
+def _mark(claim: Claim) -> str:
+    return {"better": "good", "worse": "bad", "not better": "bad"}.get(_told(claim), "open")
+
+
+def verdicts(root: Path) -> str:
+    """How many claims got each verdict."""
+    claims = [claim for study in report(root).found.studies for claim in study.claims if study.scale == "full"]
+    return f"Of {len(claims)} claims judged so far at the paper's scale: {tally(counts(claims))}."
+
+
+def cost(root: Path) -> str:
+    """Time of a step as a ratio to ERM's, from the benchmarks."""
+    columns = [
+        ("H200, one CUDA graph", "step_time_h200", "graph", 32),
+        ("H200, eager", "step_time_h200", "eager", 32),
+        ("CPU, small CNN", "step_time_cpu", "eager", 128),
+    ]
+    tables = [_ratios(root, stem, mode, batch) for _, stem, mode, batch in columns]
+    names = [
+        ("rcad", "RCAD, fused (the default)"), ("rcad reference", "RCAD, plain passes"),
+        ("rcad naive", "the paper's lines as they stand"), ("rcad every=4", "RCAD at every 4th step"),
+        ("fgsm", "FGSM training"), ("rcad_released", "two views, as released"), ("me_ada", "ME-ADA"),
+    ]  # fmt: skip
+    head = [f"{name}, batch {batch}" for name, _, _, batch in columns]
+    lines = [f"| time of a step / ERM's | {' | '.join(head)} |", "|---|" + "--:|" * len(columns)]
+    for key, told in names:
+        cells = [f"{found[key]:.2f}" if key in found else "-" for found in tables]
+        lines.append(f"| {told} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _rows(root: Path, stem: str, mode: str, batch: int) -> list[dict[str, Any]]:
+    """The rows of a benchmark with one run at a time."""
+    path = root / "results" / "benchmarks" / f"{stem}.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    return [row for row in rows if (row["mode"], row["batch"], row["replicas"]) == (mode, batch, 1)]
+
+
+def _ratios(root: Path, stem: str, mode: str, batch: int) -> dict[str, float]:
+    rows = _rows(root, stem, mode, batch)
+    return {row["method"]: row["ratio_to_erm"] for row in rows if row["ratio_to_erm"] is not None}
+
+
+def memory(root: Path) -> str:
+    """The most memory that a step took."""
+    rows = _rows(root, "step_time_h200", "graph", 32)
+    peak = {row["method"]: row["peak_memory_gib"] for row in rows if row.get("peak_memory_gib")}
+    if not peak.keys() >= {"erm", "rcad"}:
+        return ""
+    return (
+        f"The most memory of a captured step of ResNet-18, batches of 32, on an H200: {peak['erm']:.2f} GiB for plain "
+        f"training, {peak['rcad']:.2f} GiB for RCAD."
+    )
+
+
+def headlines(root: Path) -> str:
+    """The paper's main claims in plain words, with what the records say."""
+    studies = {study.target: study for study in report(root).found.studies}
+    rows = [
+        ("RCAD is more accurate than ERM on small image sets (T1, T4: +1.9 points on CIFAR-100-2k)", _images(studies)),
+        ("RCAD beats ERM and adversarial rivals on moons among noise (T8)", _tally(studies, "T8")),
+        ("RCAD lowers the test NLL of UCI regression (T7)", _tally(studies, "T7")),
+        ("A large step unlearns noise, a small one does not (F5, linear theory)", _tally(studies, "F5")),
+        ("RCAD's boundary follows the moons (F7)", _tally(studies, "F7")),
+        ("FGSM training lowers accuracy (T1, T8)", _statements(studies, "T8", "ERM is more accurate than FGSM")),
+        ("The adversarial direction is what helps, not entropy elsewhere", _direction(studies)),
+        ("A step costs at most 1.3 times ERM's", _steps(root)),
+    ]
+    missing = report(root).found.missing
+    if missing:
+        rows.append((f"{', '.join(missing)}: the other tables and figures", "not run yet at any scale kept here"))
+    return "\n".join(["| the paper says | what was measured |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
+
+
+def _tally(studies: dict[str, Study], target: str) -> str:
+    study = studies.get(target)
+    return "not run" if study is None else f"{tally(counts(study.claims))} ([{target}]({target}.md))"
+
+
+def _statements(studies: dict[str, Study], target: str, statement: str) -> str:
+    claims = [c for c in studies[target].claims if c.statement.startswith(statement)] if target in studies else []
+    return f"{tally(counts(claims))} on the moons ([{target}]({target}.md))" if claims else "not run"
+
+
+def _direction(studies: dict[str, Study]) -> str:
+    told = []
+    for target, name in (("T8", "moons"), ("T7", "UCI")):
+        claims = (
+            [c for c in studies[target].claims if c.statement.endswith("a random direction")]
+            if target in studies
+            else []
+        )
+        told += [f"{name}: {tally(counts(claims))}"] if claims else []
+    return "; ".join(told) or "not run"
+
+
+def _images(studies: dict[str, Study]) -> str:
+    study = studies.get("cifar100-2k-bf16")
+    if study is None:
+        return "not run"
+    (column,) = study.columns
+    erm, ours = _two(study)
+    found = gain_over(study, ours, erm, column)
+    if found is None:
+        return "not run"
+    nll = [mean_of(study.places[row, column].values("nll")) for row in (erm, ours)]
+    likelihood = f"; NLL {nll[0].value:.2f} and {nll[1].value:.2f}" if nll[0] and nll[1] else ""
+    return (
+        f"{found.mean:+.1f} points [{found.low:+.1f}, {found.high:+.1f}] on CIFAR-100-2k, {found.df + 1:.0f} seeds"
+        f"{likelihood} ([runs](runs-cifar100-2k-bf16.md)); the tables themselves are not run yet"
+    )
+
+
+def _steps(root: Path) -> str:
+    gpu, cpu = _ratios(root, "step_time_h200", "graph", 32), _ratios(root, "step_time_cpu", "eager", 128)
+    found = [
+        f"{table['rcad']:.2f} {where}" for table, where in ((gpu, "on an H200"), (cpu, "on a CPU")) if "rcad" in table
+    ]
+    return f"{', '.join(found)}; the arithmetic of the exact step is 2.0 ([speed](../speed.md))"
