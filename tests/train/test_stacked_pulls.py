@@ -46,6 +46,29 @@ def test_closed_forms_are_autograd_s(task: str, which: int) -> None:
     assert not any(part.requires_grad for part in (found, pull))
 
 
+@pytest.mark.parametrize("task", ["labels", "reals"])
+def test_shares_weigh_examples(task: str) -> None:
+    method = Method() if task == "labels" else gaussian(cap=0.3)
+    output = numbers(REPLICAS, BATCH, 4 if task == "labels" else 2)
+    y = torch.arange(REPLICAS * BATCH) % 4 if task == "labels" else numbers(REPLICAS * BATCH, seed=1)
+    shares = numbers(REPLICAS * BATCH, seed=2).abs()
+    both = terms(method)
+    for chosen in ([both[0]], [both[1]], both):
+        leaf = output.clone().requires_grad_(True)
+        flat = leaf.flatten(0, 1)
+        values = [
+            term.weight * (shares * term.likelihood.nll(flat, y)).view(REPLICAS, -1).mean(1)
+            if term is both[0]
+            else -term.weight * (shares * term.likelihood.entropy(flat)).view(REPLICAS, -1).mean(1)
+            for term in chosen
+        ]
+        expected = torch.stack(values).sum(0)
+        (slopes,) = torch.autograd.grad(expected.sum(), leaf)
+        found, pull = pulled(chosen, output, y, shares)
+        torch.testing.assert_close(found, expected.detach())
+        torch.testing.assert_close(pull, slopes)
+
+
 def test_large_logits_stay_finite() -> None:
     output = torch.tensor([[[2000.0, -2000.0, 0.0]]], dtype=torch.float64)
     for term in terms(Method(), 1):

@@ -79,10 +79,11 @@ class StackedTerm:
     likelihood: StackedLikelihood
     positive: bool
 
-    def means(self, output: Tensor, target: Tensor) -> Tensor:
-        """The measure of rows (R * B, K) averaged over each replica's batch, (R,)."""
+    def means(self, output: Tensor, target: Tensor, shares: Tensor | None = None) -> Tensor:
+        """The measure of rows (R * B, K), times their shares (R * B,), averaged over each replica's batch, (R,)."""
         measure = self.term.measure if callable(self.term.measure) else MEASURES[self.term.measure]
-        return measure(self.likelihood, output, target).view(len(self.weight), -1).mean(1)
+        values = measure(self.likelihood, output, target)
+        return (values if shares is None else shares * values).view(len(self.weight), -1).mean(1)
 
     def at(self, step: int) -> StackedTerm | None:
         """The term at a step: absent where it rests, k times as heavy where it acts at every k-th only."""

@@ -16,22 +16,31 @@ from rcad.train.stacked_method import StackedTerm
 Closed = Callable[[StackedTerm, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-def pulled(terms: Sequence[StackedTerm], output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The weighted sum of the terms for each replica (R,), and its gradient with respect to the output (R, B, K)."""
+def pulled(
+    terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The weighted sum of the terms for each replica (R,), and its gradient with respect to the output (R, B, K).
+
+    `shares` (R * B,) says what each example counts in a mean.
+    """
     if len(terms) == 1 and (closed := _closed(terms[0])) is not None:
         only = terms[0]
         with torch.no_grad():
             values, slopes = closed(only, output.detach().flatten(0, 1), y)
+            if shares is not None:
+                values, slopes = shares * values, slopes.mul_(shares[:, None])
             means = values.view(len(only.weight), -1).mean(1)
             return only.weight * means, slopes.view_as(output).mul_((only.weight / output.shape[1]).view(-1, 1, 1))
-    return _by_autograd(terms, output, y)
+    return _by_autograd(terms, output, y, shares)
 
 
-def _by_autograd(terms: Sequence[StackedTerm], output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _by_autograd(
+    terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     leaf = output.detach().flatten(0, 1).requires_grad_(True)
-    total = terms[0].weight * terms[0].means(leaf, y)
+    total = terms[0].weight * terms[0].means(leaf, y, shares)
     for term in terms[1:]:
-        total = total + term.weight * term.means(leaf, y)
+        total = total + term.weight * term.means(leaf, y, shares)
     (gradient,) = torch.autograd.grad(total.sum(), leaf)
     return total.detach(), gradient.view_as(output)
 

@@ -32,12 +32,15 @@ class StackedStep:
     def __init__(self, method: StackedMethod, passes: Passes, noise: Noise) -> None:
         self.method, self.passes, self.noise = method, passes, noise
 
-    def __call__(self, x: Tensor, target: Tensor, number: int) -> tuple[Tensor, Tensor | None]:
+    def __call__(
+        self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Writes the gradients of step `number`.
 
         Args:
             x: (R, B, D).
             target: labels or scaled targets, (R, B).
+            shares: what each example counts in its mean, (R, B); 1 each by default.
 
         Returns:
             The total loss of each replica (R,), and the output at x (R, B, K) where it was computed.
@@ -46,6 +49,7 @@ class StackedStep:
         clean = [term for term in terms if term.alpha is None]
         moved = [term for term in terms if term.alpha is not None]
         y = target.reshape(-1)
+        shares = None if shares is None else shares.reshape(-1)
         wanted = self._directions(moved)
         total = x.new_zeros(len(x))
         output: Tensor | None = None
@@ -53,12 +57,12 @@ class StackedStep:
         self.passes.start()
         if clean or wanted:
             output = self.passes.forward(x)
-            fused = self._is_exact(clean, wanted)
+            fused = shares is None and self._is_exact(clean, wanted)  # a share of 0 would erase a direction
             for plain, likelihood in wanted.items():
                 if not fused:
                     gradients[plain] = self._direction(likelihood, output, y)
             if clean:
-                share, pull = pulled(clean, output, y)
+                share, pull = pulled(clean, output, y, shares)
                 total += share
                 uphill = self.passes.backward(pull, inputs=fused)
                 if uphill is not None:
@@ -67,7 +71,7 @@ class StackedStep:
                     gradients[next(iter(wanted))] = uphill * scale.view(-1, 1, 1)
             output = output.clone() if moved else output
         for term in moved:
-            share, pull = pulled([term], self.passes.forward(self._moved(term, x, y, gradients)), y)
+            share, pull = pulled([term], self.passes.forward(self._moved(term, x, y, gradients)), y, shares)
             total += share
             self.passes.backward(pull)
         return total, output

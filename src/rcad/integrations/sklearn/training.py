@@ -78,7 +78,7 @@ class Step(Protocol):
 
 
 class CoreStep:
-    """The step of `rcad.Criterion`: any method, weights, mixing."""
+    """The step of `rcad.Criterion`: any method."""
 
     def __init__(self, network: Network, method: Method, classes: int, generator: torch.Generator) -> None:
         self.network, self.method, self.classes, self.generator = network, method, classes, generator
@@ -114,18 +114,17 @@ class LeanStep:
         if size not in self.steps:
             passes = Passes(self.network.stacked, self.network.gradient, size)
             self.steps[size] = StackedStep(self.method, passes, self._noise)
-        return self.steps[size](batch.x[None], batch.y[None], number)[0]
+        shares = None if batch.weight is None else batch.weight[None]
+        return self.steps[size](batch.x[None], batch.y[None], number, shares)[0]
 
     def _noise(self, shape: tuple[int, ...]) -> Tensor:
         like = self.network.flat
         return torch.randn(shape[1:], generator=self.generator, device=like.device, dtype=like.dtype)[None]
 
 
-def step_for(
-    network: Network, method: Method, classes: int, weighted: bool, generator: torch.Generator, *, lean: bool = True
-) -> Step:
+def step_for(network: Network, method: Method, classes: int, generator: torch.Generator, *, lean: bool = True) -> Step:
     """The leaner step where it can do the method, else the core's."""
-    if lean and not weighted:
+    if lean:
         try:
             stacked = StackedMethod.of([method], Categorical(), network.flat)
         except InputError:  # augmentation, two views, jitter: the core does these
@@ -156,7 +155,7 @@ def train(
     """
     device = network.flat.device
     generator = torch.Generator(device)
-    step = step_for(network, method, classes, examples.weight is not None, generator, lean=lean)
+    step = step_for(network, method, classes, generator, lean=lean)
     likelihood: Likelihood = method.likelihood or Categorical()
     course, number = Course([], []), schedule.start * math.ceil(len(examples.x) / schedule.batch_size)
     best, best_epoch, kept = -math.inf, 0, network.flat.clone()
