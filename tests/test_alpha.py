@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -48,12 +49,48 @@ def test_a_sample_asks_some_and_searches_all() -> None:
     assert suggest_alpha(x, y, sample=500) == pytest.approx(suggest_alpha(x, y, sample=None), rel=0.15)
 
 
+def test_arrays_and_lists_are_read_too() -> None:
+    x, y = images(30)
+    expected = suggest_alpha(x, y)
+    fixed = x.numpy().copy()
+    fixed.flags.writeable = False  # as the columns of a data frame
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert suggest_alpha(x.numpy(), y.numpy()) == expected
+        assert suggest_alpha(fixed, y.tolist()) == expected
+        assert suggest_alpha(x.numpy()[:, :, ::-1], y) == pytest.approx(expected)
+    for wrong, kind in ((["a", "b"] * 15, "<U1"), (None, "object")):
+        with pytest.raises(InputError, match=f"^expected y to hold numbers, but got an array of {kind}$"):
+            suggest_alpha(x, wrong)
+
+
+def test_bytes_as_floats_warn() -> None:
+    x, y = images(30)
+    with pytest.warns(UserWarning, match=r"span \[0.*, 25.*\] and look scaled, .*; divide them by 255") as caught:
+        scaled = suggest_alpha(255 * x, y)
+    assert scaled == pytest.approx(255 * suggest_alpha(x, y))
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fine in (x, (x * 255).byte(), 8 * x - 4, 255 * x.flatten(1)):
+            suggest_alpha(fine, y)
+
+
 def test_two_blobs_give_half_their_gap() -> None:
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(400) % 2
     x = 0.01 * torch.randn(400, 2, generator=generator)
     x[:, 0] += 3.0 * y
     assert suggest_alpha(x, y) == pytest.approx(1.5, rel=0.03)
+
+
+def test_identical_examples_of_two_classes_do_not_count() -> None:
+    x = torch.tensor([[0.0], [0.0], [0.0], [0.0], [5.0], [7.0]])
+    y = torch.tensor([0, 1, 0, 1, 0, 1])
+    assert nearest_other_class(x, y).tolist() == [0, 0, 0, 0, 2, 2]
+    assert suggest_alpha(x, y) == 1.0
+    with pytest.raises(InputError, match=r"^expected examples unlike those of other classes, .*; give alpha a number$"):
+        suggest_alpha(x[:4], y[:4])
 
 
 def test_the_curve_is_what_the_steps_give() -> None:

@@ -234,12 +234,35 @@ def test_any_batch_gives_a_finite_loss_and_equal_twins(
             "expected accumulate to be a whole number",
         ),
         (lambda net, x, y: RCAD(0.5, 0.1)(lambda x: None, x, y), "expected the model to return a tensor"),
+        (
+            lambda net, x, y: RCAD(0.5, 0.1)(net(x), x, y),
+            "expected the model itself, not its output, but got Tensor; call",
+        ),
+        (
+            lambda net, x, y: RCAD(0.5, 0.1)(net, (x, x), y),
+            "but got tuple; pass several inputs as a mapping by the names",
+        ),
     ],
 )
 def test_wrong_calls_are_named(make: object, says: str) -> None:
     with pytest.raises(InputError) as error:
         make(smooth_net(), *images())  # type: ignore[operator]
     assert says in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:no parameter of the model")
+def test_a_frozen_model_is_named_unless_its_input_learns() -> None:
+    net, (x, y) = smooth_net().requires_grad_(False), images()
+    moved = Term("moved", where=GradientStep(0.5))  # not fused
+    for criterion in (RCAD(0.5, 0.1), Criterion(), Criterion(terms=[moved])):
+        with pytest.raises(
+            InputError, match="expected parameters that require a gradient, but the model has none; unf"
+        ):
+            criterion.backward(net, x, y)
+    shifts = [torch.zeros(3, 1, 1, requires_grad=True) for _ in range(2)]
+    RCAD(0.5, 0.1).backward(net, x + shifts[0], y)
+    RCAD(0.5, 0.1)(net, x + shifts[1], y).backward()
+    torch.testing.assert_close(shifts[0].grad, shifts[1].grad)
 
 
 def test_backward_under_no_grad_is_named() -> None:

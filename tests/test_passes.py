@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import spectral_norm
 
-from rcad import InputError, frozen_batch_stats
+from rcad import RCAD, InputError, frozen_batch_stats
 from rcad.passes import Forward, logits_of, preserved_rng
 from support import images, norm_net
 
@@ -114,3 +115,15 @@ def test_a_model_is_never_asked_for_its_truth_value() -> None:
     with frozen_batch_stats(layer):
         layer(x)
     assert layer.num_batches_tracked == 0
+
+
+def test_state_of_other_kinds_moves_at_every_pass() -> None:
+    """What the quick start says of spectral_norm: with RCAD its power iteration goes two steps."""
+    x, y = images()
+    ours, plain = (nn.Sequential(nn.Flatten(), spectral_norm(nn.Linear(192, 5))) for _ in range(2))
+    ours.load_state_dict(plain.state_dict())
+    RCAD(0.5, 0.1).backward(ours, x, y)
+    plain(x)
+    assert not torch.equal(*(net.get_buffer("1.weight_u") for net in (ours, plain)))
+    plain(x)
+    assert torch.equal(*(net.get_buffer("1.weight_u") for net in (ours, plain)))

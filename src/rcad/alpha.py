@@ -8,9 +8,11 @@ distances, it is too large (`results/alpha`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,17 +66,52 @@ def nearest_other_class(
     return torch.cat(found)
 
 
-def suggest_alpha(
-    x: Tensor, y: Tensor, *, sample: int | None = SAMPLE, generator: torch.Generator | None = None
-) -> float:
+def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: torch.Generator | None = None) -> float:
     """Half the median distance to the nearest example of another class: a starting point for alpha (norm "l2").
+
+    An example that has an identical one of another class says nothing of the gap between classes and is left out.
+
+    Args:
+        x: all examples (N, ...), a tensor or an array: uint8 pixels (read as [0, 1]) or floats, whose unit alpha has.
+        y: labels (N,), whole numbers.
+        sample, generator: see `nearest_other_class`.
 
     Example:
         >>> x, y = torch.tensor([[0.0], [1.0], [1.2], [2.0]]), torch.tensor([0, 1, 1, 0])
         >>> round(suggest_alpha(x, y), 2)
         0.45
     """
-    return 0.5 * nearest_other_class(x, y, sample=sample, generator=generator).quantile(0.5).item()
+    x, y = _tensor("x", x), _tensor("y", y)
+    if x.ndim == 4 and x.is_floating_point() and x.numel():
+        low, high = (value.item() for value in x.aminmax())
+        if low >= 0 and high > 2:
+            warnings.warn(
+                f"the images span [{low:.2f}, {high:.2f}] and look scaled, and so is the alpha found; divide them by "
+                "255 for an alpha in [0, 1] pixels",
+                stacklevel=2,
+            )
+    distance = nearest_other_class(x, y, sample=sample, generator=generator)
+    return 0.5 * distance[apart(distance)].quantile(0.5).item()
+
+
+def _tensor(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = np.require(values, requirements=["C", "W"])  # torch warns of arrays that cannot be written
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        raise InputError(f"expected {name} to hold numbers, but got an array of {array.dtype}") from None
+
+
+def apart(distance: Tensor) -> Tensor:
+    """Which examples differ from their nearest one of another class, (N,); it is an error if none does."""
+    found = distance > 0
+    if not bool(found.any()):
+        raise InputError(
+            "expected examples unlike those of other classes, but each has an identical one there; give alpha a number"
+        )
+    return found
 
 
 class Along(NamedTuple):

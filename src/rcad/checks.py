@@ -20,6 +20,8 @@ from rcad.passes import as_module
 from rcad.terms import Term
 from rcad.views import View
 
+NOTHING_TO_TRAIN = "expected parameters that require a gradient, but the model has none; unfreeze some of them"
+
 _said: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from rcad.checks import NOTHING_TO_TRAIN
 from rcad.errors import InputError
 from rcad.fused import fused_backward, refusal
 from rcad.geometry import Channels, Norm
@@ -118,6 +119,8 @@ class Criterion:
             )
         self._say_once(reason)
         losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
+        if not losses.total.requires_grad:
+            raise InputError(NOTHING_TO_TRAIN)
         share = losses.total / accumulate if accumulate != 1 else losses.total
         (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
         if after_pass is not None:
@@ -143,7 +146,8 @@ class RCAD(Criterion):
         bounds: limits on x', in the same units; none by default, as in the paper.
         mean, std: the numbers by which the images were already normalised, so that alpha stays in pixels.
         measure: "negative_entropy", or "uniform_cross_entropy".
-        every: apply the regulariser at every k-th step only, with k times the weight.
+        every: apply the regulariser at every k-th step only, with k times the weight. The calls are counted unless
+            `step` is given, so each of several models needs a criterion of its own.
         input_key, mask_key, units, checks: see `Loss`.
 
     Example:

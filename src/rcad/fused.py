@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from rcad.checks import check_gradient, check_output
+from rcad.checks import NOTHING_TO_TRAIN, check_gradient, check_output
+from rcad.errors import InputError
 from rcad.likelihoods import Likelihood
 from rcad.objective import direction_losses, perturbed
 from rcad.passes import frozen_batch_stats
@@ -83,7 +84,10 @@ def fused_backward(
         values = {term.name: term.mean(likelihood, prediction, view.target, view.weight) for term in group}
         loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
         share = loss / divide if divide != 1 else loss
-        (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        if share.requires_grad:
+            (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        elif not view.x.requires_grad:  # where x itself is learned, x' is a constant and a frozen model no mistake
+            raise InputError(NOTHING_TO_TRAIN)
         if x is not None and x.grad is not None and view.x.requires_grad:
             view.x.backward(x.grad)  # type: ignore[no-untyped-call]  # on to what made x: a table of embeddings
         if after_pass is not None:
@@ -101,7 +105,7 @@ def fused_backward(
             x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
             passes_left -= 1
             with _quiet(view, passes_left):
-                prediction = view.forward(x)
+                prediction = view.forward(x, last=not (passes_left or x.requires_grad))
                 check_output(view, likelihood, prediction)
                 run(clean, prediction, view, x)
             output = prediction.detach() if output is None else output
@@ -116,7 +120,7 @@ def fused_backward(
             passes_left -= 1
             # The backward stays inside: activation checkpointing runs the forward again there.
             with _quiet(view, passes_left), frozen_batch_stats(view.forward) if clean or index else nullcontext():
-                run([term], view.forward(x_adv), view)
+                run([term], view.forward(x_adv, last=not passes_left), view)
     assert total is not None
     return Losses(total, parts, output)
 

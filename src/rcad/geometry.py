@@ -106,7 +106,9 @@ class Move(Value):
 
     def _like(self, values: Channels, x: Tensor) -> Tensor:
         if x.ndim < 2 or len(values) not in (1, x.shape[1]):
-            raise InputError(f"expected one number per channel of {tuple(x.shape)}, but got {len(values)}")
+            raise InputError(
+                f"expected one number per channel of {tuple(x.shape)}, but got {len(values)}; pass such mean= and std="
+            )
         return _channels(values, x.ndim, x.device, x.dtype)
 
     def _limits(self, x: Tensor) -> tuple[Any, Any]:

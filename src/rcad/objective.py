@@ -100,9 +100,10 @@ def evaluate(
     total: Tensor | None = None
     parts: dict[str, Tensor] = {}
     output: Tensor | None = None
+    one_pass = len(views) == 1 and all(term.where is None for term in terms)
     for name, view in views.items():
         mine = [term for term in terms if term.view == name]
-        clean, values = _evaluate_view(likelihood, mine, view, generator)
+        clean, values = _evaluate_view(likelihood, mine, view, generator, last=one_pass)
         output = clean if output is None else output
         for term, value in zip(mine, values, strict=True):
             parts[term.name] = value.detach()
@@ -112,7 +113,7 @@ def evaluate(
 
 
 def _evaluate_view(
-    likelihood: Likelihood, terms: list[Term], view: View, generator: torch.Generator | None
+    likelihood: Likelihood, terms: list[Term], view: View, generator: torch.Generator | None, *, last: bool
 ) -> tuple[Tensor | None, list[Tensor]]:
     """The clean output, and each term's mean in the order given."""
     directions = direction_losses(likelihood, terms)
@@ -124,7 +125,7 @@ def _evaluate_view(
         x = view.x if view.x.requires_grad or not directions else view.x.detach().requires_grad_(True)
         advance = nullcontext() if clean else frozen_batch_stats(view.forward)
         with advance, torch.enable_grad() if directions else nullcontext():
-            output = view.forward(x)
+            output = view.forward(x, last=last)
             check_output(view, likelihood, output)
             for loss in directions:
                 value = loss.nll(output, view.target).sum()

@@ -51,10 +51,12 @@ class Forward:
         self._rest = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
         self._key = key
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
+        """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
         if self._rest is None:
-            return logits_of(self.model(x))
-        return logits_of(self.model(**self._rest, **{str(self._key): x}))
+            return logits_of(self.model(x if last else x.clone()))
+        rest = self._rest if last else {k: v.clone() if isinstance(v, Tensor) else v for k, v in self._rest.items()}
+        return logits_of(self.model(**rest, **{str(self._key): x if last else x.clone()}))
 
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
@@ -80,7 +82,8 @@ def as_module(model: Model | Forward) -> nn.Module | None:
 def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     """Inside, BatchNorm in train mode uses the batch's statistics but leaves its running averages alone.
 
-    Layers in eval mode stay as they are. Re-entrant, and restores on an exception.
+    InstanceNorm's too; no other state is known here: spectral_norm's power iteration and running numbers of one's
+    own move at every pass. Layers in eval mode stay as they are. Re-entrant, and restores on an exception.
     """
     module = as_module(model)
     layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]

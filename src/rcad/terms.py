@@ -61,7 +61,8 @@ class Term(Value):
         measure: a name in MEASURES, or a function of (likelihood, output, target) giving shape (B,).
         weight: factor in the total.
         where: the perturbation that gives x'; None measures at x itself.
-        every: apply the term at every k-th step only, with k times the weight.
+        every: apply the term at every k-th step only, with k times the weight. A criterion counts its calls unless
+            `step` is given: one that two models share at each step would give one of them every turn with k = 2.
         view: "batch" for the (augmented) batch, "raw" for the same images before augmentation.
         likelihood: another likelihood for this term alone, e.g. one with label smoothing.
     """

@@ -41,7 +41,7 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
     """`value` must be one of `choices`; a near miss is named."""
     choices = list(choices)
     if value not in choices:
-        near = get_close_matches(str(value), choices, n=1)
+        near = get_close_matches(str(value), choices, n=1) or get_close_matches(str(value).lower(), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = f"to be one of {', '.join(choices)}" if choices else "not to be given (there are none)"
         raise InputError(f"expected {name} {known}, but got {value!r}{hint}")

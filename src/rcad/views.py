@@ -43,12 +43,19 @@ def make_view(
     mask_key: str | None = None,
 ) -> View:
     """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
+    if not callable(model):
+        raise InputError(
+            f"expected the model itself, not its output, but got {type(model).__name__}; call criterion(model, x, y)"
+        )
     if isinstance(inputs, Mapping):
         key = _input_key(inputs, input_key)
         x, forward, mask = inputs[key], Forward(model, inputs, key), _mask(inputs, mask_key, inputs[key])
     else:
         if not isinstance(inputs, Tensor):
-            raise InputError(f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}")
+            raise InputError(
+                f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}; pass several inputs as a "
+                "mapping by the names that forward gives them, and input_key= for the one to perturb"
+            )
         for key_name in (input_key, mask_key):
             if key_name is not None:
                 raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")

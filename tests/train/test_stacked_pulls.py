@@ -11,7 +11,7 @@ from rcad.likelihoods import Categorical, Gaussian
 from rcad.methods import confidence_penalty, gaussian, label_smoothing
 from rcad.train import stacked_pulls
 from rcad.train.stacked_method import StackedMethod, StackedTerm
-from rcad.train.stacked_pulls import CLOSED, pulled
+from rcad.train.stacked_pulls import CLOSED, nll_slopes, pulled
 
 REPLICAS, BATCH = 3, 7
 
@@ -36,7 +36,7 @@ def test_closed_forms_are_autograd_s(task: str, which: int) -> None:
         output[0, 0, 1], output[0, 1, 1] = -25.0, 2.0  # below the floor, above the cap
     y = torch.arange(REPLICAS * BATCH) % 4 if task == "labels" else numbers(REPLICAS * BATCH, seed=1)
     term = terms(method)[which]
-    assert stacked_pulls._closed(term) is not None
+    assert stacked_pulls._closed(term.likelihood, term.term.measure) is not None
     expected, slopes = stacked_pulls._by_autograd([term], output, y)
     before = output.clone()
     found, pull = pulled([term], output, y)
@@ -44,6 +44,17 @@ def test_closed_forms_are_autograd_s(task: str, which: int) -> None:
     assert torch.allclose(pull, slopes, rtol=1e-11, atol=1e-12)
     assert torch.equal(output, before)
     assert not any(part.requires_grad for part in (found, pull))
+
+
+@pytest.mark.parametrize("method", [Method(), gaussian(cap=0.3), label_smoothing(eps=0.2)], ids=repr)
+def test_slopes_of_a_direction(method: Method) -> None:
+    real = isinstance(method.likelihood, Gaussian)
+    output = numbers(REPLICAS, BATCH, 2 if real else 4)
+    y = numbers(REPLICAS * BATCH, seed=1) if real else torch.arange(REPLICAS * BATCH) % 4
+    likelihood = terms(method)[0].likelihood
+    leaf = output.clone().requires_grad_(True)
+    (expected,) = torch.autograd.grad(likelihood.nll(leaf.flatten(0, 1), y).sum(), leaf)
+    torch.testing.assert_close(nll_slopes(likelihood, output, y), expected)
 
 
 @pytest.mark.parametrize("task", ["labels", "reals"])
@@ -77,8 +88,8 @@ def test_large_logits_stay_finite() -> None:
 
 def test_what_has_no_closed_form_goes_through_autograd() -> None:
     smoothed = terms(label_smoothing(eps=0.2))
-    assert stacked_pulls._closed(smoothed[0]) is None
-    assert stacked_pulls._closed(terms(gaussian(cap=(0.3,)))[1]) is None
+    assert stacked_pulls._closed(smoothed[0].likelihood, "nll") is None
+    assert stacked_pulls._closed(terms(gaussian(cap=(0.3,)))[1].likelihood, "negative_entropy") is None
     output, y = numbers(REPLICAS, BATCH, 4), torch.arange(REPLICAS * BATCH) % 4
     both = pulled(terms(Method()), output, y)
     parts = [pulled([term], output, y) for term in terms(Method())]

@@ -44,7 +44,7 @@ def suggest_alpha(
         _check_figure(figure, check)
     import torch
 
-    from rcad.alpha import flip_distance, nearest_other_class
+    from rcad.alpha import apart, flip_distance, nearest_other_class
     from rcad.cli.meter import meter
     from rcad.cli.screen import say, say_json
     from rcad.errors import InputError
@@ -59,6 +59,7 @@ def suggest_alpha(
         raise InputError(f"expected class labels to measure distances between classes, but {data} has real targets")
     with meter("measuring") as progress:
         distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=progress)
+    distances = distances[apart(distances)]
     alpha = 0.5 * distances.quantile(0.5).item()
     rows = _along(config, problem, alpha) if check else []
     flip = flip_distance(rows)

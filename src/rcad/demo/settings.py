@@ -1,9 +1,9 @@
 """All that the demo's numbers depend on besides the versions. A demo run tunes nothing.
 
 Where the numbers come from: on the moons, from the table T8 (`results/moons`), which tuned them on a draw of its own;
-on the digits, alpha is measured on each training set, lam 0.5 is what `docs/quickstart.md` advises, FGSM's 0.05 and
-the smoothing 0.2 are the paper's; real targets have no classes to measure a distance between, so the diabetes data get
-the start that the quick start gives for standardised columns, alpha 0.3 and lam 0.3. The controls take RCAD's own
+on the digits, alpha is measured on each training set, lam 0.5 is what prototypes with few labels favoured, FGSM's 0.05
+and the smoothing 0.2 are the paper's; real targets have no classes to measure a distance between, so the diabetes data
+get the start that the quick start gives for standardised columns, alpha 0.3 and lam 0.3. The controls take RCAD's own
 numbers: they are RCAD without its direction, and without its step.
 
 What had been seen when these were fixed. Moons: T8's draws are used again, so their results were known; five other

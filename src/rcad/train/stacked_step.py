@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from rcad.geometry import Move, Norm, unit
 from rcad.perturbations import GradientStep, RandomStep
 from rcad.train.stacked_method import StackedLikelihood, StackedMethod, StackedTerm
 from rcad.train.stacked_passes import Passes
-from rcad.train.stacked_pulls import pulled
+from rcad.train.stacked_pulls import nll_slopes, pulled
 
 Noise = Callable[[tuple[int, ...]], Tensor]
 
@@ -97,9 +96,7 @@ class StackedStep:
 
     def _direction(self, likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> Tensor:
         """The gradient of the summed negative log-likelihood with respect to x, (R, B, D)."""
-        leaf = output.detach().flatten(0, 1).requires_grad_(True)
-        (pull,) = torch.autograd.grad(likelihood.nll(leaf, y).sum(), leaf)
-        uphill = self.passes.backward(pull.view_as(output), weights=False, inputs=True)
+        uphill = self.passes.backward(nll_slopes(likelihood, output, y), weights=False, inputs=True)
         assert uphill is not None
         return uphill.clone()
 
