@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+import pandas as pd
 import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -26,7 +28,7 @@ import rcad
 from integrations.people import people
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn.columns import Table
+from rcad.integrations.sklearn.tables import Table
 
 WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
 
@@ -93,10 +95,36 @@ def test_alpha_is_measured_on_standardised_examples() -> None:
             rcad.compose(methods.mixup(0.2), methods.rcad(0.7, 0.1)),
         ),
         ({"method": "adversarial_training"}, methods.adversarial_training(bounds=None)),
+        ({"method": "rcad_text"}, methods.rcad_text(0.5, 0.02)),
+        ({"method": "ls_on_adv"}, methods.ls_on_adv(0.02)),
+        ({"method": "rcad(alpha=0.7)", "alpha": 0.7}, methods.rcad(0.7, 0.1)),
     ],
 )
 def test_methods_are_read_as_they_are_written(given: dict[str, Any], expected: rcad.Method) -> None:
     assert short(**given, max_iter=1).fit(*WINE).method_ == expected
+
+
+def test_twins_of_another_class_have_no_part_in_the_measured_alpha() -> None:
+    x, y = WINE
+    plain = short(max_iter=1).fit(x, y).alpha_
+    doubled = np.concatenate([x, x[::2], x[::2]]), np.concatenate([y, y[::2], (y[::2] + 1) % 3])
+    assert suggest_alpha(*map(torch.from_numpy, doubled)) > 0
+    measured = short(max_iter=1).fit(*doubled).alpha_
+    assert 0.5 * plain < measured < 2 * plain
+    # Without weights and with weights that are nearly equal, the same.
+    nearly = 1 + 1e-9 * np.arange(len(doubled[1]))
+    assert short(max_iter=1).fit(*doubled, sample_weight=nearly).alpha_ == pytest.approx(measured, abs=2e-4)
+
+
+def test_a_distance_of_zero_is_never_measured() -> None:
+    table = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0)
+    y = np.arange(8) % 2
+    for weight in (None, np.linspace(1, 2, 8)):
+        with pytest.raises(InputError, match=r"each has an identical one there; give alpha a number$"):
+            short().fit(table, y, sample_weight=weight)
+    assert short(alpha=0.5, max_iter=1).fit(table, y).alpha_ == 0.5
+    near = np.concatenate([[-1e6, 1e6], 4 * (np.arange(38) - 18.5)])[:, None]
+    assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
 
 def test_regression_has_defaults_of_its_own() -> None:
@@ -119,6 +147,9 @@ def test_regression_has_defaults_of_its_own() -> None:
         ({"method": methods.adversarial_training()}, "no bounds on standardised columns"),
         ({"method": methods.ada()}, "levels=None"),
         ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
+        ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .* alpha=2 "),
+        ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
+        ({"method": "rcad(lam=0.1)", "lam": 0.2}, "expected lam once"),
         ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
         ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
         ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
@@ -128,7 +159,25 @@ def test_regression_has_defaults_of_its_own() -> None:
         ({"learning_rate": 0}, "expected learning_rate to be a finite number > 0"),
         ({"weight_decay": -1}, "expected weight_decay to be a finite number >= 0"),
         ({"validation_fraction": 1}, r"expected validation_fraction to be a number in \[0, 1\)"),
+        ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
         ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
+        ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None$"),
+        ({"max_iter": None}, "expected max_iter to be a whole number >= 1, but got None"),
+        ({"max_iter": "a"}, "expected max_iter to be a whole number >= 1, but got 'a'"),
+        ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
+        ({"warm_start": 1}, "expected warm_start to be True or False, but got 1"),
+        ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
+        ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
+        ({"class_weight": "equal"}, "'balanced' or a dict of weights by class, but got 'equal'"),
+        ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
+        ({"class_weight": {0: float("nan")}}, "expected class_weight of 0 to be a finite number"),
+        ({"class_weight": {2: float("inf")}}, "expected class_weight of 2 to be a finite number"),
+        ({"class_weight": {7: 2.0}}, r"expected class_weight for classes among \[0, 1, 2\], but got one for 7"),
+        ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
+        (
+            {"class_weight": {0: 0, 1: 0}},
+            "expected at least 2 classes in the rows of weight above zero, but got 1 class",
+        ),
     ],
 )
 def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, Any], words: str) -> None:
@@ -142,6 +191,8 @@ def test_methods_of_the_wrong_task_are_refused() -> None:
         RCADRegressor("label_smoothing").fit(*DIABETES)
     with pytest.raises(InputError, match="expected a number for alpha of rcad"):
         RCADRegressor("rcad(alpha=auto)").fit(*DIABETES)
+    with pytest.raises(InputError, match="expected a method for real targets, but 'ls_on_adv'"):
+        RCADRegressor("ls_on_adv").fit(*DIABETES)
     with pytest.raises(InputError, match="expected a cap"):
         RCADRegressor("gaussian(cap=none) + rcad(lam=1.0)").fit(*DIABETES)
 
@@ -155,6 +206,7 @@ def test_weights_say_how_much_examples_count() -> None:
     without = short().fit(x[y != 2], y[y != 2])
     zero = short().fit(x, y, sample_weight=(y != 2).astype(float))
     assert zero.classes_.tolist() == [0, 1]
+    assert np.array_equal(short(class_weight={2: 0.0}).fit(x, y).predict_proba(x), without.predict_proba(x))
     assert np.array_equal(zero.predict_proba(x), without.predict_proba(x))
     with pytest.raises(ValueError, match="weight"):
         short().fit(x, y, sample_weight=np.zeros(len(y)))
@@ -226,6 +278,18 @@ def test_early_stopping_keeps_the_best_epoch() -> None:
     assert len(held.validation_scores_) == held.n_iter_
     # What is held out takes no part in the scales either.
     assert held.columns_.mean != pytest.approx(short().fit(*WINE).columns_.mean)
+
+
+def test_too_few_rows_for_early_stopping_are_said_in_one_line() -> None:
+    x, y = WINE
+    lone = np.where(np.arange(len(y)) == 0, 1.0, 0.0) + (y == 1)
+    for rows, weight in ((slice(None, None, 20), None), (slice(None), lone)):
+        with pytest.raises(InputError, match=r"early_stopping to hold out .* set early_stopping=False$") as caught:
+            short(early_stopping=True).fit(x[rows], y[rows], sample_weight=weight)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="early_stopping to hold out"):
+        RCADRegressor(early_stopping=True).fit(x[:1], y[:1])
+    assert short(early_stopping=True, validation_fraction=0.4, max_iter=1).fit(x[::20], y[::20]).n_iter_ == 1
 
 
 def test_intervals_hold_the_target_about_as_often_as_they_say() -> None:
@@ -300,6 +364,14 @@ def test_clones_and_tags() -> None:
     assert "alpha=0.3" in repr(model)
 
 
+def test_every_parameter_and_attribute_is_described() -> None:
+    named = pd.DataFrame(WINE[0]).rename(columns=str)
+    for model in (short(early_stopping=True).fit(named, WINE[1]), RCADRegressor(max_iter=1).fit(*DIABETES)):
+        described = set(re.findall(r"^ {8}(\w+): ", type(model).__doc__ or "", re.MULTILINE))
+        names = set(model.get_params()) | {name for name in vars(model) if name.endswith("_")} | {"module_"}
+        assert names <= described, names - described
+
+
 @pytest.mark.parametrize("package", ["sklearn", "safetensors"])
 def test_a_missing_extra_is_named(package: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import rcad.integrations.sklearn"
@@ -314,4 +386,7 @@ def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding() -> None:
     x, y = WINE
     cpu, gpu = (short(device=device).fit(x, y) for device in ("cpu", "cuda"))
     assert gpu.network_.flat.is_cuda
+    moved = short(warm_start=True).fit(x, y).set_params(device="cuda").fit(x, y)
+    assert moved.network_.flat.is_cuda
+    assert moved.n_iter_ == 60
     assert gpu.predict_proba(x) == pytest.approx(cpu.predict_proba(x), abs=1e-6)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import warnings
+from decimal import Decimal
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,8 +19,9 @@ from sklearn.datasets import load_wine
 
 from integrations.people import people
 from rcad import InputError
-from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn.columns import MOST_LEVELS, Columns, Table, _level, read
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, tables
+from rcad.integrations.sklearn.columns import Columns
+from rcad.integrations.sklearn.tables import MOST_LEVELS, Table, _level, read
 
 
 def test_every_kind_of_column_is_used() -> None:
@@ -109,10 +115,99 @@ def test_tables_that_do_not_fit_are_refused_in_one_line() -> None:
     for words, table in cases.items():
         with pytest.raises(ValueError, match=words):
             model.predict(table)
-    with pytest.raises(InputError, match=r"column 'when' holds datetime64.*turn times into numbers"):
+    with pytest.raises(InputError, match=r"column 'when' holds datetime64.*extract numbers from it"):
         model.fit(x.assign(when=pd.Timestamp("2020-01-01")), y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(x, y[:-1])
+
+
+def test_decimals_are_numbers() -> None:
+    x, y = people()
+    prices = x.assign(age=[Decimal(f"{age:.6f}") for age in x["age"]])
+    prices.loc[1, "age"] = Decimal("nan")
+    model = RCADClassifier(max_iter=2, random_state=0).fit(prices, y)
+    assert model.columns_.categorical == (2, 3, 5)
+    alone = prices[["age"]].astype(object)
+    assert RCADClassifier(max_iter=2).fit(alone, y).columns_.mean[0] == pytest.approx(x["age"].drop(1).mean())
+
+
+DAY = datetime.date(2020, 2, 29)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([1, 2], "a list"),
+        ({"a": 1}, "a dict"),
+        (np.zeros(2), "a ndarray"),
+        (DAY, "a date"),
+        (datetime.timedelta(1), "a timedelta"),
+        (datetime.datetime(2020, 2, 29), "a datetime"),
+        (pd.Period("2020-02"), "a Period"),
+    ],
+)
+def test_columns_of_objects_must_hold_text_or_numbers(value: Any, words: str) -> None:
+    x, y = people()
+    column = pd.Series([None, *[value] * (len(x) - 1)], dtype=object)
+    with pytest.raises(InputError, match=f"^expected numbers or categories, but column 'new' holds {words}; extract"):
+        RCADClassifier().fit(x.assign(new=column), y)
+    model = RCADClassifier(max_iter=1).fit(x.assign(new="text"), y)
+    with pytest.raises(InputError, match=f"column 'new' holds {words}"):
+        model.predict(x.assign(new=column))
+
+
+def test_periods_are_refused_and_declared_categories_are_not() -> None:
+    x, y = people()
+    months = pd.period_range("2020-01", periods=len(x), freq="M")
+    with pytest.raises(InputError, match=r"column 'new' holds period\[M\]; extract numbers"):
+        RCADClassifier().fit(x.assign(new=months), y)
+    days = pd.Categorical([DAY, datetime.date(2020, 3, 1)] * (len(x) // 2))
+    assert RCADClassifier(max_iter=1).fit(x.assign(new=days), y).columns_.levels[-1] == ("2020-02-29", "2020-03-01")
+
+
+def test_a_column_that_names_the_rows_is_warned_of() -> None:
+    names = pd.DataFrame({"id": [f"row {k}" for k in range(MOST_LEVELS + 1)], "x": np.arange(MOST_LEVELS + 1.0)})
+    y = np.arange(len(names)) % 2
+    model = RCADClassifier(max_iter=1, alpha=0.5)
+    with pytest.warns(UserWarning, match=r"^column 'id' holds 101 different texts in 101 rows") as told:
+        model.fit(names, y)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(names)
+        model.fit(pd.concat([names] * 2), np.tile(y, 2))  # half of the rows: each category twice
+        model.fit(names.head(MOST_LEVELS), y[:MOST_LEVELS])
+
+
+def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = load_wine(return_X_y=True)
+    model = RCADClassifier(max_iter=1)
+    monkeypatch.setattr(tables, "LARGE", x.nbytes - 1)
+    with pytest.warns(UserWarning, match=r"^a sparse matrix of shape \(178, 13\) becomes 1.85e-05 GB") as told:
+        model.fit(sparse.csr_array(x), y)
+    assert told[0].filename == __file__
+    monkeypatch.setattr(tables, "LARGE", x.nbytes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(sparse.csr_array(x), y)
+    monkeypatch.setattr(tables, "LARGE", np.inf)
+    with pytest.raises(InputError, match=r"fits into memory, but a sparse matrix of shape .* becomes 8e\+05 GB"):
+        model.fit(sparse.csr_array((10, 10**13)), np.arange(10) % 2)
+
+
+def test_numbers_whose_squares_overflow_are_refused() -> None:
+    x, y = load_wine(return_X_y=True)
+    people_x, people_y = people()
+    people_x["count"] = 1e200 * people_x["count"].astype(float)
+    with pytest.raises(InputError, match=r"expected numbers below 1e\+150, .* but column 'count' holds 8e\+200"):
+        RCADClassifier().fit(people_x, people_y)
+    x[3, 4] = -1e150
+    x[5, 4] = np.nan
+    with pytest.raises(InputError, match=r"but column 4 holds 1e\+150; change its unit$"):
+        RCADClassifier().fit(x, y)
+    with pytest.raises(InputError, match=r"expected targets below 1e\+150, .* but got 2e\+200"):
+        RCADRegressor().fit(x[:, :3], 1e200 * y)
 
 
 def test_positions_will_do_for_names_at_prediction() -> None:

@@ -18,8 +18,8 @@ import rcad
 from rcad import methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn import training as training_module
-from rcad.integrations.sklearn.columns import Table
 from rcad.integrations.sklearn.network import Network
+from rcad.integrations.sklearn.tables import Table
 from rcad.integrations.sklearn.training import CoreStep, LeanStep
 from rcad.models.mlp import MLP
 from rcad.train.seeds import derived

@@ -7,20 +7,21 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
 from rcad.composition import Method
 from rcad.errors import InputError
-from rcad.integrations.sklearn.columns import Array, Columns, Table, read
-from rcad.integrations.sklearn.method import distance_of, method_for
+from rcad.integrations.sklearn.columns import Columns
+from rcad.integrations.sklearn.method import distance_of, measured_alpha, method_for
 from rcad.integrations.sklearn.network import Network
+from rcad.integrations.sklearn.parameters import check_parameters, check_streaming
+from rcad.integrations.sklearn.rows import heavy, split, warn_of_scales
 from rcad.integrations.sklearn.state import Savable
+from rcad.integrations.sklearn.tables import Array, Table, read
 from rcad.integrations.sklearn.training import Examples, Schedule, train
 from rcad.models.mlp import MLP
-from rcad.validate import finite, fraction, whole
 
 LARGEST_BATCH = 200
 """What batch_size="auto" takes at most, as in scikit-learn's own perceptron."""
@@ -31,6 +32,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     n_iter_: int
     loss_curve_: list[float]
+    measured_alpha_: float | None = None
 
     def __init__(
         self,
@@ -73,6 +75,9 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "network_")
+
     @property
     def module_(self) -> MLP:
         """A copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`."""
@@ -83,53 +88,68 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         """The target checked, (N,)."""
         raise NotImplementedError
 
-    def _learn_target(self, y: Array, weight: Array | None, known: Array | None) -> None:
-        """Takes from the training targets, or the classes already known, what `_encoded` needs."""
+    def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
+        """Takes from the training targets, or the classes already known, what `_encoded` needs.
+
+        Args:
+            dropped: whether rows of weight zero were left out.
+        """
         raise NotImplementedError
 
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         """Labels from 0, or standardised targets."""
         raise NotImplementedError
 
-    def _class_weight(self, y: Array) -> Array | None:
-        """A weight per example from its class."""
+    def _class_weight(self, y: Array, known: Array | None) -> Array | None:
+        """A weight per example from its class; of the `known` ones a batch need not hold all."""
         return None
 
     @property
     def _classes(self) -> int:
         return 0
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        fresh: bool,
-        epochs: int,
-        hold_out: bool = False,
-        known: Array | None = None,
-    ) -> Self:
-        self._check_parameters()
+    def _fit(self, X: Any, y: Any, sample_weight: Any, *, streaming: bool = False, known: Array | None = None) -> Self:
+        """Trains on these rows.
+
+        Args:
+            streaming: one epoch on a batch, for `partial_fit`.
+            known: the classes, where they are given.
+        """
+        check_parameters(self)
+        if streaming:
+            check_streaming(self)
+        fresh = not (hasattr(self, "network_") and (streaming or self.warm_start))
+        hold_out = bool(self.early_stopping)
+        if not fresh:
+            self._check_continuing()
         table, y = read(self, X, y, categorical=None if fresh else self.columns_.categorical)
         y = self._target(y)
-        table, y, weight = self._weighed(table, y, sample_weight)
+        given = len(y)
+        table, y, weight = self._weighed(table, y, sample_weight, known if fresh else getattr(self, "classes_", None))
         if fresh:
+            self.__dict__.pop("network_", None)  # from here on a failure leaves an estimator that is not fitted
             self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        rows, held = self._split(y) if hold_out else (np.arange(len(y)), None)
+        rows, held = np.arange(len(y)), None
+        if hold_out:
+            rows, held = split(y, float(self.validation_fraction), self.seed_, stratified=is_classifier(self))
         if fresh:
-            self._learn_target(y, weight, known)
+            self._learn_target(y, weight, known, dropped=len(y) < given)
             self.columns_ = Columns.fit(table.take(rows), None if weight is None else weight[rows])
-        examples = self._tensors(table, y, weight)
+            if streaming:
+                warn_of_scales(table, getattr(self, "feature_names_in_", range(self.n_features_in_)))
+        examples = self._tensors(table, y, weight, None if fresh else self.network_.flat.dtype)
         chosen = examples if held is None else examples.take(torch.as_tensor(rows, device=examples.x.device))
         if fresh:
             self._begin(chosen)
+        else:
+            self._choose_method(chosen)
+            self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
         course = train(
             self.network_,
             self.method_,
             chosen,
-            self._schedule(len(chosen.y), epochs, hold_out),
+            self._schedule(len(chosen.y), 1 if streaming else int(self.max_iter), hold_out),
             classes=self._classes,
             held_out=None if held is None else examples.take(torch.as_tensor(held, device=examples.x.device)),
             report=self._report if self.verbose else None,
@@ -142,47 +162,59 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, examples: Examples) -> None:
         """The method, measured on the examples, and the first weights."""
-        self.method_ = method_for(self.method, self.alpha, self.lam, *examples)
-        self.alpha_ = distance_of(self.method_)
-        sizes = (examples.x.shape[1], *(int(units) for units in self.hidden_layer_sizes), self._classes or 2)
+        self.measured_alpha_ = None
+        self._choose_method(examples)
+        sizes = (examples.x.shape[1], *self._hidden(), self._classes or 2)
         self.network_ = Network.begun(sizes, self.seed_, examples.x.device, examples.x.dtype)
         self.loss_curve_ = []
         self.n_iter_ = 0
         self.__dict__.pop("validation_scores_", None)
 
-    def _continues(self) -> bool:
-        return bool(self.warm_start) and hasattr(self, "network_")
+    def _choose_method(self, examples: Examples) -> None:
+        """The method that the parameters say now. What was measured once stays, as the scales of the columns do."""
+
+        def measure() -> float:
+            if self.measured_alpha_ is None:
+                self.measured_alpha_ = measured_alpha(*examples)
+            return self.measured_alpha_
+
+        self.method_ = method_for(self.method, self.alpha, self.lam, labels=bool(self._classes), measure=measure)
+        self.alpha_ = distance_of(self.method_)
+
+    def _check_continuing(self) -> None:
+        """Everything may change from one training to the next but the shape of the network."""
+        sizes = self.network_.stacked.layout.sizes[1:-1]
+        if self._hidden() != tuple(sizes):
+            raise InputError(
+                f"expected hidden_layer_sizes={tuple(sizes)} to go on training, but got {self._hidden()}; begin anew "
+                "with warm_start=False or a clone"
+            )
+
+    def _hidden(self) -> tuple[int, ...]:
+        return tuple(int(units) for units in self.hidden_layer_sizes)
 
     def _schedule(self, count: int, epochs: int, hold_out: bool) -> Schedule:
         size = min(LARGEST_BATCH, count) if self.batch_size == "auto" else int(self.batch_size)
         return Schedule(epochs, size, self.seed_, self.n_iter_, int(self.n_iter_no_change) if hold_out else None)
 
-    def _weighed(self, table: Table, y: Array, sample_weight: Any) -> tuple[Table, Array, Array | None]:
+    def _weighed(
+        self, table: Table, y: Array, sample_weight: Any, known: Array | None
+    ) -> tuple[Table, Array, Array | None]:
         """The examples that weigh something; equal weights are none."""
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, table.numbers, dtype=np.float64, ensure_non_negative=True)
-            rows = np.flatnonzero(weight)
-            if not len(rows):
-                raise InputError("expected a sample weight above zero, but got only zeros")
-            if len(rows) < len(y):
-                table, y, weight = table.take(rows), y[rows], weight[rows]
-        by_class = self._class_weight(y)
+            table, y, weight = heavy(table, y, weight, "sample weight")
+        by_class = self._class_weight(y, known)
         if by_class is not None:
             weight = by_class if weight is None else weight * by_class
+            table, y, weight = heavy(table, y, weight, "class weight")
         return table, y, None if weight is None or (weight == weight[0]).all() else weight
 
-    def _split(self, y: Array) -> tuple[Array, Array]:
-        """Positions to train on and to hold out, each class in proportion."""
-        stratify = y if is_classifier(self) else None
-        rows, held = train_test_split(
-            np.arange(len(y)), test_size=self.validation_fraction, random_state=self.seed_, stratify=stratify
-        )
-        return np.sort(rows), np.sort(held)
-
-    def _tensors(self, table: Table, y: Array, weight: Array | None) -> Examples:
+    def _tensors(self, table: Table, y: Array, weight: Array | None, dtype: torch.dtype | None) -> Examples:
+        """The examples where they are trained on; `dtype` None keeps the table's precision."""
         device = torch.device(self.device)
-        x = torch.from_numpy(np.ascontiguousarray(self.columns_.transform(table))).to(device)
+        x = torch.from_numpy(np.ascontiguousarray(self.columns_.transform(table))).to(device, dtype)
         shares = None if weight is None else torch.from_numpy(weight / weight.mean()).to(x)
         return Examples(x, self._encoded(y, x.dtype).to(device), shares)
 
@@ -195,20 +227,3 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     def _report(self, epoch: int, loss: float, score: float | None) -> None:
         held = "" if score is None else f", held-out log-likelihood {score:.4f}"
         print(f"epoch {epoch}: loss {loss:.4f}{held}")
-
-    def _check_parameters(self) -> None:
-        units: Any = self.hidden_layer_sizes
-        if isinstance(units, str) or not hasattr(units, "__iter__"):
-            raise InputError(f"expected hidden_layer_sizes as a tuple such as (100,), but got {units!r}")
-        counts: dict[str, Any] = {"max_iter": self.max_iter, "n_iter_no_change": self.n_iter_no_change}
-        counts |= {} if self.batch_size == "auto" else {"batch_size": self.batch_size}
-        for name, value in [*counts.items(), *(("hidden_layer_sizes", size) for size in units)]:
-            whole(name, int(value) if isinstance(value, np.integer) else value, minimum=1)
-        finite("learning_rate", self.learning_rate, above=0.0)
-        finite("weight_decay", self.weight_decay, minimum=0.0)
-        fraction("validation_fraction", self.validation_fraction)
-        try:
-            torch.empty(0, device=torch.device(self.device))
-        except (RuntimeError, AssertionError, TypeError) as error:
-            reason = str(error).split("\n")[0]
-            raise InputError(f"expected a device such as 'cpu' or 'cuda', but got {self.device!r}: {reason}") from None

@@ -15,7 +15,8 @@ from torch import Tensor
 from rcad.composition import Method
 from rcad.errors import InputError
 from rcad.integrations.sklearn.base import TableNetwork
-from rcad.integrations.sklearn.columns import Array
+from rcad.integrations.sklearn.parameters import check_class_weight
+from rcad.integrations.sklearn.tables import Array
 
 
 class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
@@ -24,28 +25,49 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
     Columns are standardised inside; a DataFrame's text, category and object columns become one-hot, gaps are filled
     with the mean and marked, a category not seen in training becomes zeros. Sparse matrices are made dense.
 
+    `save(path)` writes a fitted estimator as one safetensors file, and the class method `load(path)` reads it; nothing
+    in it is executed.
+
     Args:
         method: a name ("rcad", "erm", "label_smoothing", "rcad_random", ...), a text such as
             "rcad(alpha=0.3, lam=0.1)" or "mixup + rcad", or a value of `rcad.methods`.
-        alpha: the distance of the method's step, in standard deviations of the columns; None measures it on the
-            training examples (`rcad.suggest_alpha`).
-        lam: the weight of the entropy; None is 0.1.
+        alpha: the distance of the method's step, in standard deviations of the columns. None keeps what the method
+            says; where rcad, rcad_random and rcad_released say nothing it is measured on the training examples
+            (`rcad.suggest_alpha`), and every other method has its default: 0.5 for rcad_text, 0.05 for
+            adversarial_training, 0.02 for ls_on_adv. Given here and in a text it must be the same; it replaces that
+            of a value. A method without a step refuses it.
+        lam: the weight of the entropy. None keeps what the method says; where it says nothing it is 0.1, and 0.02 for
+            rcad_text. Given twice as alpha; a method without an entropy refuses it.
         hidden_layer_sizes: units of the hidden layers.
         max_iter: epochs.
         batch_size: examples in a step; "auto" is min(200, N).
-        learning_rate, weight_decay: of AdamW.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW.
         early_stopping: hold out `validation_fraction`, stop after `n_iter_no_change` epochs without a better
             likelihood there, and keep the best epoch's weights.
-        class_weight: None, "balanced", or a dict of weights by class.
-        warm_start: the next `fit` goes on from these weights, with the same columns and classes.
+        validation_fraction: the share of rows that early stopping holds out, each class in proportion.
+        n_iter_no_change: the epochs that early stopping waits for a gain of more than 0.0001.
+        class_weight: None, "balanced", or a dict of weights by class; a class of weight zero is left out.
+        warm_start: the next `fit` goes on from these weights, with the same columns, classes, seed and measured alpha.
+            Every parameter may change but hidden_layer_sizes and random_state, of which the latter is not read again.
         random_state: of weights, batches and noise.
         device: where to train.
         verbose: print a line per epoch.
 
     Attributes:
-        classes_, n_features_in_, feature_names_in_, n_iter_, loss_curve_: as in scikit-learn.
-        validation_scores_: the held-out log-likelihood by epoch, with early stopping.
-        method_, alpha_: the method as it was trained, and the distance of its step.
+        classes_: the labels, sorted.
+        method_: the method as it was trained last.
+        alpha_: the distance of its step; None for a method without one.
+        measured_alpha_: the distance measured between classes; None as long as no method has asked for it.
+        n_iter_: epochs trained in all.
+        loss_curve_: the mean training loss by epoch.
+        validation_scores_: the held-out log-likelihood by epoch of the last fit; only with early stopping.
+        n_features_in_: how many columns the table has.
+        feature_names_in_: their names; only for a DataFrame.
+        module_: a copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`.
+        columns_: how a table becomes standardised features; internal.
+        network_: parameters, gradients and optimizer; internal.
+        seed_: what random_state gave; internal.
 
     Example:
         >>> from sklearn.datasets import load_wine
@@ -97,17 +119,18 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on (N, D) examples and their classes; `sample_weight` (N,) says how much each counts."""
-        fresh = not self._continues()
-        return self._fit(
-            X, y, sample_weight, fresh=fresh, epochs=int(self.max_iter), hold_out=bool(self.early_stopping)
-        )
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """One epoch on these examples; the first call needs all `classes`, and its examples set scales and alpha."""
+        """One epoch on these examples; the first call needs all `classes`, and its examples set scales and alpha.
+
+        The scales stay, so begin with a batch that shows them: fewer than 10 rows, or a column with one value, are
+        warned of. Without alpha the first batch must hold several classes.
+        """
         if not hasattr(self, "network_"):
             self.__dict__.pop("classes_", None)  # of a first call that failed
-        first = _check_partial_fit_first_call(self, classes)
-        return self._fit(X, y, sample_weight, fresh=first, epochs=1, known=self.classes_)
+        _check_partial_fit_first_call(self, classes)
+        return self._fit(X, y, sample_weight, streaming=True, known=self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, (N, K), in the order of `classes_`."""
@@ -132,10 +155,11 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         values: Array = column_or_1d(y, warn=True)
         return values
 
-    def _learn_target(self, y: Array, weight: Array | None, known: Array | None) -> None:
+    def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
         self.classes_ = np.unique(y) if known is None else known
         if len(self.classes_) < 2:
-            raise InputError(f"expected at least 2 classes, but got 1 class: {self.classes_.tolist()[0]!r}")
+            left = " in the rows of weight above zero" if dropped else ""
+            raise InputError(f"expected at least 2 classes{left}, but got 1 class: {self.classes_.tolist()[0]!r}")
 
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         unknown = np.setdiff1d(y, self.classes_)
@@ -145,8 +169,11 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
             )
         return torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
 
-    def _class_weight(self, y: Array) -> Array | None:
+    def _class_weight(self, y: Array, known: Array | None) -> Array | None:
         if self.class_weight is None:
             return None
+        check_class_weight(self.class_weight, np.unique(y) if known is None else known)
+        if isinstance(self.class_weight, dict):
+            return np.array([self.class_weight.get(label, 1.0) for label in y.tolist()], dtype=np.float64)
         weights: Array = compute_sample_weight(self.class_weight, y)
         return weights

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rcad.alpha import SAMPLE, nearest_other_class, suggest_alpha
+from rcad.alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.augmentations import Mixup
 from rcad.composition import METHODS, Method, compose
 from rcad.errors import InputError
@@ -23,31 +24,34 @@ from rcad.validate import finite
 
 
 def method_for(
-    method: str | Method, alpha: float | None, lam: float | None, x: Tensor, y: Tensor, weight: Tensor | None
+    method: str | Method, alpha: float | None, lam: float | None, *, labels: bool, measure: Callable[[], float]
 ) -> Method:
     """The method for standardised training examples.
 
-    What neither the text nor `alpha` and `lam` say is where `rcad tune` begins: alpha measured and lam = 0.1 on class
-    labels, 0.3 and 0.3 on real targets, no bounds of pixels.
+    What neither the text nor `alpha` and `lam` say is where `rcad tune` begins: of RCAD and its controls alpha measured
+    and lam = 0.1 on class labels, 0.3 and 0.3 on real targets; no bounds of pixels. Other methods keep their defaults.
 
     Args:
-        method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value.
+        method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
         alpha, lam: of the method's step and of its entropy; None leaves them as above.
-        x: (N, D).
-        y: integer labels, or standardised targets.
-        weight: of the examples, for the measured distance.
+        labels: whether targets are class labels; else real numbers.
+        measure: the distance, asked only where it is needed.
     """
     for name, value in (("alpha", alpha), ("lam", lam)):
         if value is not None:
             finite(name, value, minimum=0.0)
-    labels = not y.is_floating_point()
     if isinstance(method, Method) and not method.recipe:
         if alpha is not None or lam is not None:
             raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
         return _checked(method, labels)
-    rows = started(_rows(method), labels=labels, table=True)
-    rows = _given(_given(rows, "alpha", alpha), "lam", lam)
-    rows = tuple(_measured(row, x, y, weight) for row in rows)
+    written = _rows(method)
+    rows = started(written, labels=labels, table=True)
+    for key, value in (("alpha", alpha), ("lam", lam)):
+        if value is not None:
+            if isinstance(method, str):
+                _check_agreement(written, key, value)
+            rows = _given(rows, key, value)
+    rows = tuple(_measured(row, labels, measure) for row in rows)
     return _checked(Method.from_dict({"methods": rows_to_plain(rows)}), labels)
 
 
@@ -59,14 +63,28 @@ def distance_of(method: Method) -> float | None:
 
 def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
     """`suggest_alpha`; with weights, what it would say if each example stood there as often as it weighs."""
+    if bool((y == y[0]).all()):
+        raise InputError(
+            "expected two or more classes in the first rows to measure alpha, but got one; give alpha a number, or "
+            "begin with rows of several classes"
+        )
     generator = torch.Generator(x.device).manual_seed(0)
     if weight is None or len(x) > SAMPLE:
-        return suggest_alpha(x, y, generator=generator)
-    distance, order = nearest_other_class(x, y, generator=generator).sort()
-    mass = weight[order].double().cumsum(0)
+        return _rounded(suggest_alpha(x, y, generator=generator))
+    distance = nearest_other_class(x, y, generator=generator)
+    rows = apart(distance)
+    distance, order = distance[rows].sort()
+    mass = weight[rows][order].double().cumsum(0)
     # Where the weights split evenly, rounding must not decide which of the two middle distances is taken.
-    low, high = (torch.searchsorted(mass, mass[-1] / 2 * edge).clamp(max=len(x) - 1) for edge in (1 - 1e-9, 1 + 1e-9))
-    return 0.25 * float(distance[low] + distance[high])
+    low, high = (
+        torch.searchsorted(mass, mass[-1] / 2 * edge).clamp(max=len(mass) - 1) for edge in (1 - 1e-9, 1 + 1e-9)
+    )
+    return _rounded(0.25 * float(distance[low] + distance[high]))
+
+
+def _rounded(alpha: float) -> float:
+    """Four decimals, but never zero: RCAD without a step is another method."""
+    return round(alpha, 4) or float(f"{alpha:.1g}")
 
 
 def _rows(method: str | Method) -> tuple[MethodRow, ...]:
@@ -77,10 +95,19 @@ def _rows(method: str | Method) -> tuple[MethodRow, ...]:
     raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
 
 
-def _given(rows: tuple[MethodRow, ...], key: str, value: float | None) -> tuple[MethodRow, ...]:
+def _check_agreement(written: tuple[MethodRow, ...], key: str, value: float) -> None:
+    """A text that says another number than the parameter leaves open which is meant."""
+    for name, values in written:
+        said = dict(values).get(key, value)
+        if said != value and name in METHODS and _takes(name, key):
+            raise InputError(
+                f"expected {key} once, but got {key}={said} in the text of the method and {key}={value:g} beside it; "
+                f"leave one out"
+            )
+
+
+def _given(rows: tuple[MethodRow, ...], key: str, value: float) -> tuple[MethodRow, ...]:
     """The rows with a parameter of the estimator written into those that have it."""
-    if value is None:
-        return rows
     takes = [name in METHODS and _takes(name, key) for name, _ in rows]
     if not any(takes):
         names = " + ".join(name for name, _ in rows)
@@ -100,17 +127,19 @@ def _takes(name: str, key: str) -> bool:
     return key != "alpha" or distance_of(METHODS[name]()) is not None
 
 
-def _measured(row: MethodRow, x: Tensor, y: Tensor, weight: Tensor | None) -> MethodRow:
+def _measured(row: MethodRow, labels: bool, measure: Callable[[], float]) -> MethodRow:
     name, values = row[0], dict(row[1])
     if values.get("alpha") != AUTO:
         return row
-    if y.is_floating_point() or name not in MEASURABLE:
+    if not labels or name not in MEASURABLE:
         raise InputError(f"expected a number for alpha of {name} here, but got 'auto'; it is measured between classes")
-    return name, tuple(sorted({**values, "alpha": round(measured_alpha(x, y, weight), 4)}.items()))
+    return name, tuple(sorted({**values, "alpha": measure()}.items()))
 
 
 def _checked(method: Method, labels: bool) -> Method:
     """The method, with a likelihood for the kind of target; what only images have is refused."""
+    if not labels and any(isinstance(term.likelihood, Categorical) for term in method.terms):
+        raise InputError(f"expected a method for real targets, but {method.name!r} reads class labels; choose another")
     if method.likelihood is None and not labels:
         method = compose(gaussian(), method)
     likelihood = method.likelihood or Categorical()

@@ -69,6 +69,12 @@ class Network:
         parts = [self.module(part.to(self.flat)) for part in torch.split(x, ROWS)]
         return torch.cat(parts).cpu()
 
+    def on(self, device: torch.device) -> Network:
+        """This network if it is there, else a copy."""
+        if self.flat.device == device:
+            return self
+        return Network.of(self.tensors(), self.stacked.layout.sizes, str(device))
+
     def tensors(self) -> dict[str, Tensor]:
         """Parameters and the optimizer's memory, on the CPU."""
         found = {"weights": self.flat} | optimizer_tensors(self.optimizer)

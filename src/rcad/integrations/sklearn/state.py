@@ -19,7 +19,10 @@ from rcad.integrations.sklearn.columns import Columns
 from rcad.integrations.sklearn.network import Network
 
 VERSION = 1
-PLAIN = ("n_features_in_", "n_iter_", "loss_curve_", "validation_scores_", "seed_", "alpha_", "center_", "scale_")
+PLAIN = (
+    *("n_features_in_", "n_iter_", "loss_curve_", "validation_scores_", "seed_"),
+    *("alpha_", "measured_alpha_", "center_", "scale_"),
+)
 """Fitted attributes that are JSON as they are."""
 ARRAYS = ("classes_", "feature_names_in_")
 
