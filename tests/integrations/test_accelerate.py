@@ -133,12 +133,37 @@ def test_its_count_of_steps_is_saved_with_the_rest(tmp_path: Path) -> None:
     assert criterion.steps == 12
 
 
+def test_so_is_its_source_of_randomness(tmp_path: Path) -> None:
+    accelerator, (x, y), net = Accelerator(cpu=True), images(), smooth_net()
+    drawn = torch.Generator().manual_seed(5)
+    criterion = AccelerateCriterion(accelerator, "rcad_random(alpha=0.5)", generator=drawn)
+    accelerator.register_for_checkpointing(criterion)
+    criterion.backward(net, x, y)
+    accelerator.save_state(str(tmp_path))
+    expected = criterion.backward(net, x, y).parts["rcad_random"]
+    assert criterion.backward(net, x, y).parts["rcad_random"] != expected
+    accelerator.load_state(str(tmp_path))
+    assert criterion.backward(net, x, y).parts["rcad_random"] == expected
+    AccelerateCriterion(accelerator, METHOD).load_state_dict(criterion.state_dict())
+    criterion.load_state_dict({"steps": 3})  # as it was saved before
+
+
+def test_a_criterion_that_two_models_share_gives_one_of_them_every_turn() -> None:
+    """What the page warns of: with every=2 and two calls a step, the first model gets all of the regulariser."""
+    accelerator, (x, y), nets = Accelerator(cpu=True), images(), (smooth_net(0), smooth_net(1))
+    criterion = AccelerateCriterion(accelerator, "rcad(alpha=0.5, every=2)")
+    seen = ["rcad" in criterion.backward(net, x, y).parts for _ in range(3) for net in nets]
+    assert seen == [True, False] * 3
+
+
 def test_what_cannot_be_done_is_refused_in_one_line() -> None:
     for kind in ("FSDP", "DEEPSPEED"):
         strategy: Any = SimpleNamespace(distributed_type=DistributedType[kind])
         with pytest.raises(InputError, match=f"expected one process or DistributedDataParallel, but got {kind}"):
             AccelerateCriterion(strategy, METHOD)
     accelerator = Accelerator(cpu=True)
+    with pytest.raises(InputError, match="expected the accelerator before the method, but got str"):
+        AccelerateCriterion(METHOD, accelerator)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'ada' enlarges it between epochs"):
         AccelerateCriterion(accelerator, "ada")
     x, y = images()

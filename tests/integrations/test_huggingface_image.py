@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 import transformers
 
 from equal import moved, same_parameters
-from rcad import RCAD, augment, methods
+from rcad import RCAD, InputError, augment, methods
 from rcad.integrations.huggingface import RCADTrainer
 from tiny_transformers import LABELS, arguments, bert, collated, pictures, texts, vit
 
@@ -123,6 +123,43 @@ def test_a_compiled_model(tmp_path: Path) -> None:
     train(ours, tmp_path, texts(), "rcad(alpha=1.5, lam=0.3)", changed=settings)
     train(plain, tmp_path, texts(), "rcad(alpha=1.5, lam=0.3)", changed={"num_train_epochs": 1})
     same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
+
+
+def test_bytes_are_named(tmp_path: Path) -> None:
+    rows = [{**row, "pixel_values": (255 * row["pixel_values"]).byte()} for row in pictures()]
+    with pytest.raises(InputError) as error:
+        train(vit(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
+    assert "expected floating-point pixel_values, but got torch.uint8; divide them by 255, or let" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def audio() -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    encoder = {"conv_dim": (8,), "conv_stride": (4,), "conv_kernel": (8,), "num_feat_extract_layers": 1}
+    still = {"mask_time_prob": 0.0, "layerdrop": 0.0, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+    rest = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "num_labels": LABELS}
+    config = transformers.Wav2Vec2Config(**sizes, **encoder, **still, **rest, feat_extract_norm="layer")
+    return transformers.Wav2Vec2ForSequenceClassification(config)  # type: ignore[no-any-return]
+
+
+def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
+    waves = torch.randn(12, 96, generator=torch.Generator().manual_seed(0))
+    rows = [{"input_values": wave, "labels": torch.tensor(i % LABELS)} for i, wave in enumerate(waves)]
+    with pytest.raises(InputError) as error:
+        train(audio(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
+    assert "call model.freeze_feature_encoder() first" in str(error.value)
+    assert "\n" not in str(error.value)
+    ours, erm, seen = audio(), audio(), []
+    for model in (ours, erm):
+        model.freeze_feature_encoder()
+    ours.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_values"].detach()), with_kwargs=True
+    )
+    train(ours, tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
+    train(erm, tmp_path, rows, "erm")
+    torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
+    assert moved(ours, erm) > 1e-4
 
 
 WORKER = """

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 import transformers
 
 from equal import moved, same_parameters
-from rcad import RCAD, Bernoulli, Gaussian, InputError, methods
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, InputError, methods
 from rcad.errors import MissingExtraError
 from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
 from rcad.integrations.huggingface.checks import check_embeddings
@@ -249,7 +249,11 @@ def test_multi_label_models_get_bernoulli(tmp_path: Path) -> None:
     assert made.resolved.likelihood == Bernoulli()
     train(plain, tmp_path, rows, trainer=transformers.Trainer)
     same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
-    assert made.evaluate(rows)["eval_loss"] > 0
+    loss = transformers.Trainer(ours, arguments(tmp_path)).evaluate(rows)["eval_loss"]
+    assert made.evaluate(rows)["eval_loss"] == loss
+    again = bert(problem_type="multi_label_classification")
+    train(again, tmp_path, rows, method=RCAD(1.5, 0.0, likelihood=Bernoulli()))
+    same_parameters(ours, again)
 
 
 def test_a_mixin_for_ones_own_trainer_and_a_loss_called_by_hand(tmp_path: Path) -> None:
@@ -269,6 +273,125 @@ def test_a_mixin_for_ones_own_trainer_and_a_loss_called_by_hand(tmp_path: Path) 
     torch.testing.assert_close(outputs["logits"], two(**embedded).logits)
     for p, q in zip(one.parameters(), two.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-5, atol=1e-7)
+
+
+class Weighs(transformers.Trainer):  # type: ignore[misc]
+    """The usual recipe for class weights."""
+
+    def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = nn.functional.cross_entropy(outputs.logits, labels, weight=torch.tensor([1.0, 10.0, 0.1]))
+        return (loss, outputs) if return_outputs else loss
+
+
+class Front(RCADTrainer):  # type: ignore[misc]
+    compute_loss = Weighs.compute_loss
+
+
+class Steps(RCADTrainer):  # type: ignore[misc]
+    """Reaches compute_loss, but of a model that does not train."""
+
+    def compute_loss(self, model: nn.Module, *args: Any, **others: Any) -> Any:
+        return super().compute_loss(model.eval(), *args, **others)
+
+
+class Behind(RCADTrainerMixin, Weighs):  # type: ignore[misc]
+    pass
+
+
+class Around(transformers.Trainer):  # type: ignore[misc]
+    def training_step(self, model: nn.Module, *args: Any, **others: Any) -> Tensor:
+        return torch.zeros(())
+
+
+class AroundBehind(RCADTrainerMixin, Around):  # type: ignore[misc]
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (Front, "expected Front.compute_loss to call super().compute_loss, where the method's loss is, but it did not"),
+        (Steps, "expected Steps.compute_loss to call super().compute_loss"),
+        (Behind, "but got Weighs.compute_loss as well, which would count in evaluation only"),
+        (AroundBehind, "expected AroundBehind.training_step to call super().training_step"),
+    ],
+)
+def test_a_loss_of_ones_own_in_place_of_the_methods_is_refused(kind: Any, says: str, tmp_path: Path) -> None:
+    model, first = bert(), bert()
+    with pytest.raises(InputError) as error:
+        kind(model, arguments(tmp_path), train_dataset=texts(), method=METHOD).train()
+    assert says in str(error.value)
+    assert "method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))" in str(error.value)
+    assert "\n" not in str(error.value)
+    same_parameters(model, first)  # nothing was trained
+
+
+def test_every_step_must_reach_the_methods_loss(tmp_path: Path) -> None:
+    class Once(Front):
+        def compute_loss(self, *args: Any, **others: Any) -> Any:
+            if self.state.global_step == 0:
+                return RCADTrainer.compute_loss(self, *args, **others)
+            return super().compute_loss(*args, **others)
+
+    made = Once(bert(), arguments(tmp_path), train_dataset=texts(), method=METHOD)
+    with pytest.raises(InputError, match=r"expected Once.compute_loss to call super\(\)"):
+        made.train()
+    assert made.state.global_step == 1
+
+
+def test_what_a_subclass_does_with_the_methods_loss_counts(tmp_path: Path) -> None:
+    class Twice(RCADTrainer):  # type: ignore[misc]
+        def compute_loss(self, *args: Any, **others: Any) -> Any:
+            return 2 * super().compute_loss(*args, **others)
+
+    ours, plain, first = bert(), bert(), bert()
+    Twice(ours, arguments(tmp_path, learning_rate=0.05), train_dataset=texts(), method=METHOD).train()
+    train(plain, tmp_path, texts(), learning_rate=0.1)
+    assert moved(ours, first) > 0.01
+    same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
+
+
+def test_class_weights_over_their_mean_have_the_scale_of_cross_entropy(tmp_path: Path) -> None:
+    """In one big batch the two are the same; in small ones torch's own mean depends on who is in the batch."""
+    weight = torch.tensor([1.0, 10.0, 0.1])
+    weight = weight / weight[torch.stack([row["labels"] for row in texts()])].mean()
+    ours, plain = bert(), bert()
+    criterion = RCAD(1.5, 0.0, likelihood=Categorical(weight=tuple(weight.tolist())))
+    train(ours, tmp_path, texts(), method=criterion, per_device_train_batch_size=12)
+    train(plain, tmp_path, texts(), trainer=Weighs, per_device_train_batch_size=12)
+    assert moved(ours, bert()) > 0.01
+    same_parameters(ours, plain, rtol=1e-4, atol=1e-6)
+
+
+def soft(rows: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+    return [{**row, "labels": 0.8 * nn.functional.one_hot(row["labels"], LABELS) + 0.2 / LABELS} for row in rows]
+
+
+def test_floating_point_labels_need_a_problem_type(tmp_path: Path) -> None:
+    """transformers would take them for yes/no labels."""
+    model, rows = bert(), soft(texts())
+    made = RCADTrainer(model, arguments(tmp_path), train_dataset=rows, eval_dataset=rows, method=METHOD)
+    for act in (made.train, made.evaluate):
+        with pytest.raises(InputError) as error:
+            act()
+        assert "config.problem_type that says what torch.float32 labels are, but got None" in str(error.value)
+        assert "\n" not in str(error.value)
+    assert model.config.problem_type is None
+
+
+def test_probabilities_of_the_classes_as_labels(tmp_path: Path) -> None:
+    rows, settings = soft(texts()), {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5}
+    ours, plain = (bert(problem_type="single_label_classification") for _ in range(2))
+    made = train(ours, tmp_path, rows, method=methods.rcad(1.5, 0.3), weight_decay=0.0, **settings)
+    core_loop(plain.train(), rows, RCAD(1.5, 0.3))
+    same_parameters(ours, plain)
+    batch = collated(rows)
+    with torch.no_grad():
+        logits = ours.eval()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    expected = nn.functional.cross_entropy(logits, batch["labels"]).item()
+    assert made.evaluate(rows)["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def gpt2(**config: Any) -> nn.Module:
@@ -311,6 +434,13 @@ def one_label() -> nn.Module:
         (bert, {"method": METHOD}, {"optim": "lomo"}, "an optimizer that steps after the backward"),
         (lambda: bert("QuestionAnswering"), {"method": METHOD}, {}, "but got start_positions, end_positions"),
         (one_label, {"method": METHOD}, {}, "num_labels=1; for real"),
+        (lambda: bert(problem_type="regression"), {"method": METHOD}, {}, 'likelihood for problem_type="regression"'),
+        (
+            lambda: bert(problem_type="multi_label_classification"),
+            {"method": RCAD(1.0, 0.1)},
+            {},
+            'Bernoulli likelihood for problem_type="multi_label_classification", but got Categorical',
+        ),
         (lambda: transformers.GPT2LMHeadModel(gpt2().config), {"method": METHOD}, {}, "which generates text"),
     ],
 )

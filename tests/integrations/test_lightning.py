@@ -29,8 +29,8 @@ from integrations.lit import (  # noqa: E402
     trained_plainly,
 )
 from rcad import RCAD, InputError, methods  # noqa: E402
-from rcad.integrations.lightning import RCADCallback  # noqa: E402
-from support import CLASSES, PassCounter, images  # noqa: E402
+from rcad.integrations.lightning import RCADCallback, RCADMixin  # noqa: E402
+from support import CLASSES, PassCounter, images, norm_net  # noqa: E402
 
 pytestmark = [
     # Lightning's own advice about tiny data sets and its use of torch's internals.
@@ -247,13 +247,88 @@ def test_batches_that_are_mappings() -> None:
         ),
         ({"image": 1, "label": 2}, ("image", "y"), "expected a batch with 'image' and 'y', but got image, label"),
         (torch.zeros(2), None, "but got Tensor; pass keys="),
-        ([torch.zeros(2)], None, "but got list; pass keys="),
+        ([torch.zeros(2)], None, r"but got a list of 1; pass keys=\(input, target\)"),
+        ((torch.zeros(2),) * 3, None, r"but got a tuple of 3; .* such as \(0, 2\) for the first and the third"),
+        ((torch.zeros(2),) * 2, (0, 2), "expected a batch with 0 and 2, but got tuple"),
     ],
 )
 def test_a_batch_of_another_shape(batch: Any, keys: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         RCADCallback(RCAD_TEXT, keys=keys)._split(batch)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["erm", RCAD_TEXT])
+def test_batches_of_three_name_their_parts(method: str) -> None:
+    x, y = images(24)
+    data = [(x[i], i % CLASSES, y[i]) for i in range(24)]
+    module = Plain()
+    fit(module, RCADCallback(method, keys=(0, 2)), data=data, limit_val_batches=0, num_sanity_val_steps=0)
+    same_parameters(module.net, trained_plainly(method))
+
+
+class TwoInputs(Plain):
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:  # type: ignore[override]
+        return self.net(x + table.mean())  # type: ignore[no-any-return]
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        x, y = batch
+        return nn.functional.cross_entropy(self(**x), y)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        pass
+
+
+def pairs() -> list[tuple[Tensor, Tensor]]:
+    x, y = images(24)
+    return list(zip(x, y, strict=True))
+
+
+def test_several_inputs_are_a_mapping() -> None:
+    data: Any = [({"x": image, "table": torch.zeros(4)}, label) for image, label in pairs()]
+    module = TwoInputs()
+    fit(module, RCADCallback(RCAD_TEXT, input_key="x"), data=data)
+    same_parameters(module.net, trained_plainly())
+
+
+def test_the_other_name_of_lightning() -> None:
+    """pytorch_lightning comes with lightning and has classes of its own."""
+    pl = pytest.importorskip("pytorch_lightning")
+
+    class Other(pl.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = norm_net()
+
+        forward, configure_optimizers = Plain.forward, Plain.configure_optimizers
+
+        def training_step(self, batch: Any, batch_idx: int) -> None:
+            raise AssertionError("the callback takes its place")
+
+    class Mixed(RCADMixin, Other):
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:  # type: ignore[override]
+            return self.regularised_loss(*batch)
+
+    mixed = Mixed()
+    mixed.use_method(RCAD_TEXT)
+    for module, callbacks in ((Other(), [RCADCallback(RCAD_TEXT)]), (mixed, [])):
+        pl.Trainer(max_epochs=2, callbacks=callbacks, **QUIET).fit(module, loader())
+        same_parameters(module.net, trained_plainly())
+
+
+def test_the_search_for_a_learning_rate_with_a_negative_loss() -> None:
+    """Its default stops where the loss exceeds four times the best one: at once, if that is negative."""
+    tuner = pytest.importorskip("lightning.pytorch.tuner")
+
+    class Tuned(Plain):
+        lr = 0.1
+
+    tried = []
+    for options in ({}, {"early_stop_threshold": None}):
+        trainer = L.Trainer(max_epochs=20, callbacks=[RCADCallback("rcad(alpha=0.5, lam=3.0)")], **QUIET)
+        found = tuner.Tuner(trainer).lr_find(Tuned(), loader(), num_training=20, **options)
+        tried.append(len(found.results["loss"]))
+    assert tried[0] < tried[1] == 20
 
 
 class Forgetful(Automatic):
@@ -271,7 +346,22 @@ class Forgetful(Automatic):
         (lambda: RCADCallback(3), "but got int"),  # type: ignore[arg-type]
         (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
         (lambda: fit(Forgetful()), r"expected self.use_method\("),
-        (lambda: fit(Automatic("mixup")), "expected the number of classes to mix"),
+        (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),
+        (lambda: Automatic(log=""), "expected log to be a name"),
+        (lambda: RCADCallback("rcad", alpha=0.5), "write it into the method's text"),
+        (
+            lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT)),
+            r"expected TwoInputs.forward to take one tensor, but it takes \(x, table\); give x as a mapping",
+        ),
+        (
+            lambda: Automatic(input_key="x").regularised_loss({"x": images()[0], "t": images()[0]}, images()[1]),
+            r"expected Automatic.forward to take the keywords x, t, into which .* but it takes \(x\); give it these",
+        ),
+        (
+            lambda: Automatic().regularised_loss((images()[0],) * 2, images()[1]),
+            "but got tuple; pass several inputs as a",
+        ),
+        (lambda: fit(Automatic("mixup")), "expected the number of classes"),
     ],
 )
 def test_says_what_was_expected(make: Any, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -72,8 +73,11 @@ def test_batches_are_augmented_in_pixels_and_come_back_normalised() -> None:
 
 def test_labels_are_mixed_with_their_images() -> None:
     x, y = images(6)
-    batch = resolve("mixup + rcad").batch(x, y, classes=CLASSES)
+    batch = resolve("mixup + rcad").batch(x, y, classes=np.int64(CLASSES))  # type: ignore[arg-type]
     assert batch.target.shape == (6, CLASSES)
+    already = resolve("mixup").batch(x, batch.target)  # probabilities say themselves how many classes there are
+    assert already.target.shape == (6, CLASSES)
+    resolve("cutout(length=4)").batch(x, y)
     untouched = resolve("rcad_released").batch(x, y)
     assert untouched.x is x
     assert untouched.views == {}  # without augmentation the batch is its own raw view
@@ -88,6 +92,10 @@ def test_parts_are_named_for_readers() -> None:
     assert resolve("rcad(measure=uniform_cross_entropy)").readable({"rcad": torch.tensor(1.0)}) == {"rcad": 1.0}
 
 
+def labelled(last: int) -> Any:
+    return resolve("mixup").batch(images(4)[0], torch.tensor([0, 1, 2, last]), classes=7)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -95,12 +103,19 @@ def test_parts_are_named_for_readers() -> None:
         (lambda: resolve(7), "expected a method such as"),  # type: ignore[arg-type]
         (lambda: resolve("rcad(alpha"), "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1)"),
         (lambda: resolve("racd"), "did you mean 'rcad'?"),
+        (lambda: resolve("RCAD"), "did you mean 'rcad'?"),
+        (lambda: resolve("mixup + rcad", alpha=0.5), """write it into the method's text: "rcad(alpha=0.5)\""""),
+        (lambda: resolve("rcad", imput_key="x"), "but got 'imput_key'; did you mean 'input_key'?"),
         (lambda: resolve(RCAD(0.1, 0.1), std=(1.0,)), "expected a Criterion to be given by itself"),
         (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
         (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
         (lambda: resolve("mixup + rcad", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write it into"),
         (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
         (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected images (B, C, H, W) for"),
+        (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
+        (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
+        (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),
+        (lambda: labelled(-1), "expected labels from 0 to 6 with classes=7, but got -1"),
     ],
 )
 def test_what_cannot_be_is_named_in_one_line(call: Any, says: str) -> None:

@@ -21,7 +21,19 @@ from skorch.callbacks import BatchScoring, EpochScoring, GradientNormClipping
 from skorch.helper import predefined_split
 
 from equal import same_parameters
-from rcad import RCAD, Bernoulli, Criterion, Gaussian, GradientStep, InputError, RandomStep, Term, augment, methods
+from rcad import (
+    RCAD,
+    Bernoulli,
+    Categorical,
+    Criterion,
+    Gaussian,
+    GradientStep,
+    InputError,
+    RandomStep,
+    Term,
+    augment,
+    methods,
+)
 from rcad.errors import MissingExtraError
 from rcad.integrations.skorch import GaussianLoss, RCADNetClassifier, RCADNetMixin, RCADNetRegressor
 from support import CLASSES, images, norm_net
@@ -253,6 +265,45 @@ def test_a_closure_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert net.rcad_steps_ == 4
 
 
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_accumulated_batches_are_one_step(accumulate: int) -> None:
+    """6 batches an epoch: with 4 at a time the second step has batches of two epochs."""
+    method = "rcad(alpha=0.5, lam=0.3, every=2)"
+    net, plain = made(method=method, accumulate=accumulate, callbacks=CLIP).fit(X, Y), Net()
+    optimizer, criterion = torch.optim.SGD(plain.train().parameters(), lr=0.1), RCAD(0.5, 0.3, every=2)
+    for batch in range(12):
+        part = slice(4 * batch % 24, 4 * batch % 24 + 4)
+        given = torch.tensor(X[part]), torch.tensor(Y[part])
+        criterion.backward(plain, *given, step=batch // accumulate, accumulate=accumulate)
+        if batch % accumulate == accumulate - 1:
+            nn.utils.clip_grad_norm_(plain.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+    assert (net.module_.net[0].weight - Net().net[0].weight).abs().max() > 1e-3
+    same_parameters(net.module_, plain)
+    assert net.rcad_steps_ == 12 // accumulate
+    seen = ["train_entropy" in row for epoch in net.history[:, "batches"] for row in epoch]
+    assert seen == [batch // accumulate % 2 == 0 for batch in range(12)]
+
+
+def test_accumulated_batches_equal_a_big_one() -> None:
+    small, big = made(module=Flat, module__outputs=CLASSES, accumulate=3), made(module=Flat, module__outputs=CLASSES)
+    small.fit(X, Y)
+    big.set_params(batch_size=12).fit(X, Y)
+    same_parameters(small.module_, big.module_, rtol=1e-4, atol=1e-6)  # sums in another order: float32 rounding
+
+
+def test_batches_left_over_by_a_fit_are_dropped() -> None:
+    net = made(accumulate=5).fit(X, Y)
+    assert (net.rcad_steps_, net.rcad_waiting_) == (2, 2)
+    fresh = pickle.loads(pickle.dumps(net))
+    fresh.optimizer_.zero_grad()
+    for one in (net, fresh):
+        one.set_params(max_epochs=1).partial_fit(X[:20], Y[:20])
+        assert (one.rcad_steps_, one.rcad_waiting_) == (3, 0)
+    same_parameters(net.module_, fresh.module_)
+
+
 def test_pickling() -> None:
     net = made().fit(X, Y)
     twin = pickle.loads(pickle.dumps(net))
@@ -267,16 +318,83 @@ def test_a_criterion_of_ones_own() -> None:
     same_parameters(net.module_, plain)
 
 
+class Penalised(NeuralNetClassifier):  # type: ignore[misc]
+    def get_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return super().get_loss(*args, **kwargs) + sum(p.abs().sum() for p in self.module_.parameters())
+
+
+class Doubled(NeuralNetClassifier):  # type: ignore[misc]
+    def infer(self, x: Any, **fit_params: Any) -> Any:
+        return super().infer(2 * x, **fit_params)
+
+
+class Stepped(NeuralNetClassifier):  # type: ignore[misc]
+    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
+        return super().train_step_single(batch, **fit_params)
+
+
+class Whole(NeuralNetClassifier):  # type: ignore[misc]
+    steps = 0
+
+    def train_step(self, batch: Any, **fit_params: Any) -> Any:
+        self.steps += 1
+        return super().train_step(batch, **fit_params)
+
+
+class Scaled(RCADNetClassifier):  # type: ignore[misc]
+    get_loss = Penalised.get_loss
+
+
+class Alone(RCADNetClassifier):  # type: ignore[misc]
+    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
+        return NeuralNetClassifier.train_step_single(self, batch, **fit_params)
+
+
+class Noting(RCADNetClassifier):  # type: ignore[misc]
+    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
+        return {**super().train_step_single(batch, **fit_params), "noted": True}
+
+
+def over(kind: Any, **changed: Any) -> Any:
+    return made(type("Mine", (RCADNetMixin, kind), {}), criterion=nn.CrossEntropyLoss, **changed)
+
+
+def test_steps_of_ones_own_around_the_methods_are_used() -> None:
+    net, plain = made(Noting).fit(X, Y), made().fit(X, Y)
+    same_parameters(net.module_, plain.module_)
+    around = over(Whole).fit(X, Y)
+    same_parameters(around.module_, plain.module_)
+    assert around.steps == 12
+
+
+def test_class_weights_over_their_mean_have_the_scale_of_cross_entropy() -> None:
+    weight = torch.linspace(0.1, 10, CLASSES)
+    scaled = tuple((weight / weight[torch.tensor(Y)].mean()).tolist())
+    ours = made(method=RCAD(0.5, 0.0, likelihood=Categorical(weight=scaled)), batch_size=24).fit(X, Y)
+    options = {"criterion": nn.CrossEntropyLoss, "criterion__weight": weight, "batch_size": 24}
+    plain = made(NeuralNetClassifier, **options).fit(X, Y)
+    same_parameters(ours.module_, plain.module_, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("net", "says"),
     [
+        (lambda: over(Penalised), "expected skorch's own get_loss, whose place the method takes in training, but got"),
+        (lambda: made(Scaled), "but got Scaled.get_loss; accumulate with accumulate="),
+        (lambda: over(Doubled), "but got Doubled.infer; do it in the module's forward"),
+        (lambda: over(Stepped), "but got Stepped.train_step_single; override it in a subclass"),
+        (lambda: made(Alone), "expected Alone.train_step_single to return what super().train_step_single returned"),
+        (lambda: over(Whole, accumulate=2), "but got Whole.train_step; leave that or accumulate= out"),
+        (lambda: made(accumulate=0), "expected accumulate to be a whole number >= 1, but got 0"),
+        (lambda: made(accumulate=2, optimizer=torch.optim.LBFGS), "without a closure for accumulate, but got LBFGS"),
+        (lambda: made(criterion__weight=torch.ones(CLASSES)), "a weight; pass method=rcad.RCAD(..., likelihood=rcad."),
+        (lambda: made(BinaryNet, criterion__pos_weight=torch.ones(1)), "likelihood=rcad.Bernoulli(positive_weight="),
         (lambda: made(method="me_ada"), "'me_ada' enlarges it between epochs"),
         (lambda: made(method="erm", alpha=0.3), "expected alpha=0.3 to belong to one part of 'erm'"),
         (lambda: made(method="mixup + rcad", alpha=0.3), "but it belongs to mixup and rcad"),
         (lambda: made(method="rcad", lam=-1.0), "expected lam to be a finite number >= 0"),
         (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
         (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
-        (lambda: made(criterion__weight=torch.ones(CLASSES)), "expected a plain CrossEntropyLoss"),
         (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
         (lambda: made(type("N", (RCADNetMixin, NeuralNetRegressor), {}), Flat), "use RCADNetRegressor"),
         (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),

@@ -266,6 +266,21 @@ def test_what_a_step_returns() -> None:
     assert result["rcad/entropy"] == -losses.parts["rcad"]
 
 
+def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
+    """As timm's own task gives it, and nothing of the method is left."""
+    x, y = batches()[0]
+    for loss in (nn.CrossEntropyLoss(), LabelSmoothingCrossEntropy(0.2)):
+        ours = RCADTask(network(), loss, "mixup + rcad(alpha=0.5, lam=0.5, every=2)", verbose=False).eval()
+        theirs = ClassificationTask(network(), loss, verbose=False).eval()
+        with torch.inference_mode():
+            result, expected = ours(x * 1.0, y * 1), theirs(x, y)
+        torch.testing.assert_close(result["loss"], expected["loss"])
+        assert torch.equal(result["output"], expected["output"])
+        assert result.keys() == {"loss", "output"}
+        assert ours.batches == 0
+        assert "rcad/entropy" in ours.train()(x, y)
+
+
 def test_a_checkpoint_remembers_where_terms_rest() -> None:
     task = RCADTask(network(), method="rcad(every=2)", verbose=False)
     task(*batches()[0])
@@ -286,8 +301,29 @@ def test_a_criterion_brings_its_own_settings() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RCADTask(network(), BinaryCrossEntropy()), "to be a cross-entropy .* but got BinaryCrossEntropy; use"),
-        (lambda: RCADTask(network(), nn.CrossEntropyLoss(torch.ones(CLASSES))), "but got CrossEntropyLoss; use"),
+        (
+            lambda: RCADTask(network(), BinaryCrossEntropy()),
+            "to be a mean cross-entropy .* but got BinaryCrossEntropy; use",
+        ),
+        (
+            lambda: RCADTask(network(), nn.CrossEntropyLoss(torch.ones(CLASSES))),
+            "CrossEntropyLoss with class weights; use",
+        ),
+        (
+            lambda: RCADTask(network(), nn.CrossEntropyLoss(reduction="sum")),
+            "expected the criterion to be a mean .* but got CrossEntropyLoss with reduction='sum'; use",
+        ),
+        (
+            lambda: RCADTask(network(in_chans=1))(batches()[0][0][:, :1], batches()[0][1]),
+            r"expected one number per channel of \(6, 1, 32, 32\), but got 3; pass such mean= and std=",
+        ),
+        (
+            lambda: rcad_for(network(), method="rcad"),
+            r"expected rcad_for\(model, alpha=0.5, lam=0.02\), but got a method",
+        ),
+        (lambda: rcad_for(network(), "rcad(alpha=0.5)"), "the text of a method goes to RCADTask"),
+        (lambda: rcad_for(network(), 0.5, 0.1, method="rcad"), "but got a method"),
+        (lambda: rcad_for(network(), 0.5), "or not both numbers"),
         (
             lambda: RCADTask(network(), LabelSmoothingCrossEntropy(), "label_smoothing + rcad"),
             "from the criterion or from the method 'label_smoothing \\+ rcad', but got both",

@@ -26,6 +26,8 @@ SHARDED = ("DEEPSPEED", "FSDP", "MEGATRON_LM", "TP")
 class AccelerateCriterion:
     """A method as a loss for an Accelerate loop, with the accelerator's accumulation, loss scaling, autocast and DDP.
 
+    One for each model: it counts the optimizer steps, at some of which terms with `every=` rest.
+
     Args:
         accelerator: the one that prepared the model.
         method: text such as "rcad(alpha=0.5, lam=0.1)", a Method, or a Criterion.
@@ -87,16 +89,21 @@ class AccelerateCriterion:
         self.steps += bool(self.accelerator.sync_gradients)
         return losses
 
-    def state_dict(self) -> dict[str, int]:
-        """For `accelerator.register_for_checkpointing`: the number of optimizer steps, which `every=` counts."""
-        return {"steps": self.steps}
+    def state_dict(self) -> dict[str, Any]:
+        """For `accelerator.register_for_checkpointing`: the optimizer steps, for `every=`, and `generator`'s state."""
+        generator = {} if self.generator is None else {"generator": self.generator.get_state()}
+        return {"steps": self.steps, **generator}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = int(state["steps"])
+        if self.generator is not None and "generator" in state:
+            self.generator.set_state(state["generator"].cpu())
 
 
 def check_strategy(accelerator: Accelerator) -> None:
     """Sharded models are refused: the extra pass would gather their parameters out of turn."""
+    if not hasattr(accelerator, "distributed_type"):
+        raise InputError(f"expected the accelerator before the method, but got {type(accelerator).__name__}")
     kind = accelerator.distributed_type
     if kind in {getattr(DistributedType, name, None) for name in SHARDED}:
         raise InputError(f"expected one process or DistributedDataParallel, but got {kind.value}; choose one of these")

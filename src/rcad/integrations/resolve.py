@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,10 +21,13 @@ from rcad.likelihoods import Categorical, Likelihood
 from rcad.methods import erm  # also fills METHODS
 from rcad.perturbations import GradientStep, ProjectedAscent, RandomStep
 from rcad.terms import Term
+from rcad.validate import one_of, whole
 
 __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
 
 MethodLike = str | Method | Criterion
+
+OPTIONS = ("input_key", "mask_key", "units", "checks")  # of a Criterion
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,26 @@ class Resolved:
                 f"expected images (B, C, H, W) for the method {self.name!r}, but got {tuple(x.shape)}; "
                 "leave the augmentation out"
             )
+        if any(step.slot == "mix" for step in self.augment) and not target.is_floating_point():
+            self._check_classes(target, classes)
         pixels = x if self.std is None else x * _channels(self.std, x) + _channels(self.mean or (0.0,), x)
         pixels, target = augment(self.augment, pixels, target, classes=classes, generator=generator)
         x = pixels if self.std is None else (pixels - _channels(self.mean or (0.0,), x)) / _channels(self.std, x)
         return Batch(x, target, views)
+
+    def _check_classes(self, target: Tensor, classes: Any) -> None:
+        if classes is None:
+            raise InputError(
+                f"expected the number of classes, since {self.name!r} mixes integer labels, but got none; "
+                "pass classes=K"
+            )
+        whole("classes", int(classes) if isinstance(classes, np.integer) else classes, minimum=2)
+        if target.device.type != "cpu" or not target.numel():  # reading values would make a GPU wait at every step
+            return
+        low, high = (int(value) for value in target.aminmax())
+        if low < 0 or high >= classes:
+            wrong = low if low < 0 else high
+            raise InputError(f"expected labels from 0 to {classes - 1} with classes={classes}, but got {wrong}")
 
 
 def resolve(
@@ -119,7 +139,10 @@ def resolve(
         if term.likelihood is not None and type(term.likelihood) is not type(chosen):
             raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
     terms = tuple(_in_pixels(term, mean, std) for term in value.terms)
-    criterion = Criterion(chosen, terms, **{key: option for key, option in options.items() if option is not None})
+    wanted = {key: option for key, option in options.items() if option is not None}
+    for key, option in wanted.items():
+        _check_option(value, key, option)
+    criterion = Criterion(chosen, terms, **wanted)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
 
@@ -148,6 +171,16 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
             )
         owners[0][key] = parameter
     return compose(*(method(name, **values) for name, values in rows))
+
+
+def _check_option(value: Method, key: str, option: Any) -> None:
+    owners = [name for name, values in value.recipe if key in dict(values)]
+    if key not in OPTIONS and owners:
+        raise InputError(
+            f"expected {', '.join(OPTIONS)} beside the method, but got {key}={option!r}; "
+            f'write it into the method\'s text: "{owners[-1]}({key}={option})"'
+        )
+    one_of("an option beside the method", key, OPTIONS)
 
 
 def _in_pixels(term: Term, mean: Channels | None, std: Channels | None) -> Term:

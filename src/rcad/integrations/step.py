@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,10 +37,11 @@ class Step:
     ) -> None:
         self.resolved = resolve(method, **options)
         self.classes, self.generator = classes, generator
+        self._fits = False
 
     def losses(self, model: Model, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
         """The losses with their graph; `number` is how many batches came before, for terms that rest at some."""
-        batch = self._batch(x, y)
+        batch = self._batch(model, x, y)
         criterion = self.resolved.criterion
         return criterion.losses(model, batch.x, batch.target, step=number, generator=self.generator, **batch.views)
 
@@ -47,7 +49,7 @@ class Step:
         self, model: Model, x: Inputs, y: Tensor, run: Run, *, accumulate: int = 1, number: int | None = None
     ) -> Losses:
         """Gradients in the fewest passes, each run backward by the framework's own `run`."""
-        batch = self._batch(x, y)
+        batch = self._batch(model, x, y)
         return self.resolved.criterion.backward(
             model,
             batch.x,
@@ -64,7 +66,10 @@ class Step:
         readable = self.resolved.readable(losses.parts)
         return {f"{prefix}/{name}": value for name, value in {"loss": losses.total.detach(), **readable}.items()}
 
-    def _batch(self, x: Inputs, y: Tensor) -> Batch:
+    def _batch(self, model: Model, x: Inputs, y: Tensor) -> Batch:
+        if not (self._fits or torch.compiler.is_compiling()):
+            check_call(model, x)
+            self._fits = True
         if self.resolved.augment and not isinstance(x, Tensor):
             raise InputError(
                 f"expected a tensor of images for the method {self.resolved.name!r}, but got {type(x).__name__}; "
@@ -90,6 +95,28 @@ class _Waiting:
 
     def backward(self) -> None:
         self.run(self.loss)
+
+
+def check_call(model: Model, x: Inputs) -> None:
+    """A forward that cannot be called with x: with one tensor, or with a mapping's entries as keywords."""
+    forward = getattr(model, "forward", None)
+    if forward is None or not isinstance(x, Tensor | Mapping):
+        return
+    signature = inspect.signature(forward)
+    try:
+        signature.bind(**x) if isinstance(x, Mapping) else signature.bind(x)
+    except TypeError:
+        name, takes = f"{type(model).__name__}.forward", f"({', '.join(signature.parameters)})"
+        if isinstance(x, Mapping):
+            keywords = ", ".join(map(str, x))
+            raise InputError(
+                f"expected {name} to take the keywords {keywords}, into which a mapping is spread, but it takes "
+                f"{takes}; give it these arguments"
+            ) from None
+        raise InputError(
+            f"expected {name} to take one tensor, but it takes {takes}; give x as a mapping by these names, and "
+            "input_key= for the one to perturb"
+        ) from None
 
 
 def _usable(value: Any) -> Any:

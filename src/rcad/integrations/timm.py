@@ -14,6 +14,8 @@ from rcad.integrations.resolve import MethodLike, as_method
 from rcad.integrations.step import Step
 from rcad.likelihoods import Categorical
 from rcad.models.timm_model import import_timm
+from rcad.passes import logits_of
+from rcad.validate import is_number
 
 timm = import_timm()
 
@@ -33,7 +35,8 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
     """timm's ClassificationTask with a method's loss, which sees the input and not only the output.
 
     What works with a task works with this one: Mixup's soft targets, EMA, autocast and NativeScaler, DDP, compile,
-    channels_last. Besides "loss" and "output" the result holds the parts of the loss, "rcad/nll" and so on.
+    channels_last. Besides "loss" and "output" the result holds the parts of the loss, "rcad/nll" and so on. In eval
+    mode the loss is the plain one.
 
     Args:
         model: the network; where it has several heads, its first output counts.
@@ -83,6 +86,10 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         self.batches = 0
 
     def forward(self, input: Tensor, target: Tensor) -> dict[str, Tensor | None]:
+        """The method's loss; after `task.eval()` the plain one, of one pass."""
+        if not self.training:
+            output = logits_of(self.trainable_module(input))
+            return {"loss": self.step.resolved.likelihood.nll(output, target).mean(), "output": output}
         losses = self.step.losses(self.trainable_module, input, target, number=self.batches)
         self.batches += 1
         return {"loss": losses.total, "output": losses.output, **self.step.parts(losses, "rcad")}
@@ -101,16 +108,22 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         self.batches = int((state or {}).get("batches", self.batches))
 
 
-def rcad_for(model: nn.Module, alpha: float, lam: float, **options: Any) -> RCAD:
+def rcad_for(model: nn.Module, alpha: Any = None, lam: Any = None, **options: Any) -> RCAD:
     """RCAD for images that were normalised as timm's loader does for this model; alpha stays a distance in pixels.
 
     Args:
+        alpha, lam: see `RCAD`.
         options: of `RCAD`; mean and std where the loader was given others than the model's.
 
     Example:
         >>> criterion = rcad_for(model, alpha=0.5, lam=0.02)  # doctest: +SKIP
         >>> loss = criterion(model, input, target)  # in place of loss_fn(model(input), target)  # doctest: +SKIP
     """
+    if not (is_number(alpha) and is_number(lam)) or "method" in options:
+        raise InputError(
+            "expected rcad_for(model, alpha=0.5, lam=0.02), but got a method or not both numbers; the text of a method "
+            "goes to RCADTask(model, method=...)"
+        )
     return RCAD(alpha, lam, **(normalisation(model) | options))
 
 
@@ -134,8 +147,11 @@ def likelihood_of(loss: nn.Module) -> Categorical:
         return Categorical()
     if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and loss.reduction == "mean":
         return Categorical(smoothing=loss.label_smoothing)
+    found = type(loss).__name__
+    if isinstance(loss, nn.CrossEntropyLoss):
+        found += " with class weights" if loss.weight is not None else f" with reduction={loss.reduction!r}"
     raise InputError(
-        "expected the criterion to be a cross-entropy (CrossEntropyLoss without class weights, "
-        f"LabelSmoothingCrossEntropy or SoftTargetCrossEntropy), but got {type(loss).__name__}; "
+        "expected the criterion to be a mean cross-entropy (CrossEntropyLoss without class weights, "
+        f"LabelSmoothingCrossEntropy or SoftTargetCrossEntropy), but got {found}; "
         "use one of these, or pass a Criterion as the method"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 
 from rcad.criterion import Criterion
 from rcad.errors import InputError
@@ -19,6 +19,29 @@ from rcad.integrations.accelerate import check_strategy
 from rcad.integrations.resolve import Resolved
 from rcad.likelihoods import Categorical, Likelihood
 from rcad.passes import logits_of
+
+MULTI_LABEL = "multi_label_classification"
+SINGLE_LABEL = "single_label_classification"
+CLASS_WEIGHTS = "for class weights pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"
+
+
+def check_behind(kind: type, mixin: type) -> None:
+    """A compute_loss behind the mixin would be passed over in training and still be used in evaluation."""
+    behind = kind.__mro__[kind.__mro__.index(mixin) + 1 :]
+    owner: Any = next((base for base in behind if "compute_loss" in vars(base)), transformers.Trainer)
+    if owner.compute_loss is not transformers.Trainer.compute_loss:
+        raise InputError(
+            f"expected the method to be the loss, but got {owner.__name__}.compute_loss as well, which would count in "
+            f"evaluation only; leave that out; {CLASS_WEIGHTS}"
+        )
+
+
+def not_reached(kind: type, name: str) -> InputError:
+    """A step in which the method's loss was never asked for would train without it."""
+    return InputError(
+        f"expected {kind.__name__}.{name} to call super().{name}, where the method's loss is, but it did not; "
+        f"call it and add to what it returns, or leave yours out; {CLASS_WEIGHTS}"
+    )
 
 
 def check_trainer(trainer: Any, resolved: Resolved) -> None:
@@ -58,11 +81,63 @@ def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
     parameters = inspect.signature(model.forward).parameters
     if "input_ids" in parameters and "inputs_embeds" not in parameters:
         raise InputError(f"expected a model that takes inputs_embeds, which are to move, but {name}.forward does not")
-    if isinstance(likelihood, Categorical) and getattr(getattr(model, "config", None), "num_labels", 2) == 1:
+    if not isinstance(likelihood, Categorical):
+        return
+    problem = problem_type(model)
+    if problem == "regression":
+        raise InputError(
+            'expected a Gaussian likelihood for problem_type="regression", but got Categorical; give the model two '
+            'outputs per target (num_labels=2: a mean and a log-variance) and use method="gaussian + rcad(...)"'
+        )
+    if problem == MULTI_LABEL:
+        raise InputError(
+            f'expected a Bernoulli likelihood for problem_type="{MULTI_LABEL}", but got Categorical; '
+            "pass likelihood=rcad.Bernoulli() to the Criterion"
+        )
+    if getattr(getattr(model, "config", None), "num_labels", 2) == 1:
         raise InputError(
             f"expected at least 2 labels, but {name} has num_labels=1; for real targets use num_labels=2 (a mean and a "
             'log-variance) and method="gaussian + rcad(...)", for yes or no "bernoulli + rcad(...)"'
         )
+
+
+def problem_type(model: nn.Module) -> str | None:
+    """What transformers takes the labels for."""
+    return getattr(getattr(model, "config", None), "problem_type", None)
+
+
+def check_labels(model: nn.Module, labels: Any, likelihood: Likelihood) -> None:
+    """transformers takes floating-point labels for yes/no labels unless told otherwise; so must we, or be told."""
+    has_type = hasattr(getattr(model, "config", None), "problem_type")
+    floating = isinstance(labels, Tensor) and labels.is_floating_point()
+    if has_type and floating and isinstance(likelihood, Categorical) and problem_type(model) != SINGLE_LABEL:
+        raise InputError(
+            f"expected integer labels, or a config.problem_type that says what {labels.dtype} labels are, but got "
+            f'{problem_type(model)}; set it to "{MULTI_LABEL}" for yes/no labels, to "{SINGLE_LABEL}" for '
+            'probabilities of the classes, or use method="gaussian + rcad(...)" for real targets'
+        )
+
+
+def check_pixels(pixels: Any) -> None:
+    if isinstance(pixels, Tensor) and not pixels.is_floating_point():
+        raise InputError(
+            f"expected floating-point pixel_values, but got {pixels.dtype}; divide them by 255, or let the processor "
+            "rescale them"
+        )
+
+
+@contextmanager
+def encoder_named(model: nn.Module) -> Iterator[None]:
+    """Feature encoders for audio set requires_grad on their input, which fails where it already has a gradient."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "requires_grad flags of leaf" not in str(error):
+            raise
+        raise InputError(
+            f"expected an input that may have a gradient, but {type(model).__name__} sets requires_grad on it while it "
+            "trains its feature encoder; call model.freeze_feature_encoder() first"
+        ) from None
 
 
 def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:

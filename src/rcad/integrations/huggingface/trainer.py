@@ -15,7 +15,19 @@ from rcad.criterion import Criterion, Scaler
 from rcad.errors import InputError
 from rcad.geometry import Channels
 from rcad.integrations.accelerate import check_compiled
-from rcad.integrations.huggingface.checks import check_embeddings, check_trainer, normalisation, per_token
+from rcad.integrations.huggingface.checks import (
+    MULTI_LABEL,
+    check_behind,
+    check_embeddings,
+    check_labels,
+    check_pixels,
+    check_trainer,
+    encoder_named,
+    normalisation,
+    not_reached,
+    per_token,
+    problem_type,
+)
 from rcad.integrations.resolve import MethodLike, resolve
 from rcad.likelihoods import Bernoulli, Categorical
 from rcad.passes import logits_of
@@ -53,14 +65,14 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         generator: torch.Generator | None = None,
         **kwargs: Any,
     ) -> None:
+        check_behind(type(self), RCADTrainerMixin)
         super().__init__(*args, **kwargs)
-        config = getattr(self.model, "config", None)
-        self._multi_label = getattr(config, "problem_type", None) == "multi_label_classification"
+        self._multi_label = problem_type(self.model) == MULTI_LABEL
         if std is None and not isinstance(method, Criterion):
             mean, std = normalisation(self.processing_class)
         self.resolved = resolve(
             method,
-            likelihood=Bernoulli() if self._multi_label else None,
+            likelihood=Bernoulli() if self._multi_label and not isinstance(method, Criterion) else None,
             mean=mean,
             std=std,
             input_key=input_key,
@@ -69,16 +81,19 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         check_trainer(self, self.resolved)
         self._generator = generator
         self._token_criterion = per_token(self.resolved.criterion)
-        self._stepping = self._embeddings_checked = False
+        self._stepping = self._reached = self._embeddings_checked = False
         self._parts: dict[str, tuple[Tensor | float, int]] = {}
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """The Trainer's own step; inside it `compute_loss` may run the gradients itself, in fewer passes."""
-        self._stepping = True
+        self._stepping, self._reached = True, False
         try:
-            return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
+            loss: Tensor = super().training_step(*args, **kwargs)
         finally:
             self._stepping = False
+        if not self._reached:
+            raise not_reached(type(self), "compute_loss" if self._overridden() else "training_step")
+        return loss
 
     def compute_loss(
         self,
@@ -90,7 +105,9 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         """The method's loss while training, this batch's share of the accumulated one; the plain loss otherwise."""
         if not (model.training and torch.is_grad_enabled()):
             return self._plain_loss(model, inputs, return_outputs, num_items_in_batch)
+        self._reached = True
         check_compiled(model)
+        check_labels(self.model, inputs.get(self.label_names[0]), self.resolved.likelihood)
         x, target, options = self._prepared(inputs)
         labels, criterion = inputs[self.label_names[0]], self.resolved.criterion
         items: Any = labels.numel()  # as the Trainer counts: an example with three yes/no labels is three
@@ -101,13 +118,14 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             criterion, options["weight"] = self._token_criterion, counts * (len(labels) / items.clamp(min=1))
         options |= {"step": self.state.global_step, "generator": self._generator}
         share = self._share(items, num_items_in_batch)
-        if self._stepping and not return_outputs:
-            losses = criterion.backward(model, x, target, scaler=_Shared(share, self.accelerator.scaler), **options)
-            # The gradients are there; the Trainer's own backward ends in this leaf.
-            loss = (losses.total * share).requires_grad_()
-        else:
-            losses = criterion.losses(model, x, target, **options)
-            loss = losses.total * share
+        with encoder_named(self.model):
+            if self._stepping and not return_outputs and not self._overridden():
+                losses = criterion.backward(model, x, target, scaler=_Shared(share, self.accelerator.scaler), **options)
+                # The gradients are there; the Trainer's own backward ends in this leaf.
+                loss = (losses.total * share).requires_grad_()
+            else:
+                losses = criterion.losses(model, x, target, **options)
+                loss = losses.total * share
         for name, value in self.resolved.readable(losses.parts).items():
             total, count = self._parts.get(name, (0.0, 0))
             self._parts[name] = (total + value, count + 1)
@@ -120,12 +138,17 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             self._parts.clear()
         super().log(logs, *args, **kwargs)
 
+    def _overridden(self) -> bool:
+        """Whether a subclass has a compute_loss of its own, which may scale what it gets: the graph must stay."""
+        return type(self).compute_loss is not RCADTrainerMixin.compute_loss
+
     def _prepared(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], Tensor, dict[str, Any]]:
         """The inputs with tokens embedded and images augmented, the labels, and what the criterion needs besides."""
         label = self.label_names[0]
         if not isinstance(inputs.get(label), Tensor):
             raise InputError(f"expected a tensor under {label!r} to train on, but got the keys {', '.join(inputs)}")
         x = {key: value for key, value in inputs.items() if key != label}
+        check_pixels(x.get("pixel_values"))
         key = self.resolved.criterion.loss.input_key
         if "input_ids" in x and EMBEDDED not in x and key in (None, EMBEDDED):
             ids = x.pop("input_ids")
@@ -151,11 +174,16 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool, num_items: Tensor | int | None
     ) -> Any:
         """The model's own loss; where it has none for this likelihood, the likelihood's."""
-        label = self.label_names[0]
-        if isinstance(self.resolved.likelihood, Categorical) or self._multi_label or label not in inputs:
+        label, likelihood = self.label_names[0], self.resolved.likelihood
+        labels = inputs.get(label)
+        check_labels(self.model, labels, likelihood)
+        known = isinstance(likelihood, Bernoulli) if self._multi_label else isinstance(likelihood, Categorical)
+        soft = isinstance(likelihood, Categorical) and isinstance(labels, Tensor) and labels.is_floating_point()
+        if labels is None or (known and not soft):
             return super().compute_loss(model, inputs, return_outputs, num_items)
         outputs = model(**{key: value for key, value in inputs.items() if key != label})
-        loss = self.resolved.likelihood.nll(logits_of(outputs), inputs[label]).mean()
+        likelihood = likelihood.plain() if isinstance(likelihood, Categorical | Bernoulli) else likelihood
+        loss = likelihood.nll(logits_of(outputs), labels).mean()
         return (loss, {"loss": loss, "logits": logits_of(outputs)}) if return_outputs else loss
 
 

@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from rcad.errors import InputError
-from rcad.integrations.lightning.mixin import batches_seen
+from rcad.integrations.lightning.mixin import batches_seen, log_prefix
 from rcad.integrations.resolve import MethodLike
 from rcad.integrations.step import Step
 
@@ -23,7 +23,8 @@ class RCADCallback(Callback):  # type: ignore[misc]
 
     Args:
         method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
-        keys: where input and target stand in a batch, e.g. ("image", "label"); default the first two of a sequence.
+        keys: where input and target stand in a batch: ("image", "label") in a mapping, (0, 2) in batches of three;
+            default the two of a pair. What else a batch holds is not used.
         classes: the number of classes, for methods that mix integer labels.
         generator: the source of augmentations and random directions; default torch's global one.
         log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
@@ -46,7 +47,7 @@ class RCADCallback(Callback):  # type: ignore[misc]
         if keys is not None and (not isinstance(keys, Sequence) or isinstance(keys, str) or len(keys) != 2):
             raise InputError(f"expected keys as (input, target), but got {keys!r}")
         self.step = Step(method, classes=classes, generator=generator, **options)
-        self.keys, self.prefix = keys, log
+        self.keys, self.prefix = keys, log_prefix(log)
         self._replaced: dict[str, Any] | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -99,6 +100,10 @@ class RCADCallback(Callback):  # type: ignore[misc]
             raise InputError(
                 f"expected keys=(input, target) for batches that are mappings of {', '.join(map(str, batch))}"
             )
-        if not isinstance(batch, Sequence) or len(batch) < 2:
-            raise InputError(f"expected batches (x, y), but got {type(batch).__name__}; pass keys=(input, target)")
+        if not isinstance(batch, Sequence) or len(batch) != 2:
+            found = f"a {type(batch).__name__} of {len(batch)}" if isinstance(batch, Sequence) else type(batch).__name__
+            raise InputError(
+                f"expected batches (x, y), but got {found}; pass keys=(input, target), such as (0, 2) for the first "
+                "and the third, or use RCADMixin"
+            )
         return batch[0], batch[1]

@@ -53,7 +53,7 @@ class RCADMixin:
             options: mean and std of normalised images, input_key, mask_key, units, checks.
         """
         self._rcad = Step(method, classes=classes, generator=generator, **options)
-        self._rcad_prefix = log
+        self._rcad_prefix = log_prefix(log)
 
     def regularised_loss(self, x: Inputs, y: Tensor, *, model: Model | None = None) -> Tensor:
         """The method's loss, for automatic optimisation: return it from `training_step`.
@@ -91,6 +91,13 @@ class RCADMixin:
     def _log(self, losses: Losses) -> None:
         if self._rcad_prefix is not None and batches_seen(self) is not None:
             self.log_dict(self._step().parts(losses, self._rcad_prefix), on_step=True, on_epoch=False)
+
+
+def log_prefix(log: Any) -> str | None:
+    """The name under which parts of the loss are logged, or None."""
+    if log is not None and not (isinstance(log, str) and log):
+        raise InputError(f'expected log to be a name such as "rcad", or None, but got {log!r}')
+    return log
 
 
 def batches_seen(module: Any) -> int | None:

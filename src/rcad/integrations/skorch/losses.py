@@ -14,6 +14,12 @@ from rcad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.tensors import full_precision
 from rcad.values import Value
 
+INSTEAD = {
+    "weight": "pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))",
+    "pos_weight": "pass method=rcad.RCAD(..., likelihood=rcad.Bernoulli(positive_weight=...))",
+    "label_smoothing": "put label_smoothing(eps=...) into the method",
+}
+
 
 class GaussianLoss(nn.Module):
     """A criterion for regression: the module gives the means, then the log-variances. See `rcad.Gaussian`."""
@@ -73,10 +79,11 @@ def likelihood_of(criterion: nn.Module) -> Likelihood | None:
         value = getattr(criterion, name, None)
         # reduction="none" belongs to skorch's own way with sample weights.
         if isinstance(value, Tensor) or value not in (None, 0.0, "mean", "none"):
-            hint = "; put label_smoothing(eps=...) into the method" if name == "label_smoothing" else ""
+            found = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
+            hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
             raise InputError(
                 f"expected a plain {type(criterion).__name__}, whose place the method takes in training, "
-                f"but got {name}={value}{hint}"
+                f"but got {found}{hint}"
             )
     if isinstance(criterion, GaussianLoss):
         return criterion.likelihood

@@ -17,6 +17,7 @@ from rcad.criterion import Criterion
 from rcad.errors import InputError
 from rcad.geometry import Channels
 from rcad.integrations.resolve import MethodLike, as_method, resolve
+from rcad.integrations.skorch.checks import check_net, not_reached
 from rcad.integrations.skorch.losses import GaussianLoss, likelihood_of, reading_probabilities
 from rcad.passes import logits_of, undisturbed
 
@@ -34,6 +35,8 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         mean, std: by which images were normalised, so that alpha stays in pixels.
         input_key: for X as a dict: the entry to perturb; default: the only floating-point one. An entry
             "sample_weight" weighs the examples.
+        accumulate: how many batches go into one step of the optimizer; their gradients are averaged. Batches left over
+            by an epoch wait for the next one's, those left over by a fit are dropped.
 
     The net's criterion says what the module's output means: logits with CrossEntropyLoss, probabilities with NLLLoss
     (skorch's default), yes/no logits with BCEWithLogitsLoss, mean and log-variance with GaussianLoss.
@@ -48,21 +51,24 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         mean: Channels | None = None,
         std: Channels | None = None,
         input_key: str | None = None,
+        accumulate: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.method, self.alpha, self.lam = method, alpha, lam
         self.mean, self.std, self.input_key = mean, std, input_key
+        self.accumulate = accumulate
 
     def initialize(self) -> Any:
         super().initialize()
-        self.rcad_steps_ = 0
+        self.rcad_steps_ = self.rcad_waiting_ = 0
         self._resolve_method()
         return self
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         """Parameters may have been set since the last fit."""
         self._resolve_method()
+        self.rcad_waiting_ = 0
         super().on_train_begin(*args, **kwargs)
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
@@ -70,7 +76,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         self._set_training(True)
         given, target = unpack_data(batch)
         x, target = to_tensor(given, device=self.device), to_tensor(target, device=self.device)
-        options: dict[str, Any] = {"step": self.rcad_steps_}
+        options: dict[str, Any] = {"step": self.rcad_steps_, "accumulate": self.accumulate}
         if isinstance(x, Mapping):
             x = self._merge_x_and_fit_params(x, fit_params)
             options["weight"] = x.get(WEIGHT)
@@ -90,13 +96,29 @@ class RCADNetMixin(Base):  # type: ignore[misc]
 
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """skorch's own; afterwards the history holds the parts of the loss: "train_nll", "train_entropy"."""
-        step: dict[str, Any] = super().train_step(batch, **fit_params)
-        self.rcad_steps_ += 1
+        whole_step = super().train_step if self.accumulate == 1 else self._accumulated_step
+        step: dict[str, Any] = whole_step(batch, **fit_params)
+        if "parts" not in step:
+            raise not_reached(self)
+        self.rcad_steps_ += self.rcad_waiting_ == 0
         for name, value in self.rcad_.readable(step["parts"]).items():
             self.history.record_batch(f"train_{name}", value.item())
         return step
 
+    def _accumulated_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """A batch's gradients; with the last of several, callbacks (such as clipping) see the sum, and then a step."""
+        if self.rcad_waiting_ == 0:
+            self._zero_grad_optimizer()
+        step = self.train_step_single(batch, **fit_params)
+        self.rcad_waiting_ = (self.rcad_waiting_ + 1) % self.accumulate
+        if self.rcad_waiting_ == 0:
+            parameters = list(self.get_all_learnable_params())
+            self.notify("on_grad_computed", named_parameters=parameters, batch=batch, training=True)
+            self._step_optimizer(None)
+        return step
+
     def _resolve_method(self) -> None:
+        check_net(self, RCADNetMixin)
         parameters, likelihood = {"alpha": self.alpha, "lam": self.lam}, None
         if not isinstance(self.method, Criterion):
             likelihood = likelihood_of(self.criterion_)
