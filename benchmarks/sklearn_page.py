@@ -126,7 +126,7 @@ def _times(rows: Sequence[dict[str, Any]]) -> str:
         f"## Time of a fit\n\n{table(header, lines)}\n\nAll rows, {rows[0]['epochs']} epochs without early stopping, "
         "one hidden layer of 100 units, batches of min(200, N), float64, one thread; processor time, taken in turns, "
         "median of 9 rounds and of their ratios. RCAD takes two forward and two backward passes where the others take "
-        "one; with sample weights (last column) it takes a third backward, and autograd's."
+        "one; with sample weights (last column) it takes a third backward."
     )
 
 

@@ -34,6 +34,7 @@ _BLOCK = re.compile(
     r"|^(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]\d+)?%?|e[+-]\d+|%)(?![\w.]*\w)")
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,27 @@ def commands(code: str) -> list[list[str]]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether this was printed."""
+    """Whether this was printed; numbers with a fraction, a percent sign or an exponent may be a little off."""
     lines = [
-        r"(.*\n)*?" if line.strip() == "..." else r".*".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
+        r"(?:.*\n)*?" if line.strip() == "..." else r".*".join(map(_pattern, line.rstrip().split("..."))) + r"\n"
         for line in expected.strip().splitlines()
     ]
-    return bool(re.fullmatch("".join(lines), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines())))
+    found = re.fullmatch("".join(lines), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
+    shown = _NUMBER.findall(re.sub(r"\.\.\.", " ", expected))
+    return found is not None and all(map(_near, shown, found.groups()))
+
+
+def _pattern(text: str) -> str:
+    """The text, with a group for each number that another processor may round another way."""
+    return f"({_NUMBER.pattern})".join(map(re.escape, _NUMBER.split(text)))
+
+
+def _near(shown: str, printed: str) -> bool:
+    """Within 5%, or two units of the last place shown."""
+    digits, _, power = shown.rstrip("%").partition("e")
+    unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+    one, other = float(shown.rstrip("%")), float(printed.rstrip("%"))
+    return abs(one - other) <= max(2.001 * unit, 0.05 * abs(one))
 
 
 def run(page: str) -> None:

@@ -152,7 +152,7 @@ def test_numbers_come_from_the_records(site: Path, pages: dict[Path, Page]) -> N
     found = read(ROOT / "results")
     claims = [claim for study in found.studies for claim in study.claims]
     text = " ".join(pages[site / "evidence" / "index.html"].words)
-    assert f"Of {len(claims)} claims judged so far" in text
+    assert f"{len(claims)} claims were judged at the paper's scale" in text
     plain = " ".join(text.split())
     for statement, count in Counter(" ".join(claim.statement.split()) for claim in claims).items():
         assert plain.count(statement) >= count, statement
@@ -183,3 +183,13 @@ def test_search_works_from_the_disk(page: str, site: Path, tmp_path: Path) -> No
     found = re.search(r"(\d+) matching documents", seen(site / page, tmp_path, "?q=batchnorm"))
     assert found is not None
     assert int(found[1]) > 3
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser here")
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [("missing+values", "faq.html"), ("predict_interval", "stacks/sklearn.html"), ("nats", "glossary.html")],
+)
+def test_a_reader_of_another_field_finds_the_page(words: str, page: str, site: Path, tmp_path: Path) -> None:
+    text = seen(site / "index.html", tmp_path, f"?q={words}")
+    assert re.search(rf'<a href="[^"]*{page}\?[^"]*" class="md-search-result__link"', text)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from rcad import METHODS
-from rcad_docs import api, cards, commands, figures, links, made, sources, summary
+from rcad.report.paper.numbers import place_mean
+from rcad_docs import api, cards, commands, evidence, figures, links, made, sources, summary
 from rcad_docs.evidence import report
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +100,9 @@ def test_public_names_of_an_adapter(tmp_path: Path) -> None:
 
 def test_drawings_are_whole() -> None:
     for text in (figures.geometry(), figures.window(ROOT)):
-        assert ElementTree.fromstring(text).find("svg") is not None
+        drawings = ElementTree.fromstring(text).findall("div/svg")
+        assert len(drawings) == 2
+        assert all(one.get("viewBox") and one.get("aria-label") for one in drawings)
 
 
 def test_the_short_tables_hold_the_records_numbers() -> None:
@@ -109,10 +114,13 @@ def test_the_short_tables_hold_the_records_numbers() -> None:
     verdicts = {
         (c.where, c.statement): c.verdict for s in report(ROOT).found.studies if s.target == "T8" for c in s.claims
     }
-    for line in (line for line in helped if line.startswith("| moons")):
-        where = f"{line.split(' | ')[0].removeprefix('| moons, ')}, noise on all"
-        word = {"reproduced": "better", "opposite": "worse"}[verdicts[where, "RCAD is more accurate than ERM"]]
-        assert f">{word}</span>" in line.split(" | ")[4]
+    moons = [line.split(" | ") for line in helped if line.startswith("| moons")]
+    assert {cells[0].removeprefix("| moons, ") for cells in moons} == {where for where, _ in verdicts}  # both noises
+    for cells in moons:
+        where = cells[0].removeprefix("| moons, ")
+        for cell, rival in zip(cells[1:3], ("ERM", "a random direction"), strict=True):
+            word = {"reproduced": "better", "opposite": "worse"}[verdicts[where, f"RCAD is more accurate than {rival}"]]
+            assert f">{word}</span>" in cell
     assert "not worse" in wine  # the paper says that ERM is better there, and that was not reproduced
 
 
@@ -121,3 +129,66 @@ def test_the_speeds_on_the_page_on_corruptions_are_the_records() -> None:
     page = (ROOT / "docs/corruptions.md").read_text(encoding="utf-8")
     for name, speeds in record["images_per_second"].items():
         assert f"| {name} | {min(speeds):,} | {max(speeds):,} |" in page
+
+
+def test_the_count_tells_the_papers_claims_from_ours() -> None:
+    judged = [(study, claim) for study in report(ROOT).found.studies for claim in study.claims]
+    paper, ours = (Counter(c.verdict for s, c in judged if s.added(c) == added) for added in (False, True))
+    text = summary.verdicts(ROOT)
+    assert f"{paper.total() + ours.total()} claims" in text
+    assert f"{paper.total()} of the paper and {ours.total()} checks of ours" in text
+    words = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"Of the paper's {paper.total()} claims judged so far, numbers and sentences, {paper['reproduced']} "
+        f"reproduced, {paper['not reproduced']} did not, of {paper['opposite']} the opposite holds, "
+        f"{paper['undecided']} are undecided; of {ours.total()} further checks of ours, most against a random "
+        f"direction, {ours['reproduced']} came out for RCAD"
+    ) in words
+
+
+@pytest.mark.parametrize("page", ["README.md", "methods/rcad.md"])
+def test_the_numbers_on_images_are_the_records(page: str) -> None:
+    (study,) = [one for one in report(ROOT).found.studies if one.target == "cifar100-2k-bf16"]
+    words = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    for name, row in (("ERM", "data_augmentation + erm"), ("RCAD", "data_augmentation + rcad(alpha=1.0, lam=0.1)")):
+        accuracy, nll = (place_mean(study, study.places[row, "resnet18"], metric) for metric in ("accuracy", "nll"))
+        assert accuracy is not None
+        assert nll is not None
+        first = f"{name} {accuracy.value:.1f} ± {accuracy.half:.1f}% and "
+        assert first in words
+        assert words.split(first)[1].removeprefix("NLL ").startswith(f"{nll.value:.2f} ± {nll.half:.2f}")
+
+
+def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
+    page = " ".join((ROOT / "docs/concepts.md").read_text(encoding="utf-8").split())
+    tables = {
+        name: (ROOT / "results" / name).read_text(encoding="utf-8") for name in ("alpha/alpha.md", "theory/linear.md")
+    }
+    first = next(line for line in tables["alpha/alpha.md"].splitlines() if line.startswith("- suggested"))
+    for words in ("factor of two", "7 of 10 settings", "1.0 points below the best alpha", "30.8 at worst"):
+        assert words in first
+        assert words in page
+    swept = dict(re.findall(r"^\| ([\d.]+) \| 68\.2 \(.*?\) \| ([\d.]+) \(", tables["theory/linear.md"], re.MULTILINE))
+    for alpha, words in (
+        ("0.6", "RCAD {}% at alpha 0.6"),
+        ("1.5", "but {}% at 1.5"),
+        ("2", "{}% at 2"),
+        ("4", "{}% at 4"),
+    ):
+        assert words.format(swept[alpha]) in page
+    uci = json.loads((ROOT / "results/uci/uci.json").read_text(encoding="utf-8"))
+    lists = uci["settings"]["arms"]["rcad"]["candidates"]
+    chosen = Counter(
+        lists[k]["lam"] for one in uci["results"]["datasets"].values() for k in one["methods"]["rcad"]["chosen"]
+    )
+    assert f"chose 0.5 on {chosen[0.5]} splits and 0.1 on {chosen[0.1]}" in page
+
+
+def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
+    for target in ("T7", "T8"):
+        page = evidence.pages(ROOT).pages[f"evidence/{target}.md"]
+        assert "after a first full run, whose test numbers had been seen" in page
+        assert "'published' is the gain over ERM" in page
+        rows = [line for line in page.splitlines() if "than a random direction" in line]
+        assert rows
+        assert all("our check" in row for row in rows)

@@ -145,6 +145,26 @@ def test_output_is_held_against_the_page(shown: str, fits: bool) -> None:
     assert matches(shown, "1\n2\n") == fits
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed", "fits"),
+    [
+        ("at 0.412 of 5", "at 0.414 of 5", True),
+        ("at 0.412 of 5", "at 0.512 of 5", False),
+        ("at 0.412 of 5", "at 0.412 of 6", False),  # counts are exact
+        ("22% 81.5%", "24% 81.4%", True),
+        ("22%", "25%", False),
+        ("from 0.0035 to 4.7e+06", "from 0.0034 to 4.8e+06", True),
+        ("from 0.0035 to 4.7e+06", "from 0.0035 to 4.7e+05", False),
+        ("alpha=0.5, ... 1.25", "alpha=0.5, lam=7.0 1.26", True),
+        ("a 1.0\n...\nb 2.0", "a 1.0\nc\nb 2.0", True),
+        ("a 1.0\n...\nb 2.0", "a 1.0\nc\nb 3.0", False),
+        ("rcad 1.2.3", "rcad 1.2.4", False),
+    ],
+)
+def test_numbers_may_be_rounded_another_way(shown: str, printed: str, fits: bool) -> None:
+    assert matches(shown, printed + "\n") == fits
+
+
 def test_a_page_with_another_output_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     monkeypatch.setitem(PAGES, "page", page)

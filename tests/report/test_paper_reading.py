@@ -10,7 +10,7 @@ import pytest
 from rcad.errors import InputError
 from rcad.report.paper.reading import read
 from rcad.report.paper.study import TITLES
-from report.paper_records import benchmark, put, run_record, suite, verdicts
+from report.paper_records import benchmark, claim, put, run_record, suite, verdicts
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -154,3 +154,28 @@ def test_the_records_of_this_repository_are_read() -> None:
     assert len(studies["T8"].claims) == 21
     assert len(studies["F5"].claims) == 26
     assert all(len(one.x) == len(one.y) for one in studies["T8"].series)
+
+
+def test_checks_of_ours_are_told_from_claims_of_the_paper(tmp_path: Path) -> None:
+    said = [
+        claim("n=500", "RCAD is more accurate than ERM", "reproduced", [1.0, 2.0]),
+        claim("n=500", "RCAD is more accurate than a random direction", "reproduced", [1.0, 2.0]),
+        claim("n=500", "RCAD is more accurate than FGSM", "reproduced", [1.0, 2.0], published=None),
+    ]
+    put(tmp_path, suite(claims=said))
+    put(tmp_path, suite("F6", claims=said))
+    table, figure = read(tmp_path).studies
+    assert [table.added(one) for one in table.claims] == [False, True, True]
+    assert [figure.added(one) for one in figure.claims] == [False, True, False]  # a figure prints no numbers
+
+
+def test_the_older_records_tell_what_had_been_seen() -> None:
+    studies = {study.target: study for study in read(RESULTS).studies}
+    for target in ("T7", "T8"):
+        notes = " ".join(studies[target].notes)
+        assert "a first full run, whose test numbers had been seen" in notes
+        assert "'published' is the gain over ERM" in notes
+        page = " ".join(studies[target].path.with_suffix(".md").read_text(encoding="utf-8").split())
+        assert all(note in page for note in studies[target].notes[:2])
+    added = [claim.statement for claim in studies["F5"].claims if studies["F5"].added(claim)]
+    assert added == ["all of these in one draw"]

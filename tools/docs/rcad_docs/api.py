@@ -77,7 +77,9 @@ def _core() -> str:
     parts = []
     for home, title in HOMES.items():
         names = [name for name in rcad._HOMES.get(home, ()) if name != "METHODS"]
-        parts.append(f"## {title}\n\n" + "\n\n".join(_name(f"rcad.{home}.{name}") for name in names))
+        parts.append(
+            f"## {title}\n\n" + "\n\n".join(_name(f"rcad.{home}.{name}", inherited=name == "RCAD") for name in names)
+        )
     missing = set(rcad._HOMES) - set(HOMES)
     assert not missing, f"expected a title for every home of public names, but {missing} have none"
     return "\n\n".join(parts)
@@ -107,7 +109,7 @@ def _stacks(root: Path) -> str:
         module = next((p for p in (folder / f"{stack}.py", folder / stack / "__init__.py") if p.is_file()), None)
         if module is not None and (root / "docs" / "stacks" / f"{stack}.md").is_file():
             more = f"What it changes in your loop: [{stack}](../stacks/{stack}.md).\n\n"
-            names = [_name(f"rcad.integrations.{stack}.{name}") for name in _public(module)]
+            names = [_name(f"rcad.integrations.{stack}.{name}", inherited=True) for name in _public(module)]
             parts.append(f"## rcad.integrations.{stack}\n\n{more}" + "\n\n".join(names))
     return "\n\n".join(parts)
 
@@ -122,9 +124,11 @@ def _public(module: Path) -> list[str]:
     return [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
 
 
-def _name(path: str, *, level: int = 3, members: Sequence[str] = ()) -> str:
+def _name(path: str, *, level: int = 3, members: Sequence[str] = (), inherited: bool = False) -> str:
     """The directive for one name; of a module these members, in this order."""
     lines = [f"::: {path}", "    options:", f"      heading_level: {level}"]
+    if inherited:
+        lines.append("      inherited_members: true")  # those of our own classes; a framework's are not read
     if members:
         lines += ["      show_root_full_path: true", f"      members: [{', '.join(members)}]"]
     return "\n".join(lines)

@@ -14,10 +14,11 @@ GROUPS = {
 }
 INTRO = """# Methods
 
-A method is a value: it prints, compares, hashes, and composes with others. Each has a card with its formula, the units
-of its parameters, what it costs, what it composes with, and where it differs from the paper. `rcad methods show NAME`
-prints the same card in a terminal. Cost is that of the fused step in forward passes, a backward counting 2, as a ratio
-to plain training; tests count the passes. ADA and ME-ADA pay between epochs besides, when their set grows.
+A method is a value: it prints, compares, hashes, and composes with others. Each has a card with its formula, the
+units of its parameters, what it costs, what it composes with, and where it differs from the paper. `rcad methods show
+NAME` prints the same card in a terminal. Cost is that of the [fused step](../glossary.md) in forward passes, a
+backward counting 2, as a ratio to plain training; tests count the passes. ADA and ME-ADA pay between epochs besides,
+when their set grows.
 
 """
 _COST = re.compile(r"^\| fused \|.*\| ([\d.]+) \|$", re.MULTILINE)

@@ -20,6 +20,8 @@ FOLDER = "evidence"
 WIDE = "---\nhide:\n  - toc\n---"
 LONG, WALL = 20, 600
 """Letters from which a cell gets room for some words side by side, and from which a paragraph is folded."""
+NARROW = 430
+"""Pixels up to which a picture can be read on a phone."""
 _BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
@@ -69,9 +71,11 @@ def table(root: Path, title: str) -> str:
 def figure(picture: Picture, svg: str, folder: str) -> str:
     """A picture with its caption; `folder` is that of the pictures, relative to the page."""
     box = _BOX.search(svg)
-    width = f' width="{1.2 * float(box[1]):.0f}"' if box else ""
+    across = 1.2 * float(box[1]) if box else 0.0
+    width = f' width="{across:.0f}"' if box else ""
+    kind = "record" if across <= NARROW else "record wide"  # a wide one scrolls on a phone, and says so
     return (
-        f'<figure class="record"><img src="{folder}/{picture.name}.svg" alt="{_attribute(picture.alt)}"{width}>'
+        f'<figure class="{kind}"><img src="{folder}/{picture.name}.svg" alt="{_attribute(picture.alt)}"{width}>'
         f"<figcaption>{_attribute(picture.caption)}</figcaption></figure>"
     )
 

@@ -14,6 +14,7 @@ def pages(root: Path) -> dict[str, str]:
     """By address in the site."""
     tables = sorted(str(path.relative_to(root)) for path in (root / "results").glob("*/*.md"))
     found = {name: (root / name).read_text(encoding="utf-8") for name in (*AS_THEY_STAND, *tables)}
+    found.update({name: f"{WIDE}\n\n{found[name]}" for name in (*tables, "results/README.md")})
     return {**found, **_examples(root)}
 
 

@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 
 from rcad.experiments.suites.statistics import VERDICTS, Paired, Verdict, holm, judge
 
+FOR_A_CONTROL = (
+    "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper credits "
+    "to the direction."
+)
+
 
 class Draft(NamedTuple):
     """A claim before it is judged.

@@ -20,6 +20,11 @@ LABELS = {
     "rcad_random": "random direction",
     "confidence_penalty": "entropy at x",
 }
+SEEN_BEFORE = (
+    "The lists of configurations had six entries at first; all were made longer once, since at sigma = 0.75 choices "
+    "lay on their edges. That was after a first full run, whose test numbers had been seen."
+)
+OTHER_NOISE = "Rows without a published number try the claim on another noise."
 Cell = Mapping[str, Any]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rcad.experiments.suites.claims import Claim, tally
-from rcad.experiments.suites.moons_claims import LABELS, printed
+from rcad.experiments.suites.claims import FOR_A_CONTROL, Claim, tally
+from rcad.experiments.suites.moons_claims import LABELS, OTHER_NOISE, SEEN_BEFORE, printed
 from rcad.experiments.suites.pages import claim_table, made_by, number, numbers_text, table
 from rcad.experiments.suites.statistics import interval_half, summary
 
@@ -30,13 +30,10 @@ def markdown(record: Record, claims: list[Claim]) -> str:
         f"{settings['seeds']} fresh draws with {settings['n_test']} test examples each. ERM's configurations are when "
         "to stop; 'ERM, last epoch' and 'FGSM linf, alpha 0.03' do not choose. Accuracy in percent ± half the 95% "
         "interval over draws. Where noise is on the d-2 others, only ERM, RCAD and the random direction were run. "
-        "The lists of configurations had six entries at first; all were made longer once, since at sigma = 0.75 "
-        "choices lay on their edges. That was after a first full run, whose test numbers had been seen.",
+        f"{SEEN_BEFORE}",
         f"## The paper's claims: {tally(claims)}",
         claim_table(claims, 1, "points"),
-        "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper "
-        "credits to the direction. Rows without a published number try the claim on another noise. Draws are "
-        "independent: the ordinary paired t-test.",
+        f"{FOR_A_CONTROL} {OTHER_NOISE} Draws are independent: the ordinary paired t-test.",
         "![accuracies](moons.png)",
         "## Mean test accuracy, with the published number",
         _main_table(cells),

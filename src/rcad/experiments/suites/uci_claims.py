@@ -22,6 +22,10 @@ LABELS = {
     "confidence_penalty": "entropy at x",
 }
 REFERENCES = ("erm", "rcad_random")
+SEEN_BEFORE = (
+    "ADA and ME-ADA climb a loss that has no upper limit in x: their steps were made smaller once, after every step "
+    "from 0.01 on had diverged on validation rows. That was after a first full run, whose test numbers had been seen."
+)
 Table = Mapping[str, Any]
 
 

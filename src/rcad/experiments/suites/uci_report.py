@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.experiments.suites.claims import Claim, tally
+from rcad.experiments.suites.claims import FOR_A_CONTROL, Claim, tally
 from rcad.experiments.suites.pages import claim_table, made_by, number, numbers_text, p_value, signed, table
 from rcad.experiments.suites.published import UCI_NLL
 from rcad.experiments.suites.statistics import summary
-from rcad.experiments.suites.uci_claims import LABELS, REFERENCES
+from rcad.experiments.suites.uci_claims import LABELS, REFERENCES, SEEN_BEFORE
 
 Record = dict[str, Any]
 
@@ -31,13 +31,10 @@ def markdown(record: Record, claims: list[Claim], tests: Mapping[str, list[dict[
         f"Entropy is capped at log-variance {settings['cap']}. NLL in nats, in the target's own unit; lower is better.",
         f"## The paper's claims: {tally(claims)}",
         claim_table(claims, 3, "nats"),
-        "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper "
-        "credits to the direction.",
+        FOR_A_CONTROL,
         "![differences from ERM](uci.png)",
         "## Mean test NLL, with the published number and our difference from it",
-        "A mean leaves out the runs that diverged, which flatters their method. ADA and ME-ADA climb a loss that has "
-        "no upper limit in x: their steps were made smaller once, after every step from 0.01 on had diverged on "
-        "validation rows. That was after a first full run, whose test numbers had been seen.",
+        f"A mean leaves out the runs that diverged, which flatters their method. {SEEN_BEFORE}",
         _main_table(datasets),
         "## Median and standard deviation over splits",
         _spread_table(datasets),

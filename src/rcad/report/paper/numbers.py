@@ -129,6 +129,11 @@ def tally(found: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in found.items() if count) or "no claims"
 
 
+def checks(added: Sequence[Claim]) -> str:
+    """The claims that the paper does not make itself, in a line below the count of all."""
+    return f"Among them checks of ours, which are no claims of the paper, {len(added)}: {tally(counts(added))}"
+
+
 def capital(text: str) -> str:
     """The text with a capital at its beginning, the rest as it is."""
     return text[:1].upper() + text[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rcad.report.page import Cell, Figure, Section, Table
-from rcad.report.paper.numbers import counts, span, tally
+from rcad.report.paper.numbers import checks, counts, span, tally
 from rcad.report.paper.reading import Found
 from rcad.report.paper.study import SCALES, TITLES, Study
 from rcad.report.paper.tables import MARKS, Links, claim_table
@@ -22,6 +22,8 @@ def first(found: Found, shown: Sequence[Figure], homes: Mapping[str, str], links
         chosen = [claim for study, claim in claims if study.scale == scale]
         if chosen:
             lines.append(f"{len(chosen)} claims at {scale} scale: {tally(counts(chosen))}.")
+            added = [claim for study, claim in claims if study.scale == scale and study.added(claim)]
+            lines += [f"{checks(added)}."] if added else []
     trials = [study for study in studies if study.warning]
     notice = ""
     if trials:

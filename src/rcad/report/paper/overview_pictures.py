@@ -10,7 +10,7 @@ from rcad.report.paper.drawing import BLUE, GREY, PAPER, VERDICT_COLOURS, VERDIC
 from rcad.report.paper.numbers import Mean, counts, gain_over, printed_gain, reference
 from rcad.report.paper.study import Study
 
-ACROSS = 30
+ACROSS = 13
 
 
 def squares(studies: Sequence[Study]) -> Picture | None:

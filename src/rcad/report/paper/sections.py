@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rcad.report.page import Figure, Section, Table
 from rcad.report.paper import curves, grids, pictures
 from rcad.report.paper.drawing import Picture
-from rcad.report.paper.numbers import counts, span, tally
+from rcad.report.paper.numbers import checks, counts, span, tally
 from rcad.report.paper.study import TITLES, Study
 from rcad.report.paper.tables import Links, claim_table, grid, run_table, side_by_side
 from rcad.report.svg import inline
@@ -61,6 +61,8 @@ def section(study: Study, shown: Sequence[Picture], links: Links) -> Section:
     if study.claims and study.rule:
         told.append(f"Rule, written before the runs: {study.rule}.")
     verdict = f"{len(study.claims)} claims: {tally(counts(study.claims))}" if study.claims else ""
+    if added := [claim for claim in study.claims if study.added(claim)]:
+        verdict += f"\n{checks(added)}"
     return Section(
         study.title,
         [text for text in told if text],

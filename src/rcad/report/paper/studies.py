@@ -9,6 +9,7 @@ from typing import Any
 
 from rcad.errors import InputError
 from rcad.experiments.suites import moons_claims, uci_claims
+from rcad.experiments.suites.claims import FOR_A_CONTROL
 from rcad.experiments.suites.published import UCI_NLL
 from rcad.experiments.suites.statistics import RULE
 from rcad.report.paper.parsing import claims_of
@@ -41,6 +42,7 @@ def uci(record: Record, path: Path) -> Study:
         columns=list(datasets),
         places=places,
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in datasets.items()},
+        notes=[uci_claims.SEEN_BEFORE, FOR_A_CONTROL],
     )
 
 
@@ -63,6 +65,7 @@ def moons(record: Record, path: Path) -> Study:
         for method, value in (moons_claims.printed(cell) or {}).items()
         if value > cell["bayes"]
     ]
+    impossible = [f"Printed accuracies above the best possible: {'; '.join(above)}."] if above else []
     return Study(
         **_common(record, path, "T8", moons_claims.LABELS),
         about=f"A small perceptron, n = {record['settings']['n']:,} (the paper says 20,000), "
@@ -70,7 +73,7 @@ def moons(record: Record, path: Path) -> Study:
         columns=list(results["cells"]),
         places=places,
         ceiling={column: cell["bayes"] for column, cell in results["cells"].items()},
-        notes=[f"Printed accuracies above the best possible: {'; '.join(above)}."] if above else [],
+        notes=[moons_claims.SEEN_BEFORE, f"{FOR_A_CONTROL} {moons_claims.OTHER_NOISE}", *impossible],
         series=[
             Series(
                 moons_claims.LABELS.get(method, method),

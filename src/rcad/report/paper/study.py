@@ -31,6 +31,8 @@ SCALES = {
     "small": "SMALL SCALE: fewer epochs, seeds or data than the paper. Read its verdicts as hints.",
     "full": "",
 }
+TOGETHER = "all of these in one draw"
+"""The one claim of the linear theory that no sentence of the paper makes."""
 Record = Mapping[str, Any]
 
 
@@ -148,6 +150,12 @@ class Study:
 
     def metric_of(self, column: str) -> str:
         return self.metrics.get(column, self.metric)
+
+    def added(self, claim: Claim) -> bool:
+        """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
+        against_a_control = claim.statement.endswith(tuple(self.controls))
+        unprinted = self.target.startswith("T") and claim.published is None
+        return against_a_control or unprinted or claim.statement == TOGETHER
 
     @property
     def warning(self) -> str:
