@@ -101,8 +101,10 @@ def test_a_first_layer_in_place() -> None:
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 
 
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=[needs_compiler, pytest.mark.slow])])
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(
+    ("backend", "inside"),
+    [("eager", False), ("eager", True), pytest.param("inductor", True, marks=[needs_compiler, pytest.mark.slow])],
+)
 def test_compiled(backend: str, inside: bool) -> None:
     torch._dynamo.reset()
     for net in (pair := twins()):
