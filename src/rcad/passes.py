@@ -117,6 +117,18 @@ def preserved_rng(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Inside, every layer is in eval mode; afterwards each is as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
 def undisturbed(model: Model | Forward, device: torch.device) -> Iterator[None]:
     """`frozen_batch_stats` and `preserved_rng` together: for passes that only look."""
     with frozen_batch_stats(model), preserved_rng(device):

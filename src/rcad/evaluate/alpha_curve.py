@@ -6,8 +6,7 @@ The picture of what RCAD does. The direction of each example is taken once, at x
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from rcad.errors import InputError
 from rcad.growth import as_unit_float
 from rcad.likelihoods import Categorical, Likelihood
-from rcad.passes import Forward
+from rcad.passes import Forward, evaluating
 from rcad.perturbations import GradientStep, input_gradient
 from rcad.validate import one_of, whole
 
@@ -83,7 +82,7 @@ def entropy_against_alpha(
     device = next((p.device for p in model.parameters()), x.device)
     classes = not y.is_floating_point()
     entropies, hits, stuck = [], [], []
-    with _evaluating(model):
+    with evaluating(model):
         _check(Forward(model)(as_unit_float(x[:1].to(device))), y, likelihood)
         for some, target in zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True):
             some, target = as_unit_float(some.to(device)), target.to(device)
@@ -132,14 +131,3 @@ def _curve(
         rows[-1] if hits else (),
         unmoved,
     )
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -18,7 +18,7 @@ from rcad.geometry import Channels
 from rcad.integrations.accelerate import check_strategy
 from rcad.integrations.resolve import Resolved
 from rcad.likelihoods import Categorical, Likelihood
-from rcad.passes import logits_of
+from rcad.passes import evaluating, logits_of
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
@@ -172,7 +172,7 @@ def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
     """Tokens and their embeddings must get the same logits; a model that looks for padding in the ids may fail."""
     embedded = {key: value for key, value in inputs.items() if key != "input_ids"}
     tokens = {key: value for key, value in inputs.items() if key != "inputs_embeds"}
-    with _evaluating(model):
+    with evaluating(model):
         embedded["inputs_embeds"] = model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
         expected, found = (logits_of(model(**given)).float() for given in (tokens, embedded))
     gap = (expected - found).abs().max().item()
@@ -182,14 +182,3 @@ def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
             f"differ by {gap:.3g}: it reads padding or positions from the ids; use batches without padding, or pad on "
             "the left and pass position_ids"
         )
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
