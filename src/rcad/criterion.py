@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rcad.checks import NOTHING_TO_TRAIN
 from rcad.errors import InputError
-from rcad.fused import fused_backward, refusal
+from rcad.fused import fused_backward, refusal, third_backward
 from rcad.geometry import Channels, Norm
 from rcad.likelihoods import Categorical, Likelihood
 from rcad.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
@@ -56,7 +56,7 @@ class Criterion:
     ) -> None:
         self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
         self._counter = StepCounter()
-        self._reasons: set[str] = set()
+        self._said: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)})"
@@ -105,9 +105,12 @@ class Criterion:
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
         terms = active(self.loss.terms, self._counter.next(step))
         views = self.loss.views(model, terms, x, y, **options)
-        reason = refusal(self.loss.likelihood, terms, views, scaled=scaler is not None)
         scale = None if scaler is None else scaler.scale
+        reason = refusal(views)
         if reason is None:
+            again = third_backward(self.loss.likelihood, terms, views, scaled=scaler is not None)
+            if again is not None:
+                self._say_once(f"the direction takes a backward of its own ({again})")
             return fused_backward(
                 self.loss.likelihood,
                 terms,
@@ -117,7 +120,7 @@ class Criterion:
                 generator=generator,
                 after_pass=after_pass,
             )
-        self._say_once(reason)
+        self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
         losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
         if not losses.total.requires_grad:
             raise InputError(NOTHING_TO_TRAIN)
@@ -127,10 +130,10 @@ class Criterion:
             after_pass()
         return losses._replace(total=losses.total.detach())
 
-    def _say_once(self, reason: str) -> None:
-        if reason not in self._reasons:
-            self._reasons.add(reason)
-            log.info("the fused step would not be exact (%s); using the reference passes", reason)
+    def _say_once(self, words: str) -> None:
+        if words not in self._said:
+            self._said.add(words)
+            log.info(words)
 
 
 class RCAD(Criterion):

@@ -1,7 +1,8 @@
-"""The same gradients in fewer passes: the clean backward also gives the gradient with respect to x.
+"""The same gradients pass by pass, and in fewer of them: the clean backward also gives the gradient with respect to x.
 
 RCAD takes 2 forwards and 2 backwards, where `evaluate` followed by `backward()` takes 2 forwards and 3 backwards
-(one of them with respect to x alone). Exact, not an approximation: what cannot be done exactly is refused.
+(one of them with respect to x alone) and holds both passes in memory. Exact, not an approximation: where the clean
+gradient is not the direction, the third backward is taken; what cannot be done pass by pass is refused.
 """
 
 from __future__ import annotations
@@ -17,33 +18,37 @@ from rcad.errors import InputError
 from rcad.likelihoods import Likelihood
 from rcad.objective import direction_losses, perturbed
 from rcad.passes import frozen_batch_stats
+from rcad.perturbations import reaching_gradient
 from rcad.terms import Losses, Term
 from rcad.views import View
 
 Scale = Callable[[Tensor], Tensor]
 
 
-def refusal(
+def refusal(views: dict[str, View]) -> str | None:
+    """Why the passes cannot be run backward one after the other; None if they can."""
+    for view in views.values():
+        if view.x.requires_grad:
+            if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
+                return "what made the input learns in the clean pass, and gradients are exchanged in the last"
+            if len(views) > 1:
+                return "two views are part of one larger graph, which the first backward would free"
+    return None
+
+
+def third_backward(
     likelihood: Likelihood, terms: Sequence[Term], views: dict[str, View], *, scaled: bool = False
 ) -> str | None:
-    """Why the fused step would not be exact here; None if it is."""
+    """Why the clean backward of some view does not give the directions, so that they need one of their own."""
     for name, view in views.items():
         mine = [term for term in terms if term.view == name]
-        reason = _view_refusal(view, alone=len(views) == 1) or _term_refusal(likelihood, mine, view, scaled)
+        reason = _apart(likelihood, mine, view, scaled)
         if reason:
             return reason
     return None
 
 
-def _view_refusal(view: View, *, alone: bool) -> str | None:
-    if not view.x.requires_grad:
-        return None
-    if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
-        return "what made the input learns in the clean pass, and gradients are exchanged in the last"
-    return None if alone else "two views are part of one larger graph, which the first backward would free"
-
-
-def _term_refusal(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) -> str | None:
+def _apart(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) -> str | None:
     directions = direction_losses(likelihood, terms)
     if not directions:
         return None
@@ -100,27 +105,38 @@ def fused_backward(
         mine = [term for term in terms if term.view == name]
         clean = [term for term in mine if term.where is None]
         directions = direction_losses(likelihood, mine)
+        apart = _apart(likelihood, mine, view, scale is not None) is not None
         gradients: dict[Likelihood, Tensor] = {}
-        if clean:
+        if clean or directions:
             x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
-            passes_left -= 1
-            with _quiet(view, passes_left):
-                prediction = view.forward(x, last=not (passes_left or x.requires_grad))
+            passes_left -= bool(clean)
+            with _quiet(view, passes_left), nullcontext() if clean else frozen_batch_stats(view.forward):
+                forward = view.forward if clean else view.forward.inner()
+                prediction = forward(x, last=not (passes_left or x.requires_grad))
                 check_output(view, likelihood, prediction)
-                run(clean, prediction, view, x)
+                for loss in directions if apart else ():
+                    gradients[loss] = reaching_gradient(
+                        loss.nll(prediction, view.target).sum(), x, retain_graph=bool(clean) or loss != directions[-1]
+                    )
+                if clean:
+                    run(clean, prediction, view, x)
             output = prediction.detach() if output is None else output
             del prediction
-            if directions:
+            if directions and not apart:
                 # The backward ran on a mean: undo that for directions that keep the gradient's length.
                 gradient = torch.zeros_like(x) if x.grad is None else x.grad * (len(x) * divide / clean[0].weight)
                 gradients[directions[0]] = gradient
+            for gradient in gradients.values():
                 check_gradient(view, gradient)
         for index, term in enumerate(t for t in mine if t.where is not None):
             x_adv = perturbed(term, likelihood, view, gradients, generator)
             passes_left -= 1
             # The backward stays inside: activation checkpointing runs the forward again there.
             with _quiet(view, passes_left), frozen_batch_stats(view.forward) if clean or index else nullcontext():
-                run([term], view.forward(x_adv, last=not passes_left), view)
+                moved = view.forward(x_adv, last=not passes_left)
+                if output is None:
+                    check_output(view, likelihood, moved)
+                run([term], moved, view)
     assert total is not None
     return Losses(total, parts, output)
 
