@@ -131,6 +131,7 @@ class Captured(Stepper):
             with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
                 self._take(plan)
         except RuntimeError as error:
+            self._release_generators()
             reason = str(error).strip().splitlines()[0]
             log.warning("the step cannot be captured in a CUDA graph (%s); taking it eagerly", reason)
             self.name = "eager"
@@ -141,6 +142,12 @@ class Captured(Stepper):
         self._graphs[kind] = graph
         if self._sgd is not None:
             self._sgd.settle()
+
+    def _release_generators(self) -> None:
+        """A failed capture leaves generators that refuse to draw, as if it went on; copies of their states do not."""
+        own = self.update.generator
+        for generator in (own, torch.cuda.default_generators[own.device.index or 0]):
+            generator.graphsafe_set_state(generator.clone_state())
 
     def _forget(self, order: Tensor, rates: Sequence[float]) -> None:
         """The training set has grown: the graphs point to tensors that are no longer it."""
