@@ -10,10 +10,11 @@ from functools import partial
 from typing import Literal, get_args
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn import functional
 
 from rcad.errors import InputError
 from rcad.models.base import Model
+from rcad.models.compiled import StridedPointwise, relu
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
 from rcad.models.norms import Norm, check_norm, init_convs, init_fixup, norm2d
@@ -22,7 +23,8 @@ Stem = Literal["cifar", "imagenet"]
 
 
 def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+    kind = StridedPointwise if size == 1 and stride > 1 else nn.Conv2d
+    return kind(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
 
 def _shortcut(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Module:
@@ -50,7 +52,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = relu(self.bn1(self.conv1(x)))
-        return relu(self.bn2(self.conv2(y)) + self.downsample(x))
+        return functional.relu(self.bn2(self.conv2(y)) + self.downsample(x))
 
 
 class Bottleneck(nn.Module):
@@ -76,7 +78,7 @@ class Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = relu(self.bn1(self.conv1(x)))
         y = relu(self.bn2(self.conv2(y)))
-        return relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        return functional.relu(self.bn3(self.conv3(y)) + self.downsample(x))
 
 
 class ResNet(Model):
