@@ -13,6 +13,7 @@ On a CPU only the ratios mean anything.
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import json
 import os
@@ -20,7 +21,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,137 +29,26 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before 
 
 import numpy as np
 import torch
+from step_jobs import CRITERIA, METHODS, PASSES, Job, wait
 from torch import Tensor, nn
 
-from rcad.criterion import Criterion
 from rcad.data.dataset import Dataset, Split
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.experiments.machine import deterministic, device_words, side_stream
-from rcad.passes import frozen_batch_stats
-from rcad.terms import Losses
+from rcad.experiments.machine import deterministic, device_words
 from rcad.train.loop import Engine, Trainer
-from rcad.train.problem import Problem, method_of, model_of, prepare
+from rcad.train.problem import Problem, model_of, prepare
 
-CROP = ("data_augmentation", ())
-METHODS: dict[str, tuple[Any, ...]] = {
-    "erm": (("erm", ()),),
-    "rcad": (("rcad", ()),),
-    "rcad reference": (("rcad", ()),),
-    "rcad naive": (("rcad", ()),),
-    "rcad every=4": (("rcad", (("every", 4),)),),
-    "fgsm": (("adversarial_training", ()),),
-    "rcad_released": (("rcad_released", ()),),
-    "me_ada": (("me_ada", ()),),
-}
-PASSES = {
-    "rcad": 2.0,
-    "rcad reference": 2.0,
-    "rcad naive": 2.0,
-    "rcad every=4": 1.25,
-    "fgsm": 5 / 3,
-    "rcad_released": 3.0,
-}
-"""Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
-EPOCHS, ROUND_SECONDS = 200, 0.25
+EPOCHS = 200
+ROUND_SECONDS = 0.25
+"""How long a round of one job takes; three times as long for several runs, so that their last steps count little."""
 
 
-class Reference(Criterion):
-    """The readable passes in place of the fused ones: one forward serves the loss and the direction."""
-
-    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
-        options.pop("accumulate")
-        after_pass = options.pop("after_pass")
-        losses = self.losses(model, x, y, **options)
-        losses.total.backward()  # type: ignore[no-untyped-call]
-        if after_pass is not None:
-            after_pass()
-        return losses._replace(total=losses.total.detach())
-
-
-class Naive(Criterion):
-    """The paper's lines as they stand: a forward for the direction, one for the loss, one for the entropy."""
-
-    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
-        step, likelihood = self.loss.terms[1], self.loss.likelihood
-        with frozen_batch_stats(model):
-            moving = x.detach().requires_grad_(True)
-            (gradient,) = torch.autograd.grad(likelihood.nll(model(moving), y).sum(), moving)
-            moved = step.where(model, x, y, likelihood, gradient=gradient)  # type: ignore[misc]
-        output = model(x)
-        loss = likelihood.nll(output, y).mean()
-        with frozen_batch_stats(model):
-            total = loss - step.weight * likelihood.entropy(model(moved)).mean()
-        total.backward()
-        if options["after_pass"] is not None:
-            options["after_pass"]()
-        return Losses(total.detach(), {}, output.detach())
-
-
-CRITERIA: dict[str, type[Criterion]] = {"rcad reference": Reference, "rcad naive": Naive}
-
-
-class Job:
-    """Some runs of one method that take their steps in turns."""
-
-    def __init__(
-        self, method: str, settings: RunConfig, problem: Problem, mode: Engine, replicas: int, limit: int = 32
-    ) -> None:
-        self.method, self.replicas, device = method, replicas, problem.device
-        rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
-        self.queues = [side_stream(device) for _ in range(replicas)]
-        self.trainers, self.courses = [], []
-        start = _memory(device)
-        for seed, queue in enumerate(self.queues):
-            config = replace(settings, method=rows, seed=seed)
-            with queue:
-                plan = method_of(config, problem)
-                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode)
-                if method in CRITERIA:
-                    old = trainer.criterion.loss
-                    trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
-                    trainer.stepper.update.criterion = trainer.criterion
-            self.trainers.append(trainer)
-            self.courses.append(trainer.course())
-        self.run(8)
-        self.memory = _memory(device, peak=True) - start
-        self.steps = max(4, min(limit, int(ROUND_SECONDS / (self.run(4) / 4)) // 4 * 4))
-
-    def seconds(self) -> float:
-        """For one step of every run."""
-        return self.run(self.steps) / self.steps
-
-    def run(self, steps: int) -> float:
-        """Seconds for so many steps of every run."""
-        device = self.trainers[0].problem.device
-        _wait(device)
-        start = time.perf_counter()
-        for _ in range(steps):
-            for course, queue in zip(self.courses, self.queues, strict=True):
-                with queue:
-                    next(course)
-        _wait(device)
-        return time.perf_counter() - start
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _memory(device: torch.device, *, peak: bool = False) -> int:
-    if device.type != "cuda":
-        return 0
-    if peak:
-        return torch.cuda.max_memory_allocated(device)
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(device)
-    return torch.cuda.memory_allocated(device)
-
-
-def problem_of(options: argparse.Namespace, batch: int, device: torch.device) -> tuple[RunConfig, Problem]:
-    """Noise in the shape of images; an epoch is longer than all that is measured of it."""
+def problem_of(
+    options: argparse.Namespace, batch: int, device: torch.device, steps: int = 0
+) -> tuple[RunConfig, Problem]:
+    """Noise in the shape of images; an epoch is longer than the steps that are measured of it."""
     draw = np.random.default_rng(0)
-    count = batch * (16 + options.steps * (options.rounds + 1))
+    count = batch * (16 + steps)
     shape = (count, options.channels, options.size, options.size)
     train = Split(draw.integers(0, 256, shape, dtype=np.uint8), np.arange(count) % options.classes)
     names = tuple(map(str, range(options.classes)))
@@ -207,10 +96,10 @@ def rate_of(device: torch.device) -> float:
     a, b = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
     times = []
     for _ in range(12):
-        _wait(device)
+        wait(device)
         start = time.perf_counter()
         a @ b
-        _wait(device)
+        wait(device)
         times.append(time.perf_counter() - start)
     return 2.0 * size**3 / min(times[2:])
 
@@ -222,10 +111,10 @@ def growing(trainer: Trainer, erm_ms: float, batch: int) -> float:
     device, x, y = trainer.problem.device, *trainer.problem.train
     few = min(512, len(y))
     growth.grow(trainer.model, x[:few], y[:few])
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     growth.grow(trainer.model, x[:few], y[:few])
-    _wait(device)
+    wait(device)
     per_batch = (time.perf_counter() - start) * 1e3 * batch / few
     seen, made, size = 0.0, 0.0, 1.0
     for epoch in range(1, EPOCHS + 1):
@@ -240,12 +129,17 @@ def measure(
 ) -> list[dict[str, Any]]:
     """The rows of one group, their times taken in turns."""
     device = torch.device(options.device)
-    settings, problem = problem_of(options, batch, device)
+    longer = 1 if replicas == 1 else 3
+    settings, problem = problem_of(options, batch, device, longer * options.steps * (options.rounds + 1))
     names = [
         name for name in options.methods if name != "me_ada" and (options.all or _worthwhile(name, mode, replicas))
     ]
-    jobs = [Job(name, settings, problem, mode, replicas, options.steps) for name in names]
+    length: dict[str, Any] = {"seconds": longer * ROUND_SECONDS, "limit": longer * options.steps}
+    jobs = [Job(name, settings, problem, mode, replicas, **length) for name in names]
+    gc.collect()
+    gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
     rounds = [[job.seconds() for job in jobs] for _ in range(options.rounds)]
+    gc.enable()
     erm = names.index("erm")
     rows = []
     for index, job in enumerate(jobs):
@@ -254,9 +148,12 @@ def measure(
         rows.append(_row(options, batch, job.method, mode, replicas, seconds / replicas * 1e3, ratio))
         rows[-1]["engine"] = job.trainers[0].stepper.name
         rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
+        if job.method in CRITERIA and "rcad" in names:
+            fused = names.index("rcad")
+            rows[-1]["fused_over_this"] = round(statistics.median(times[fused] / times[index] for times in rounds), 4)
     if "me_ada" in options.methods and mode == "eager" and replicas == 1:
         base = rows[erm]["ms_per_seed_step"]
-        grown = Job("me_ada", settings, problem, mode, 1)
+        grown = Job("me_ada", settings, problem, mode, 1, **length)
         ms = growing(grown.trainers[0], base, batch)
         rows.append(_row(options, batch, "me_ada", mode, 1, ms, ms / base))
         rows[-1] |= {"engine": "eager", "peak_memory_gib": None}
@@ -299,6 +196,8 @@ def _worthwhile(method: str, mode: str, replicas: int) -> bool:
         return method in ("erm", "rcad", "rcad_released") or (
             mode == "graph" and replicas == 8 and method in ("rcad reference", "rcad every=4")
         )
+    if method == "rcad autograd":
+        return mode == "eager"
     return mode != "compile" or method in ("erm", "rcad", "rcad every=4", "rcad_released")
 
 

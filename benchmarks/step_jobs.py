@@ -1,0 +1,154 @@
+"""The steps that `step_time.py` measures: methods, the ways of taking RCAD's passes, and runs that step in turns."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.criterion import Criterion
+from rcad.experiments.config import RunConfig
+from rcad.experiments.machine import side_stream
+from rcad.passes import frozen_batch_stats
+from rcad.terms import Losses
+from rcad.train.loop import Engine, Trainer
+from rcad.train.problem import Problem, method_of, model_of
+
+CROP = ("data_augmentation", ())
+METHODS: dict[str, tuple[Any, ...]] = {
+    "erm": (("erm", ()),),
+    "rcad": (("rcad", ()),),
+    "rcad reference": (("rcad", ()),),
+    "rcad autograd": (("rcad", ()),),
+    "rcad naive": (("rcad", ()),),
+    "rcad every=4": (("rcad", (("every", 4),)),),
+    "fgsm": (("adversarial_training", ()),),
+    "rcad_released": (("rcad_released", ()),),
+    "me_ada": (("me_ada", ()),),
+}
+PASSES = {
+    "rcad": 2.0,
+    "rcad reference": 2.0,
+    "rcad autograd": 2.0,
+    "rcad naive": 2.0,
+    "rcad every=4": 1.25,
+    "fgsm": 5 / 3,
+    "rcad_released": 3.0,
+}
+"""Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
+WARM_STEPS = 8
+"""Steps before memory is looked at: they choose algorithms, compile and capture."""
+
+
+class Reference(Criterion):
+    """The passes of the library where the clean backward does not give the direction, as with sample weights."""
+
+    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
+        return super().backward(model, x, y, weight=torch.ones(len(y), device=y.device), **options)
+
+
+class Autograd(Criterion):
+    """What `criterion(model, x, y).backward()` does: one graph for all passes."""
+
+    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
+        options.pop("accumulate")
+        after_pass = options.pop("after_pass")
+        losses = self.losses(model, x, y, **options)
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        if after_pass is not None:
+            after_pass()
+        return losses._replace(total=losses.total.detach())
+
+
+class Naive(Criterion):
+    """The paper's lines as they stand: a forward for the direction, one for the loss, one for the entropy."""
+
+    def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
+        step, likelihood = self.loss.terms[1], self.loss.likelihood
+        with frozen_batch_stats(model):
+            moving = x.detach().requires_grad_(True)
+            (gradient,) = torch.autograd.grad(likelihood.nll(model(moving), y).sum(), moving)
+            moved = step.where(model, x, y, likelihood, gradient=gradient)  # type: ignore[misc]
+        output = model(x)
+        loss = likelihood.nll(output, y).mean()
+        with frozen_batch_stats(model):
+            total = loss - step.weight * likelihood.entropy(model(moved)).mean()
+        total.backward()
+        if options["after_pass"] is not None:
+            options["after_pass"]()
+        return Losses(total.detach(), {}, output.detach())
+
+
+CRITERIA: dict[str, type[Criterion]] = {"rcad reference": Reference, "rcad autograd": Autograd, "rcad naive": Naive}
+
+
+class Job:
+    """Some runs of one method that take their steps in turns."""
+
+    def __init__(
+        self,
+        method: str,
+        settings: RunConfig,
+        problem: Problem,
+        mode: Engine,
+        replicas: int,
+        *,
+        seconds: float,
+        limit: int,
+    ) -> None:
+        self.method, self.replicas, device = method, replicas, problem.device
+        rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
+        self.queues = [side_stream(device) for _ in range(replicas)]
+        self.trainers, self.courses = [], []
+        tensors_before, _, held_before = memory(device)
+        for seed, queue in enumerate(self.queues):
+            config = replace(settings, method=rows, seed=seed)
+            with queue:
+                plan = method_of(config, problem)
+                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode)
+                if method in CRITERIA:
+                    old = trainer.criterion.loss
+                    trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
+                    trainer.stepper.update.criterion = trainer.criterion
+            self.trainers.append(trainer)
+            self.courses.append(trainer.course())
+        self.run(WARM_STEPS)
+        memory(device)
+        each = self.run(4) / 4
+        _, peak, held = memory(device)
+        self.memory = max(peak - tensors_before, held - held_before)
+        self.steps = max(4, min(limit, int(seconds / each) // 4 * 4))
+
+    def seconds(self) -> float:
+        """For one step of every run."""
+        return self.run(self.steps) / self.steps
+
+    def run(self, steps: int) -> float:
+        """Seconds for so many steps of every run."""
+        device = self.trainers[0].problem.device
+        wait(device)
+        start = time.perf_counter()
+        for _ in range(steps):
+            for course, queue in zip(self.courses, self.queues, strict=True):
+                with queue:
+                    next(course)
+        wait(device)
+        return time.perf_counter() - start
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def memory(device: torch.device) -> tuple[int, int, int]:
+    """Bytes in tensors now and at most since the last call, and bytes held, which includes what graphs will use."""
+    if device.type != "cuda":
+        return 0, 0, 0
+    peak = torch.cuda.max_memory_allocated(device)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device), peak, torch.cuda.memory_reserved(device)
