@@ -10,14 +10,14 @@ from functools import partial
 from typing import Literal, get_args
 
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn.functional import relu
 
 from rcad.errors import InputError
 from rcad.models.base import Model
-from rcad.models.compiled import StridedPointwise, relu
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
 from rcad.models.norms import Norm, check_norm, init_convs, init_fixup, norm2d
+from rcad.models.strided_pointwise import StridedPointwise
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -52,7 +52,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = relu(self.bn1(self.conv1(x)))
-        return functional.relu(self.bn2(self.conv2(y)) + self.downsample(x))
+        return relu(self.bn2(self.conv2(y)) + self.downsample(x))
 
 
 class Bottleneck(nn.Module):
@@ -78,7 +78,7 @@ class Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = relu(self.bn1(self.conv1(x)))
         y = relu(self.bn2(self.conv2(y)))
-        return functional.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        return relu(self.bn3(self.conv3(y)) + self.downsample(x))
 
 
 class ResNet(Model):

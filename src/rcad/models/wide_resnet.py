@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from torch import Tensor, nn
+from torch.nn.functional import relu
 
 from rcad.errors import InputError
 from rcad.models.base import Model
-from rcad.models.compiled import relu
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
 from rcad.models.norms import Norm, check_norm, init_convs, init_fixup, norm2d
