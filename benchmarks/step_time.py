@@ -19,6 +19,9 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -29,8 +32,8 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before 
 
 import numpy as np
 import torch
+from step_floor import flops_of, rate_of
 from step_jobs import CRITERIA, METHODS, PASSES, Job, wait
-from torch import Tensor, nn
 
 from rcad.data.dataset import Dataset, Split
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
@@ -68,40 +71,6 @@ def problem_of(
         ),
     )
     return config, prepare(config, data, device)
-
-
-def flops_of(model: nn.Module, x: Tensor) -> float:
-    """Floating-point operations of one forward, of its convolutions and linear layers."""
-    total = 0.0
-
-    def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        nonlocal total
-        weights = module.weight
-        assert isinstance(weights, Tensor)
-        places = output.numel() / output.shape[1]
-        total += 2.0 * weights.numel() * places
-
-    layers = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
-    with torch.no_grad():
-        model.eval()(x)
-    for hook in hooks:
-        hook.remove()
-    return total
-
-
-def rate_of(device: torch.device) -> float:
-    """Operations a second of a large matrix product, the best of ten."""
-    size, kind = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
-    a, b = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
-    times = []
-    for _ in range(12):
-        wait(device)
-        start = time.perf_counter()
-        a @ b
-        wait(device)
-        times.append(time.perf_counter() - start)
-    return 2.0 * size**3 / min(times[2:])
 
 
 def growing(trainer: Trainer, erm_ms: float, batch: int) -> float:
@@ -193,8 +162,10 @@ def _row(
 def _worthwhile(method: str, mode: str, replicas: int) -> bool:
     """Unless all are asked for: what takes long to compile or to build many times over is left out."""
     if replicas > 1:
-        return method in ("erm", "rcad", "rcad_released") or (
-            mode == "graph" and replicas == 8 and method in ("rcad reference", "rcad every=4")
+        return (
+            method in ("erm", "rcad")
+            or (method == "rcad_released" and replicas == 8)
+            or (mode == "graph" and replicas == 8 and method in ("rcad reference", "rcad every=4"))
         )
     if method == "rcad autograd":
         return mode == "eager"
@@ -236,9 +207,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     options = parser.parse_args(arguments)
     if "erm" not in options.methods:
         parser.error("expected erm among --methods, since ratios are to it")
+    if len(options.modes) > 1:
+        return mode_by_mode(options, sys.argv[1:] if arguments is None else arguments)
     device = torch.device(options.device)
     torch._dynamo.config.recompile_limit = 64  # every method and batch size is a graph of its own
-    with deterministic(False, device):
+    with deterministic(False, device, thorough="compile" in options.modes):
         rate = rate_of(device)
         settings, problem = problem_of(options, 2, device)
         flops = flops_of(model_of(settings, problem).to(device), problem.train[0][:1].float() / 255)
@@ -259,6 +232,22 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         print("  ".join(f"{key:>14}" for key in COLUMNS))
         for group in groups(options):
             record["rows"] += measure(options, *group, floor)
+            if options.out:
+                _write(options.out, record)
+    return record
+
+
+def mode_by_mode(options: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]:
+    """Each mode in a process of its own: which convolutions were found to be fastest is remembered by a process."""
+    record: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for mode in options.modes:
+            part = Path(folder, "part.json") if options.out is None else options.out.with_suffix(f".{mode}.json")
+            command = [sys.executable, __file__, *arguments, "--modes", mode, "--out", str(part)]
+            subprocess.run(command, check=True)
+            found = json.loads(part.read_text())
+            part.unlink()
+            record = {**found, **record, "rows": [*record.get("rows", ()), *found["rows"]]}
             if options.out:
                 _write(options.out, record)
     return record

@@ -95,11 +95,11 @@ def run(
     can be wrong with the input is found before anything is written.
     """
     place = Place(store, data_dir, cache_dir, device, engine, checkpoint_seconds)
-    where, _ = place.resolve()
+    where, how = place.resolve()
     # The global generators are seeded inside; the caller's state is given back.
     with (
         torch.random.fork_rng(devices=[] if where.type == "cpu" else [where]),
-        deterministic(config.train.deterministic, where),
+        deterministic(config.train.deterministic, where, thorough=how == "compile"),
         side_stream(where),
     ):
         course = begin(config, place, reporter or Silent(), trackers)

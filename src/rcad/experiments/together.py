@@ -84,9 +84,10 @@ def run_together(
         reporter_of: the reporter of the config with this index.
         ended: told of each record as it comes.
     """
-    device, _ = place.resolve()
+    device, engine = place.resolve()
     devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices=devices), deterministic(False, device), stop_signals() as stop:
+    fastest = deterministic(False, device, thorough=engine == "compile")
+    with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
         crowd = _Crowd(configs, place, min(at_once or AT_ONCE, len(configs)), reporter_of, trackers_of, stop)
         crowd.go(ended)
         return crowd.records
