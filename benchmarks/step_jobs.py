@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rcad.criterion import Criterion
 from rcad.experiments.config import RunConfig
@@ -98,6 +99,7 @@ class Job:
         *,
         seconds: float,
         limit: int,
+        make_model: Callable[[RunConfig, Problem], nn.Module] = model_of,
     ) -> None:
         self.method, self.replicas, device = method, replicas, problem.device
         rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
@@ -108,7 +110,7 @@ class Job:
             config = replace(settings, method=rows, seed=seed)
             with queue:
                 plan = method_of(config, problem)
-                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode)
+                trainer = Trainer(config, problem, plan, make_model(config, problem), engine=mode)
                 if method in CRITERIA:
                     old = trainer.criterion.loss
                     trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
