@@ -123,13 +123,14 @@ class Job:
         _, peak, held = memory(device)
         self.memory = max(peak - tensors_before, held - held_before)
         self.steps = max(4, min(limit, int(seconds / each) // 4 * 4))
+        self.launching = min(self.run(1, waiting=False) for _ in range(4)) / replicas
 
     def seconds(self) -> float:
         """For one step of every run."""
         return self.run(self.steps) / self.steps
 
-    def run(self, steps: int) -> float:
-        """Seconds for so many steps of every run."""
+    def run(self, steps: int, *, waiting: bool = True) -> float:
+        """Seconds for so many steps of every run; without waiting for the device, what their launching takes."""
         device = self.trainers[0].problem.device
         wait(device)
         start = time.perf_counter()
@@ -137,7 +138,8 @@ class Job:
             for course, queue in zip(self.courses, self.queues, strict=True):
                 with queue:
                     next(course)
-        wait(device)
+        if waiting:
+            wait(device)
         return time.perf_counter() - start
 
 

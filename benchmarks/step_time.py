@@ -117,6 +117,8 @@ def measure(
         rows.append(_row(options, batch, job.method, mode, replicas, seconds / replicas * 1e3, ratio))
         rows[-1]["engine"] = job.trainers[0].stepper.name
         rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
+        if device.type == "cuda":
+            rows[-1]["launch_ms_per_seed_step"] = round(job.launching * 1e3, 4)
         if job.method in CRITERIA and "rcad" in names:
             fused = names.index("rcad")
             rows[-1]["fused_over_this"] = round(statistics.median(times[fused] / times[index] for times in rounds), 4)
