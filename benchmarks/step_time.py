@@ -43,7 +43,9 @@ from rcad.train.problem import Problem, model_of, prepare
 
 EPOCHS = 200
 ROUND_SECONDS = 0.25
-"""How long a round of one job takes; three times as long for several runs, so that their last steps count little."""
+"""How long a round of one job takes; twice as long for several runs, so that their last steps count little."""
+SHARED = ("rcad reference", "rcad every=4")
+"""Other methods that are timed among several runs."""
 
 
 def problem_of(
@@ -98,10 +100,12 @@ def measure(
 ) -> list[dict[str, Any]]:
     """The rows of one group, their times taken in turns."""
     device = torch.device(options.device)
-    longer = 1 if replicas == 1 else 3
+    longer = 1 if replicas == 1 else 2
     settings, problem = problem_of(options, batch, device, longer * options.steps * (options.rounds + 1))
     names = [
-        name for name in options.methods if name != "me_ada" and (options.all or _worthwhile(name, mode, replicas))
+        name
+        for name in options.methods
+        if name != "me_ada" and (options.all or _worthwhile(name, batch, mode, replicas))
     ]
     length: dict[str, Any] = {"seconds": longer * ROUND_SECONDS, "limit": longer * options.steps}
     jobs = [Job(name, settings, problem, mode, replicas, **length) for name in names]
@@ -161,17 +165,17 @@ def _row(
     }
 
 
-def _worthwhile(method: str, mode: str, replicas: int) -> bool:
+def _worthwhile(method: str, batch: int, mode: str, replicas: int) -> bool:
     """Unless all are asked for: what takes long to compile or to build many times over is left out."""
+    if method in ("erm", "rcad"):
+        return True
+    if mode == "compile" and batch > 32:
+        return False
     if replicas > 1:
-        return (
-            method in ("erm", "rcad")
-            or (method == "rcad_released" and replicas == 8)
-            or (mode == "graph" and replicas == 8 and method in ("rcad reference", "rcad every=4"))
-        )
+        return replicas == 8 and (method == "rcad_released" or (mode == "graph" and method in SHARED))
     if method == "rcad autograd":
         return mode == "eager"
-    return mode != "compile" or method in ("erm", "rcad", "rcad every=4", "rcad_released")
+    return mode != "compile" or method in ("rcad every=4", "rcad_released")
 
 
 def groups(options: argparse.Namespace) -> list[tuple[int, Engine, int]]:
