@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import nn
 
+from fused_cases import LoudScaler
 from rcad import RCAD, Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Objective, Term, rcad_loss
 from support import CLASSES, assert_same_state, images, norm_net, smooth_net
 
@@ -68,16 +68,6 @@ def test_fused_accumulation_equals_the_big_batch(norm: str) -> None:
     for index in torch.arange(12).split(4):
         criterion.backward(parts, x[index], y[index], accumulate=3)
     assert_same_state(whole, parts)
-
-
-class LoudScaler:
-    """A GradScaler that scales in fp32: what the real one does on a GPU."""
-
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-
-    def scale(self, loss: Tensor) -> Tensor:
-        return loss * self.factor
 
 
 @pytest.mark.parametrize("norm", ["l2", "raw", "linf"])
@@ -166,7 +156,7 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     assert "(two views are part of one larger graph, which the first backward would free)" in said
 
 
-def test_plain_loss_directions_are_refused_with_smoothing_only() -> None:
+def test_plain_loss_directions_take_their_own_backward_with_smoothing_only() -> None:
     x, y = images()
     where = GradientStep(0.5, loss="plain")
     for smoothing in (0.0, 0.3):
@@ -253,7 +243,7 @@ def test_wrong_calls_are_named(make: object, says: str) -> None:
 @pytest.mark.filterwarnings("ignore:no parameter of the model")
 def test_a_frozen_model_is_named_unless_its_input_learns() -> None:
     net, (x, y) = smooth_net().requires_grad_(False), images()
-    moved = Term("moved", where=GradientStep(0.5))  # not fused
+    moved = Term("moved", where=GradientStep(0.5))
     for criterion in (RCAD(0.5, 0.1), Criterion(), Criterion(terms=[moved])):
         with pytest.raises(
             InputError, match="expected parameters that require a gradient, but the model has none; unf"
@@ -275,24 +265,3 @@ def test_it_prints_what_it_does() -> None:
         "RCAD(Categorical(), [Term(name='nll'), Term(name='rcad', measure='negative_entropy', weight=0.1, "
         "where=GradientStep(alpha=0.5))])"
     )
-
-
-class Checkpointed(nn.Module):
-    """A net that forgets its activations and computes them again in the backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = norm_net()
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = checkpoint(self.net, x, use_reentrant=False)
-        return result
-
-
-def test_activation_checkpointing_with_batch_norm() -> None:
-    x, y = images()
-    plain, thrifty = norm_net(), Checkpointed()
-    RCAD(0.5, 0.1).backward(plain, x, y)
-    RCAD(0.5, 0.1).backward(thrifty, x, y)
-    for p, q in zip(plain.parameters(), thrifty.net.parameters(), strict=True):
-        torch.testing.assert_close(p.grad, q.grad)

@@ -172,7 +172,7 @@ def test_only_directions_of_their_own_take_a_third_backward() -> None:
         loss = method.criterion().loss
         terms = active(loss.terms, 0)
         found = loss.views(net, terms, batch["x"], batch["target"], raw=batch["raw"])
-        assert refusal(found) is None
+        assert refusal(terms, found) is None
         found_why[name] = third_backward(loss.likelihood, terms, found)
     reason = "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
     expected = dict.fromkeys(("adversarial_training", "adversarial_two_views"), reason)

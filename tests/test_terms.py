@@ -71,6 +71,7 @@ def test_a_weight_of_zero_is_no_term_at_all() -> None:
         (lambda: check_terms([Term("a"), Term("a")]), "distinct names, but got 'a' twice"),
         (lambda: check_terms([Term("a", weight=0.0)]), "at least one term"),
         (lambda: check_terms([]), "at least one term"),
+        (lambda: check_terms([Term("a", every=2), Term("b", every=3)]), "a term that counts at every step"),
     ],
 )
 def test_wrong_terms_are_named(make, says: str) -> None:

@@ -106,7 +106,7 @@ class Criterion:
         terms = active(self.loss.terms, self._counter.next(step))
         views = self.loss.views(model, terms, x, y, **options)
         scale = None if scaler is None else scaler.scale
-        reason = refusal(views)
+        reason = refusal(terms, views)
         if reason is None:
             again = third_backward(self.loss.likelihood, terms, views, scaled=scaler is not None)
             if again is not None:

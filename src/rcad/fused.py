@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rcad.checks import NOTHING_TO_TRAIN, check_gradient, check_output
 from rcad.errors import InputError
 from rcad.likelihoods import Likelihood
-from rcad.objective import direction_losses, perturbed
+from rcad.objective import direction_loss, direction_losses, perturbed
 from rcad.passes import frozen_batch_stats
 from rcad.perturbations import reaching_gradient
 from rcad.terms import Losses, Term
@@ -25,14 +25,18 @@ from rcad.views import View
 Scale = Callable[[Tensor], Tensor]
 
 
-def refusal(views: dict[str, View]) -> str | None:
+def refusal(terms: Sequence[Term], views: dict[str, View]) -> str | None:
     """Why the passes cannot be run backward one after the other; None if they can."""
+    one_pass = len(views) == 1 and all(term.where is None for term in terms)
     for view in views.values():
         if view.x.requires_grad:
             if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
                 return "what made the input learns in the clean pass, and gradients are exchanged in the last"
             if len(views) > 1:
                 return "two views are part of one larger graph, which the first backward would free"
+        others = (view.target, view.weight, *view.forward.others())
+        if not one_pass and any(isinstance(other, Tensor) and other.grad_fn is not None for other in others):
+            return "targets, weights or other inputs come from a larger graph, which the first backward would free"
     return None
 
 
@@ -59,8 +63,10 @@ def _apart(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) 
         return "the direction comes from another loss than the clean term's"
     if view.weight is not None:
         return "sample weights may be zero, which would erase directions"
-    raw = any(getattr(term.where, "norm", None) == "raw" for term in terms)
-    return "a raw gradient cannot be told from its loss scale" if raw and scaled else None
+    moves = [term.where for term in terms if direction_loss(likelihood, term) is not None]
+    if scaled and any(getattr(move, "norm", None) not in ("l2", "linf") for move in moves):
+        return "a raw gradient cannot be told from its loss scale"
+    return None
 
 
 def fused_backward(
@@ -84,16 +90,18 @@ def fused_backward(
     total: Tensor | None = None
     output: Tensor | None = None
 
-    def run(group: list[Term], prediction: Tensor, view: View, x: Tensor | None = None) -> None:
+    def run(group: list[Term], prediction: Tensor, view: View, x: Tensor | None, *, learned: bool) -> None:
         nonlocal total
         values = {term.name: term.mean(likelihood, prediction, view.target, view.weight) for term in group}
         loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
         share = loss / divide if divide != 1 else loss
+        if prediction.requires_grad and not share.requires_grad:  # a measure without a gradient, such as an accuracy
+            share = share + 0 * prediction.sum()  # a backward all the same: the last one exchanges what others left
         if share.requires_grad:
             (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
-        elif not view.x.requires_grad:  # where x itself is learned, x' is a constant and a frozen model no mistake
+        elif not learned:  # where x is learned in the clean pass, a frozen model is no mistake
             raise InputError(NOTHING_TO_TRAIN)
-        if x is not None and x.grad is not None and view.x.requires_grad:
+        if x is not None and x.grad is not None and learned:
             view.x.backward(x.grad)  # type: ignore[no-untyped-call]  # on to what made x: a table of embeddings
         if after_pass is not None:
             after_pass()
@@ -106,6 +114,7 @@ def fused_backward(
         clean = [term for term in mine if term.where is None]
         directions = direction_losses(likelihood, mine)
         apart = _apart(likelihood, mine, view, scale is not None) is not None
+        learned = bool(clean) and view.x.requires_grad  # x' is a constant
         gradients: dict[Likelihood, Tensor] = {}
         if clean or directions:
             x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
@@ -119,13 +128,14 @@ def fused_backward(
                         loss.nll(prediction, view.target).sum(), x, retain_graph=bool(clean) or loss != directions[-1]
                     )
                 if clean:
-                    run(clean, prediction, view, x)
+                    run(clean, prediction, view, x, learned=learned)
             output = prediction.detach() if output is None else output
             del prediction
             if directions and not apart:
-                # The backward ran on a mean: undo that for directions that keep the gradient's length.
-                gradient = torch.zeros_like(x) if x.grad is None else x.grad * (len(x) * divide / clean[0].weight)
-                gradients[directions[0]] = gradient
+                # The backward ran on a mean: undo that for directions that keep the gradient's length. Where the loss
+                # is scaled there are none, and half-precision gradients would overflow.
+                undo = len(x) * divide / clean[0].weight if scale is None else 1.0
+                gradients[directions[0]] = torch.zeros_like(x) if x.grad is None else x.grad * undo
             for gradient in gradients.values():
                 check_gradient(view, gradient)
         for index, term in enumerate(t for t in mine if t.where is not None):
@@ -134,9 +144,10 @@ def fused_backward(
             # The backward stays inside: activation checkpointing runs the forward again there.
             with _quiet(view, passes_left), frozen_batch_stats(view.forward) if clean or index else nullcontext():
                 moved = view.forward(x_adv, last=not passes_left)
-                if output is None:
+                if not (clean or directions):
                     check_output(view, likelihood, moved)
-                run([term], moved, view)
+                run([term], moved, view, None, learned=learned)
+            del moved  # as above: what a graph keeps by other means than saved tensors goes with its output
     assert total is not None
     return Losses(total, parts, output)
 

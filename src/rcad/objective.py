@@ -124,12 +124,13 @@ def _evaluate_view(
         # One forward serves the clean terms and every direction; it advances BatchNorm only if a term is there.
         x = view.x if view.x.requires_grad or not directions else view.x.detach().requires_grad_(True)
         advance = nullcontext() if clean else frozen_batch_stats(view.forward)
+        follows = clean and torch.is_grad_enabled()
         with advance, torch.enable_grad() if directions else nullcontext():
             output = view.forward(x, last=last)
             check_output(view, likelihood, output)
             for loss in directions:
                 value = loss.nll(output, view.target).sum()
-                gradients[loss] = reaching_gradient(value, x, retain_graph=True)
+                gradients[loss] = reaching_gradient(value, x, retain_graph=follows or loss != directions[-1])
                 check_gradient(view, gradients[loss])
     values = []
     for term in terms:

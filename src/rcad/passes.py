@@ -58,6 +58,10 @@ class Forward:
         rest = self._rest if last else {k: v.clone() if isinstance(v, Tensor) else v for k, v in self._rest.items()}
         return logits_of(self.model(**rest, **{str(self._key): x if last else x.clone()}))
 
+    def others(self) -> tuple[Any, ...]:
+        """What the model is given beside x."""
+        return () if self._rest is None else tuple(self._rest.values())
+
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
         twin = Forward.__new__(Forward)

@@ -118,6 +118,8 @@ def check_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
         raise InputError(f"expected terms with distinct names, but got {twice!r} twice")
     if not any(term.weight for term in terms):
         raise InputError("expected at least one term with a weight other than 0, but got none")
+    if not any(term.weight and term.every == 1 for term in terms):
+        raise InputError("expected a term that counts at every step, but got only terms with every > 1")
     return terms
 
 

@@ -88,7 +88,7 @@ class StackedStep:
         return self.method.likelihood.plain() if self._is_plain(where) else self.method.likelihood
 
     def _is_exact(self, clean: Sequence[StackedTerm], wanted: dict[bool, StackedLikelihood]) -> bool:
-        """Whether the clean backward gives the one direction that is wanted; the conditions of `fused.refusal`."""
+        """Whether the clean backward gives the one direction that is wanted; as in `fused.third_backward`."""
         if len(clean) != 1 or list(wanted) != [False]:
             return False
         only = clean[0]

@@ -47,18 +47,23 @@ def _chapter(words: tuple[str, ...], command: Any) -> str:
     level = "##" if len(words) < 3 else "###"
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    usage = [name, *(p.metavar or p.name.upper() for p in arguments)]
+    usage = [name, *(_argument(p) for p in arguments)]
     if getattr(command, "commands", None):
         usage.append("COMMAND")
     usage += ["[OPTIONS]"] if options else []
     parts = [f"{level} {name} {{: #{'-'.join(words)} }}", _escaped(first), f"```text\n{' '.join(usage)}\n```"]
     parts += [_escaped(more)] if more else []
     if arguments:
-        rows = [[f"`{p.metavar or p.name.upper()}`", _escaped(p.help or "")] for p in arguments]
+        rows = [[f"`{_argument(p)}`", _escaped(p.help or "")] for p in arguments]
         parts.append(_table(["argument", "what"], rows))
     if options:
         parts.append(_table(["option", "default", "what"], [_option(p) for p in options]))
     return "\n\n".join([*parts, "```sh\n" + "\n".join(examples) + "\n```"])
+
+
+def _argument(argument: Any) -> str:
+    name = (argument.metavar or argument.name.upper()) + ("..." if argument.nargs != 1 else "")
+    return name if argument.required else f"[{name}]"
 
 
 def _option(option: Any) -> list[str]:
