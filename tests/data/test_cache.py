@@ -265,5 +265,5 @@ def test_a_cache_that_cannot_be_written_is_one_line(source, tmp_path, monkeypatc
 
 
 def test_too_little_space_is_said_before_decoding(tmp_path):
-    with pytest.raises(InputError, match=r"^expected \d+.*GB free.*but got"):
+    with pytest.raises(InputError, match=r"^expected [\d,.]+ MB free.*but got"):
         cache.allocate(tmp_path / "x.npy", (10**9, 3, 1000, 1000))

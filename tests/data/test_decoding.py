@@ -154,3 +154,33 @@ def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, workers):
     monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
     with pytest.raises(OSError, match="No space left"):
         decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+
+
+@pytest.mark.parametrize("orientation", range(9))
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_photographs_are_upright(orientation, kind):
+    upright = np.full((16, 24, 3), 40, np.uint8)
+    upright[:8, :16] = 220  # no turn or mirror image of it is the same
+    # How a camera held in each of EXIF's eight ways stores that scene.
+    turned = {
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.transpose(1, 0, 2),
+        6: np.rot90(upright),
+        7: upright.transpose(1, 0, 2)[::-1, ::-1],
+        8: np.rot90(upright, -1),
+    }
+    exif, buffer = Image.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    stored = Image.fromarray(np.ascontiguousarray(turned.get(orientation, upright)))
+    stored.save(buffer, kind, exif=exif, quality=95)
+    np.testing.assert_allclose(decode(buffer.getvalue(), "it"), upright.transpose(2, 0, 1), atol=12)
+    assert decode(buffer.getvalue(), "it", 8)[0, 0, 0] > 200
+
+
+def test_a_broken_exif_block_is_passed_over(recwarn):
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 4), (9, 9, 9)).save(buffer, "PNG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert decode(buffer.getvalue(), "it").shape == (3, 4, 4)
+    assert not recwarn, "Pillow's complaints would end up on the user's terminal"

@@ -35,6 +35,45 @@ def test_plain_folders(tmp_path):
     assert dataset.test is None
 
 
+def test_a_link_that_leads_back_is_not_followed(tmp_path):
+    root = tmp_path / "pets"
+    save(root / "cat" / "a.png", 1)
+    save(root / "dog" / "b.png", 2)
+    save(tmp_path / "elsewhere" / "c.png", 3)
+    (root / "cat" / "again").symlink_to(root / "cat")
+    (root / "dog" / "deep").mkdir()
+    (root / "dog" / "deep" / "up").symlink_to(tmp_path)
+    (root / "dog" / "more").symlink_to(tmp_path / "elsewhere")
+    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    assert (reds(dataset.train), dataset.train.y.tolist()) == ([1, 2, 3], [0, 1, 1])
+
+
+def test_a_folder_that_cannot_be_a_class_ends_the_search(tmp_path, monkeypatch):
+    root = tmp_path / "disk"
+    save(root / "cat" / "a.png", 1)
+    for i in range(6):
+        (root / "etc" / f"{i}" / "conf").mkdir(parents=True)
+    save(root / "usr" / "b.png", 2)
+    looked = []
+    walk = folders.os.walk
+    monkeypatch.setattr(folders.os, "walk", lambda path, **kw: (looked.append(path.name), walk(path, **kw))[1])
+    with pytest.raises(InputError, match=r"^expected images in .*etc, but got none among 12 other files and folders; "):
+        folders.load(str(root), cache_dir=tmp_path / "cache")
+    assert looked == ["cat", "etc"]  # what comes after it is not even looked at
+    monkeypatch.setattr(folders, "MOST_OTHERS", 5)
+    with pytest.raises(InputError, match=r"but .*etc has over 5 other files and folders; check that .*disk is"):
+        folders.load(str(root), cache_dir=tmp_path / "cache")
+
+
+def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "MOST_OTHERS", 2)
+    for name in ("cat", "dog"):
+        for i in range(4):
+            save(tmp_path / "pets" / name / f"{i}.png", i)
+            (tmp_path / "pets" / name / f"{i}.txt").write_text("about it")
+    assert len(folders.load(str(tmp_path / "pets"), cache_dir=tmp_path / "cache").train) == 8
+
+
 @pytest.mark.parametrize("test_name", ["val", "test", "validation"])
 def test_imagenet_style(tmp_path, test_name):
     root = tmp_path / "imagenet"
@@ -139,3 +178,20 @@ def test_tiny_imagenet_annotations_are_part_of_the_key(tmp_path):
 def test_tiny_imagenet_md5_is_checked(tmp_path):
     with pytest.raises(InputError, match="expected md5 90528d7ca1a48142e341f4ef8d21d0de"):
         tiny_imagenet.load(str(zipped(tiny(tmp_path))), cache_dir=tmp_path / "cache")
+
+
+def test_a_copy_has_its_own_name_in_the_note(tmp_path):
+    for root in ("first", "second"):
+        save(tmp_path / root / "cat" / "a.png", 1)
+        save(tmp_path / root / "dog" / "b.png", 2)
+    notes = [folders.load(str(tmp_path / root), cache_dir=tmp_path / "cache").note for root in ("first", "second")]
+    assert notes == ["2 images in 2 classes from first", "2 images in 2 classes from second"]
+
+
+def test_the_note_names_a_split_that_is_not_read(tmp_path):
+    for split, colour in (("train", 1), ("val", 2), ("test", 3)):
+        save(tmp_path / "set" / split / "cat" / "a.png", colour)
+        save(tmp_path / "set" / split / "dog" / "b.png", colour)
+    dataset = folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache")
+    assert reds(dataset.test) == [3, 3]
+    assert dataset.note.endswith("from set; not read: val")

@@ -73,3 +73,27 @@ def test_floats_are_rounded_to_the_nearest_level(tmp_path):
     x = np.full((2, 1, 2, 2), 0.999)
     x[1] = 0.4 / 255
     assert load(save(tmp_path, x=x, y=[0, 1])).train.x[:, 0, 0, 0].tolist() == [255, 0]
+
+
+def test_time_stamps_keep_their_differences(tmp_path):
+    stamps = 1_700_000_000_000 + np.arange(40)
+    dataset = load(save(tmp_path, x=np.column_stack([stamps, stamps % 3]), y=stamps / 2))
+    assert np.diff(dataset.train.x[:, 0]).tolist() == [1.0] * 39
+    assert np.diff(dataset.train.y).tolist() == [0.5] * 39
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+def test_zeros_and_ones_are_no_pixels(tmp_path, dtype):
+    x = np.eye(5, dtype=dtype)[None].repeat(6, axis=0)
+    with pytest.raises(InputError, match=r"up to 255 in .*, but the largest is 1"):
+        load(save(tmp_path, x=x, y=LABELS))
+    assert load(save(tmp_path, x=x.astype(np.float32), y=LABELS)).train.x.max() == 255
+    assert load(save(tmp_path, x=x * 2, y=LABELS)).train.x.max() == 2
+    assert load(save(tmp_path, x=x * 0, y=LABELS)).train.x.max() == 0
+
+
+def test_the_note_says_how_the_targets_were_taken(tmp_path):
+    x = RNG.normal(size=(6, 2))
+    assert "regression, since the targets are floats" in load(save(tmp_path, x=x, y=LABELS.astype(float))).note
+    assert load(save(tmp_path, x=x, y=LABELS)).note.endswith("integers or text")
+    assert load(save(tmp_path, x=x, y=np.asarray([0, 2, 4, 4, 0, 2]))).note.endswith("; no training example of class 1")

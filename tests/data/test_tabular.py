@@ -40,7 +40,7 @@ def test_numbers_levels_and_gaps(tmp_path: Path) -> None:
     assert data.task == "regression"
     assert data.train.y.dtype == np.float32
     assert data.train.y.tolist() == [1.5, 2.5, 3.25, 9.0]
-    assert data.note == (
+    assert data.note.startswith(
         "t.csv: 4 rows, 3 columns, target 'price'; regression, since the target has 4 numeric values (task= to change)"
     )
     assert not data.is_image
@@ -51,7 +51,7 @@ def test_numbers_levels_and_gaps(tmp_path: Path) -> None:
 def test_the_delimiter_is_found(tmp_path: Path, delimiter: str) -> None:
     decimal = "1,5" if delimiter != "," else "1.5"  # decimal commas must not win
     text = "\n".join(delimiter.join(row) for row in (["a", "b", "y"], [decimal, "2", "0"], [decimal, "3", "1"]))
-    data = load(write(tmp_path, text), target="y")
+    data = load(write(tmp_path, text), target="y", categorical=["a"])
     assert len({name.split("=")[0] for name in data.columns}) == 2
     assert data.train.y.tolist() == [0, 1]
 
@@ -245,3 +245,34 @@ def test_arrays_of_another_kind(tmp_path: Path) -> None:
     np.savez(tmp_path / "two.npz", x=np.zeros((2, 2)), z=np.zeros(2))
     with pytest.raises(InputError, match=r"one 2-D array in .*, but got 2: x, z"):
         load(str(tmp_path / "two.npz"), target=0)
+
+
+def test_time_stamps_keep_their_differences(tmp_path: Path) -> None:
+    rows = [(1_700_000_000_000 + 60 * i, 1_600_000_000_000 + i) for i in range(40)]
+    path = write(tmp_path, "stamp,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
+    data = load(path, target="y")
+    assert np.diff(data.train.x[:, 0]).tolist() == [60.0] * 39
+    assert np.diff(data.train.y).tolist() == [1.0] * 39
+
+
+def test_identifiers_that_float64_merges_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,y\n" + "".join(f"{2**62 + i},{i / 7}\n" for i in range(40)))
+    with pytest.raises(InputError, match=r"^expected column 'id' of .* is it an identifier\? remove the column$"):
+        load(path, target="y")
+
+
+@pytest.mark.parametrize("number", ["1,5", "1,234.50", "-1.234,5"])
+def test_numbers_with_commas_are_no_levels(tmp_path: Path, number: str) -> None:
+    with pytest.raises(InputError, match=rf"without commas in line 3, column 'a' of .*, but got '{number}'; write 1.5"):
+        load(write(tmp_path, f"a;y\n7;0\n{number};1\n;1\n"), target="y")
+    with pytest.raises(InputError, match="without commas in line 2, column 'y'"):
+        load(write(tmp_path, f"a;y\n1;{number}\n2;{number}\n3;8\n"), target="y")
+    assert load(write(tmp_path, f"a;y\n7;0\n{number};1\nMon, Tue;1\n"), target="y").columns[-1] == "a=?"
+    assert load(write(tmp_path, f"a;y\n1;{number}\n2;{number}\n3;8\n"), target="y", task="classification").classes
+
+
+def test_the_note_tells_of_gaps(tmp_path: Path) -> None:
+    assert load(write(tmp_path, PEOPLE), target="price").note.endswith(
+        "; values are missing in 1 column, filled by medians of training and marked"
+    )
+    assert "missing" not in load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note

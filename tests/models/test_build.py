@@ -34,7 +34,7 @@ IMAGE = {"num_outputs": 3, "in_shape": (3, 8, 8)}
         ("wrn16_8", {"dropout": 1.0}, r"dropout to be in \[0, 1\), but got 1.0"),
         ("resnet18", {"in_shape": (10,)}, "take 'mlp' for tables"),
         ("resnet18", {"in_shape": (8, 8)}, r"in_shape as \(C, H, W\) or \(D,\)"),
-        ("small_cnn", {"in_shape": (1, 3, 3)}, "at least 4x4 pixels, but got 3x3"),
+        ("small_cnn", {"in_shape": (1, 3, 3)}, "at least 4x4 pixels, but got 3x3; take 'mlp'"),
         ("mlp", {"hidden": (4, 0)}, r"hidden to hold positive numbers of units, but got \(4, 0\)"),
         ("mlp", {"in_shape": (5,), "mean": (0.5,)}, "mean and std for images only"),
         ("resnet18", {"skip_head": True}, "expected weights with skip_head"),

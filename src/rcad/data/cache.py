@@ -27,6 +27,8 @@ from rcad.data.fingerprint import fingerprint
 from rcad.errors import InputError
 
 FORMAT = 1
+# Part of every key: raised when the same files give other pixels (2: photographs are turned upright).
+DECODING = 2
 MANIFEST = "manifest.json"
 _REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
 
@@ -64,7 +66,7 @@ def cached(
         make_folder(folder, "cache", _REMEDY)
     with writing(top, "cache", f"free some space there, or {_REMEDY}"):
         source = fingerprint(files, root, top / "fingerprints")
-        key = json.dumps([FORMAT, kind, source, dict(sorted(options.items()))])
+        key = json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))])
         entry = top / "images" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
         return open_entry(entry) or _build(entry, build)
 
@@ -121,8 +123,8 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
     required, free = math.prod(shape), shutil.disk_usage(path.parent).free
     if required > free:
         raise InputError(
-            f"expected {required / 1e9:.1f} GB free for the cache in {path.parent.parent}, "
-            f"but got {free / 1e9:.1f} GB; {_REMEDY}"
+            f"expected {required / 1e6:,.1f} MB free for the cache in {path.parent.parent}, "
+            f"but got {free / 1e6:,.1f} MB; {_REMEDY}"
         )
     return int(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).offset)
 

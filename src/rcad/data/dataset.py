@@ -18,6 +18,8 @@ class Split:
     Args:
         x: images as uint8 (N, C, H, W), or features as float32 (N, D).
         y: labels as int64 (N,), or real targets as float32 (N,).
+
+    Features and targets are float64 where float32 would blur them (`rcad.data.precision`).
     """
 
     x: npt.NDArray[Any]

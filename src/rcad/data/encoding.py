@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rcad.data.precision import Real, beyond_float64, compact
 from rcad.data.table_files import Table
 from rcad.errors import InputError
 
@@ -70,11 +71,11 @@ class TableEncoder:
         """The names of the D features."""
         return tuple(name for code in self.codes for name in code.features)
 
-    def transform(self, table: Table) -> npt.NDArray[np.float32]:
+    def transform(self, table: Table) -> Real:
         """Encode a table that has the encoder's columns by name, in any order.
 
         Returns:
-            (N, D): numbers with NaN for missing, and 0 or 1 for levels.
+            (N, D), float32 unless that would blur a column: numbers with NaN for missing, and 0 or 1 for levels.
         """
         parts = []
         for code in self.codes:
@@ -85,7 +86,7 @@ class TableEncoder:
                 parts.append(numbers(table, j)[:, None])
             else:
                 parts.append(_one_hot(table, j, code.levels))
-        return np.hstack(parts).astype(np.float32)
+        return compact(np.hstack(parts))
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -125,6 +126,17 @@ def number_of(text: str) -> float | None:
         return None
 
 
+def check_commas(table: Table, column: int) -> None:
+    """Numbers written with commas ("1,5", "1,234.50") would pass for text, and each for a level of its own."""
+    texts = [text for text in table.columns[column] if isinstance(text, str)]
+    row = next((r for r, text in enumerate(table.columns[column]) if isinstance(text, str) and "," in text), None)
+    if row is not None and all(number_of(text.replace(",", "")) is not None for text in texts):
+        raise InputError(
+            f"expected a number without commas in {table.where(row, column)}, but got "
+            f"{_shown(table.columns[column][row])!r}; write 1.5 for 1,5 and 1000 for 1,000"
+        )
+
+
 def labels(table: Table, column: int) -> list[str | None]:
     """A column as text with None for missing; whole numbers are written without a point."""
     values = table.columns[column]
@@ -141,8 +153,13 @@ def _choose(
     if name not in categorical:
         strange = next((t for t in values if isinstance(t, str) and number_of(t) is None), None)
         if name in numeric or strange is None:
-            numbers(table, j)
+            if beyond_float64(numbers(table, j)):
+                raise InputError(
+                    f"expected column {name!r} of {table.path} to hold numbers that float64 tells apart, but they are "
+                    "beyond 2^53 and too close; is it an identifier? remove the column"
+                )
             return ColumnCode(name)
+        check_commas(table, j)
     seen = labels(table, j)
     levels = sorted({level for level in seen if level is not None})
     if len(levels) > max_levels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from rcad.data.images import check_size, is_image_name
 from rcad.data.labels import check_several
 from rcad.errors import InputError
 
+MOST_OTHERS = 100_000
+"""A class folder with more files than this that are no images, and fewer that are, is none: "/" must not take hours."""
 TEST_NAMES = ("test", "val", "valid", "validation")
 # By class name, the image names relative to the root.
 ClassFiles = Mapping[str, Sequence[str]]
@@ -32,7 +35,9 @@ def load(
     """Images whose folder names their class; labels follow the sorted class names.
 
     Returns:
-        uint8 images (N, 3, H, W). `test` comes from root/test, else root/val; None for a plain root/<class>.
+        uint8 images (N, 3, H, W). `test` comes from root/test, else root/val; None for a plain root/<class>. Of
+        root/test and root/val together only the first is read, and the note says so: examples to select by are
+        held out from root/train.
 
     Args:
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
@@ -49,7 +54,12 @@ def load(
                 f"expected the classes of {found['train']} in {found['test']}, "
                 f"but got {name!r} as well; rename or remove it"
             )
-    return read(root, splits, classes, size, cache_dir, progress, kind="folders")
+    dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders")
+    unread = [
+        name for name in TEST_NAMES if "test" in found and _has_folders(root / name) and found["test"].name != name
+    ]
+    note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
+    return dataclasses.replace(dataset, note=note)
 
 
 def read(
@@ -77,9 +87,12 @@ def read(
         }
         decode_splits(folder, runs, size, progress)
         save_labels(folder, splits, classes)
-        return Described(classes, f"{len(paths):,} images in {len(classes)} classes from {root.name}")
+        return Described(classes, note)
 
-    return cached(kind, [*paths, *extra_files], root, {"size": size, "classes": classes}, build, cache_dir)
+    note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
+    dataset = cached(kind, [*paths, *extra_files], root, {"size": size, "classes": classes}, build, cache_dir)
+    # A copy of a folder finds the cache of the first, with its name.
+    return dataclasses.replace(dataset, note=note)
 
 
 def save_labels(folder: Path, splits: Mapping[str, ClassFiles], classes: tuple[str, ...]) -> None:
@@ -93,9 +106,8 @@ def split_folders(root: Path) -> dict[str, Path] | None:
     """root/train and the first of root/test, root/val, ... that is there; None without root/train."""
     if not (root / "train").is_dir():
         return None
-    tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
     # ImageNet's test folder has no labels, hence no class folders: its validation folder serves.
-    labelled = [folder for folder in tests if any(child.is_dir() for child in folder.iterdir())]
+    labelled = [root / name for name in TEST_NAMES if _has_folders(root / name)]
     return {"train": root / "train"} | ({"test": labelled[0]} if labelled else {})
 
 
@@ -104,19 +116,40 @@ def class_folders(folder: Path) -> list[Path]:
     return sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith((".", "__")))
 
 
+def _has_folders(folder: Path) -> bool:
+    return folder.is_dir() and any(child.is_dir() for child in folder.iterdir())
+
+
 def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:
     classes = {child.name: _images_below(root, child) for child in class_folders(folder)}
     if not classes:
         raise InputError(f"expected one sub-folder per class in {folder}, but got none; sort the images into folders")
-    for name, files in classes.items():
-        if not files:
-            raise InputError(f"expected images in {folder / name}, but got none; add some or remove the folder")
     return classes
 
 
 def _images_below(root: Path, folder: Path) -> list[str]:
-    """Image names relative to `root`, sorted, at any depth."""
-    found = []
-    for parent, _, names in os.walk(folder, followlinks=True):
-        found += [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
+    """Image names relative to `root`, sorted, at any depth; a folder that cannot be a class ends the search."""
+    found: list[str] = []
+    others = 0
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _leads_back(parent, name)]
+        images = [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
+        found += images
+        others += len(names) + len(folders) - len(images)
+        if others > max(MOST_OTHERS, len(found)):
+            raise InputError(
+                f"expected a folder of images for each class, but {folder} has over {MOST_OTHERS:,} other files and "
+                f"folders; check that {root} is the right one"
+            )
+    if not found:
+        what = (
+            f"none among {others:,} other files and folders; check that {root} is the right one" if others else "none"
+        )
+        raise InputError(f"expected images in {folder}, but got {what}; every folder in it names a class")
     return sorted(found)
+
+
+def _leads_back(parent: str, name: str) -> bool:
+    """Whether a link goes to a folder that it lies in: following it would have no end."""
+    path = os.path.join(parent, name)
+    return os.path.islink(path) and Path(os.path.realpath(parent)).is_relative_to(os.path.realpath(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,17 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", 
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 # Pillow clips or refuses these when it converts to RGB, so the pixels would be wrong.
 _DEEP_MODES = ("I", "F")
+# EXIF's tag of the camera's position, and what turns each of its values upright.
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 
 
 def is_image_name(name: str) -> bool:
@@ -27,7 +39,7 @@ def is_image_name(name: str) -> bool:
 
 
 def decode(data: bytes, origin: str, size: int | None = None) -> npt.NDArray[np.uint8]:
-    """Decode one image to uint8 (3, H, W); greyscale, palette and alpha are converted to RGB.
+    """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB.
 
     Args:
         data: the encoded file.
@@ -55,6 +67,7 @@ def decode(data: bytes, origin: str, size: int | None = None) -> npt.NDArray[np.
 
 
 def _pixels(image: Any, size: int | None) -> npt.NDArray[np.uint8]:
+    image = _upright(image)
     if image.mode != "RGB":
         image = image.convert("RGB")
     width, height = image.size
@@ -64,6 +77,17 @@ def _pixels(image: Any, size: int | None) -> npt.NDArray[np.uint8]:
         image = image.resize((size, size), _pillow().Resampling.BILINEAR, box=(left, top, left + side, top + side))
     # Transposed as a view: the caller copies once, into its own buffer.
     return np.asarray(image).transpose(2, 0, 1)
+
+
+def _upright(image: Any) -> Any:
+    # A broken EXIF block says nothing about the pixels.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            turn = _TURNS.get(image.getexif().get(_ORIENTATION))
+    except Exception:
+        return image
+    return image if turn is None else image.transpose(_pillow().Transpose[turn])
 
 
 def check_size(size: int | None) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from rcad.data.dataset import Dataset, Split, Task
 from rcad.data.decoding import Progress
 from rcad.data.labels import check_labels, check_several, count_classes
+from rcad.data.precision import compact
 from rcad.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -57,8 +58,17 @@ def load(
         train=splits[0],
         test=splits[1] if len(splits) == 2 else None,
         classes=classes,
-        note=f"arrays from {path.name}",
+        note=f"arrays from {path.name}; {_why(task, targets[0])}",
     )
+
+
+def _why(task: Task, y: Array) -> str:
+    """How the task was chosen, and what it leaves open."""
+    if task == "regression":
+        return "regression, since the targets are floats (store integers or text for classes)"
+    empty = np.setdiff1d(np.arange(y.max()), y)
+    gap = f"; no training example of class {empty[0]}" if len(empty) else ""
+    return f"classification, since the targets are integers or text{gap}"
 
 
 def _read(path: Path) -> dict[str, Array]:
@@ -108,7 +118,7 @@ def _features(x: Array, origin: str) -> Array:
     if x.dtype.kind not in "biuf":
         raise InputError(f"expected numeric features in {origin}, but got dtype {x.dtype}; encode them as numbers")
     _check_finite(x, origin)
-    return x.astype(np.float32)
+    return compact(x)
 
 
 def _images(x: Array, origin: str, layout: str | None) -> npt.NDArray[np.uint8]:
@@ -129,6 +139,11 @@ def _images(x: Array, origin: str, layout: str | None) -> npt.NDArray[np.uint8]:
         raise InputError(
             f"expected {x.dtype} pixels in [0, {high}] in {origin}, but got [{x.min():.6g}, {x.max():.6g}]; "
             "rescale them, without normalising"
+        )
+    if x.dtype.kind in "iu" and x.max() == 1:
+        raise InputError(
+            f"expected {x.dtype} pixels up to 255 in {origin}, but the largest is 1, all but black; "
+            "store 0 and 255, or floats in [0, 1]"
         )
     if x.dtype.kind == "f":
         x = np.rint(x * 255)
@@ -163,7 +178,7 @@ def _targets(ys: list[Array], path: Path) -> tuple[Task, tuple[str, ...], list[A
     if kind == "f":
         for y in ys:
             _check_finite(y, f"{path} (targets)")
-        return "regression", (), [y.astype(np.float32) for y in ys]
+        return "regression", (), [compact(y) for y in ys]
 
     def origin(index: int) -> str:
         return f"{path} example {index}"

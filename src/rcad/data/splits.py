@@ -111,7 +111,7 @@ def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> 
         c = short[0]
         raise InputError(
             f"expected {quota[c]} examples of class {classes[c]} for a balanced subset of {n}, "
-            f"but got {counts[c]}; ask for fewer or balanced=False"
+            f"but got {counts[c]}; ask for fewer or balanced=False (--set data.balanced=false)"
         )
     return _first_of_each_class(y, classes, quota, keys)
 

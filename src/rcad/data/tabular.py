@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task
-from rcad.data.encoding import TableEncoder, labels, number_of, numbers
+from rcad.data.encoding import TableEncoder, check_commas, labels, number_of, numbers
+from rcad.data.precision import Real, compact
 from rcad.data.table_files import Table, read_table
 from rcad.errors import InputError
 
@@ -55,8 +56,9 @@ def load(
         max_levels: the most levels of a categorical column.
 
     Returns:
-        x float32 (N, D): numbers with NaN for missing; for each level of a categorical column a feature of 0 or
-        1, and one more for missing or unknown. y int64 labels in the order of `classes`, or float32.
+        x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing; for each level of a
+        categorical column a feature of 0 or 1, and one more for missing or unknown. y int64 labels in the order of
+        `classes`, or real targets like x.
     """
     path = _find(name_or_path, data_dir)
     table = read_table(path, header=header, delimiter=delimiter)
@@ -104,6 +106,11 @@ def encode(
     else:
         y, classes = _real(table, t), ()
     note = f"{table.path.name}: {len(table)} rows, {len(columns)} columns, target {table.names[t]!r}; {why}"
+    gaps = int(np.isnan(x).any(axis=0).sum())
+    if gaps:
+        note += (
+            f"; values are missing in {gaps} column{'s' if gaps > 1 else ''}, filled by medians of training and marked"
+        )
     dataset = Dataset(table.path.stem, chosen, Split(x, y), classes=classes, columns=encoder.features, note=note)
     return dataset, encoder
 
@@ -152,6 +159,7 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, str]:
         return task, f"{task} as told"
     values = table.columns[t]
     if any(isinstance(v, str) and number_of(v) is None for v in values):
+        check_commas(table, t)
         return "classification", "classification, since the target is text (task= to change)"
     found = numbers(table, t)
     distinct = np.unique(found[~np.isnan(found)])
@@ -192,14 +200,14 @@ def _classes(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ..
     return np.asarray([code[str(label)] for label in seen], dtype=np.int64), tuple(classes)
 
 
-def _real(table: Table, t: int) -> npt.NDArray[np.float32]:
+def _real(table: Table, t: int) -> Real:
     values = numbers(table, t)
     gaps = np.flatnonzero(np.isnan(values))
     if len(gaps):
         where = table.where(int(gaps[0]), t)
         raise InputError(f"expected a number in {where}, but it is missing; remove the row")
     _check_size(table, t, values)
-    real = values.astype(np.float32)
+    real = compact(values)
     if real.min() == real.max():
         raise InputError(
             f"expected targets that differ in column {table.names[t]!r} of {table.path}, but all are {real[0]:g}"

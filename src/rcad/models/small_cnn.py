@@ -44,7 +44,7 @@ class SmallCNN(Model):
         check_norm(norm)
         channels, height, breadth = in_shape
         if min(height, breadth) < 4:
-            raise InputError(f"expected images of at least 4x4 pixels, but got {height}x{breadth}")
+            raise InputError(f"expected images of at least 4x4 pixels, but got {height}x{breadth}; take 'mlp'")
         self.normalize = layer_zero(channels, mean, std)
         self.conv1 = FirstConv2d(channels, width, 3, padding=1, bias=False)
         self.bn1 = norm2d(norm, width)
