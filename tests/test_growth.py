@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss, nll_loss
 
-from rcad import FeatureAscent, InputError
+from rcad import FeatureAscent, InputError, methods
 from support import CLASSES, images
 
 
@@ -43,6 +46,26 @@ def test_a_loop_over_single_examples_gives_the_same(eta: float) -> None:
             moved = moved + 0.5 * g
         torch.testing.assert_close(grown[i], moved)
     assert torch.equal(labels, y)
+
+
+@pytest.mark.parametrize("make", [methods.ada, methods.me_ada])
+def test_the_default_step_is_that_of_the_program_in_its_own_units(make: Any) -> None:
+    """Inputs in [-1, 1], means over a batch of 128, a step of 20.0."""
+    net, (x, y) = Net().double(), images(128, dtype=torch.float64)
+    growth = replace(make().growth, levels=None)
+    grown, _ = growth.grow(net, x, y, batch_size=100)
+    net.eval()
+    scaled, anchor = 2 * x - 1, net.features(x).detach()
+    for _ in range(15):
+        probe = scaled.clone().requires_grad_(True)
+        features = net.features((probe + 1) / 2)
+        log_p = net.head(features).log_softmax(1)
+        entropy = -(log_p.exp() * log_p).sum(1).mean()
+        gain = nll_loss(log_p, y) - mse_loss(features, anchor) + (entropy if make is methods.me_ada else 0.0)
+        (gradient,) = torch.autograd.grad(gain, probe)
+        scaled = scaled + 20.0 * gradient
+    assert (scaled + 1 - 2 * x).abs().max() > 1e-2
+    torch.testing.assert_close(grown, (scaled + 1) / 2)
 
 
 def test_images_stay_images_of_8_bits() -> None:

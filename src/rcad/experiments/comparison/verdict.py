@@ -108,7 +108,7 @@ def _why_not(own: Sequence[Pair], metric: str) -> str:
         return (
             f"; the largest difference, {leader.method}'s {size}, did not outlast the correction for many comparisons"
         )
-    return f"; {count} seeds would be needed to see the largest difference, {leader.method}'s {size}"
+    return f"; at least {count} seeds would be needed to see the largest difference, {leader.method}'s {size}"
 
 
 def _direction(own: Sequence[Pair], base: str) -> list[str]:
