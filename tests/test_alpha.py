@@ -93,6 +93,13 @@ def test_identical_examples_of_two_classes_do_not_count() -> None:
         suggest_alpha(x[:4], y[:4])
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_examples_must_be_finite(bad: float) -> None:
+    x = torch.tensor([[0.0], [1.0], [bad], [2.0]])
+    with pytest.raises(InputError, match=r"^expected finite examples, but got NaN or inf; drop or impute those rows$"):
+        suggest_alpha(x, torch.tensor([0, 1, 1, 0]))
+
+
 def test_the_curve_is_what_the_steps_give() -> None:
     net, (x, y) = smooth_net(), images(40)
     rows = along_adversarial(net, x, y, [0.0, 0.5, 4.0])

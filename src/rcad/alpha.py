@@ -82,6 +82,8 @@ def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: tor
         0.45
     """
     x, y = _tensor("x", x), _tensor("y", y)
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        raise InputError("expected finite examples, but got NaN or inf; drop or impute those rows")
     if x.ndim == 4 and x.is_floating_point() and x.numel():
         low, high = (value.item() for value in x.aminmax())
         if low >= 0 and high > 2:

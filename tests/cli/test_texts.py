@@ -54,8 +54,8 @@ def test_spread_is_given_from_two_seeds_on() -> None:
 
 
 def test_the_test_s_numbers_come_first() -> None:
-    names = ["epochs", "val_accuracy", "test_brier", "test_nll", "selected_epoch", "test_accuracy"]
-    assert leading(names, 4) == ["test_accuracy", "test_nll", "test_brier", "val_accuracy"]
+    names = ["epochs", "last_nll", "val_accuracy", "test_brier", "test_nll", "selected_epoch", "test_accuracy"]
+    assert leading(names, 5) == ["test_accuracy", "test_nll", "test_brier", "val_accuracy", "last_nll"]
 
 
 def test_sparkline() -> None:

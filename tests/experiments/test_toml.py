@@ -42,6 +42,7 @@ configs = st.builds(
         split=maybe(counts),
         test_fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
         size=maybe(counts),
+        seed=maybe(counts),
     ),
     model=st.builds(
         ModelConfig,

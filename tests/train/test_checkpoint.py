@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from rcad.errors import InputError
+from rcad.train import checkpoint
 from rcad.train.checkpoint import load_tensors, save_tensors
 from rcad.train.optimizers import optimizer_tensors, restore_optimizer
 
@@ -20,6 +22,21 @@ def test_tensors_and_meta_come_back(tmp_path: Path) -> None:
     assert meta == {"epoch": 3, "rows": [{"loss": 0.1}]}
     assert all(torch.equal(found[name], value) for name, value in tensors.items())
     assert all(found[name].dtype == value.dtype for name, value in tensors.items())
+
+
+def test_a_full_disk_is_told_in_one_line_and_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_tensors(tmp_path / "file", {"a": torch.ones(3)}, {"epoch": 1})
+
+    def full(*words: object, **options: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(
+        InputError, match=r"^expected .*file to be writable, but got: .*No space left on device.*; check"
+    ):
+        save_tensors(tmp_path / "file", {"a": torch.zeros(3)}, {"epoch": 2})
+    assert load_tensors(tmp_path / "file")[1] == {"epoch": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "noise", "missing"])

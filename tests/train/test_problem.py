@@ -1,4 +1,4 @@
-"""A run that must diverge is refused where method and likelihood meet: in the engine, stacked or not."""
+"""Data and method meet: which examples a run gets, and that a run which must diverge is refused, stacked or not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from rcad import compose, methods
 from rcad.composition import Method
+from rcad.data.registry import load
 from rcad.errors import InputError
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.rows import method_rows
@@ -89,3 +90,17 @@ def stacked(*chosen: Method, may_diverge: bool = False) -> None:
         hidden=(4,),
         may_diverge=may_diverge,
     )
+
+
+def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:
+    pytest.importorskip("sklearn")
+    dataset = load("digits")
+    plain = replace(config(("erm", ())), data=DataConfig(name="digits[:60]", validation=0.2))
+
+    def found(seed: int, of_data: int | None) -> str:
+        chosen = replace(plain, seed=seed, data=replace(plain.data, seed=of_data))
+        return prepare(chosen, dataset, torch.device("cpu")).fingerprint
+
+    assert found(0, None) != found(1, None)
+    assert found(0, 7) == found(1, 7) == found(7, None)
+    assert found(0, 0) == found(0, None) != found(0, 7)

@@ -80,7 +80,7 @@ def leading(names: Iterable[str], most: int) -> list[str]:
 def _rank(name: str) -> tuple[int, int, str]:
     words = name.split("_")
     place = min((_ORDER.index(word) for word in words if word in _ORDER), default=len(_ORDER))
-    return {"val": 1, "train": 2}.get(words[0], 0), place, name
+    return {"val": 1, "last": 2, "train": 3}.get(words[0], 0), place, name
 
 
 def sparkline(values: Sequence[float | None], width: int = 24) -> str:

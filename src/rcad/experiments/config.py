@@ -63,6 +63,8 @@ class DataConfig(Section):
         split: which of the standard train/test splits, where the data has some.
         test_fraction: fraction set aside for the test, where the data has no test set of its own.
         size: side in pixels that images are brought to; None keeps theirs.
+        seed: which examples a subset and the hold-outs take; None goes by the run's seed, so that a spread over seeds
+            includes the choice of examples. The released program has one subset for all runs.
     """
 
     title: ClassVar[str] = "data"
@@ -74,12 +76,13 @@ class DataConfig(Section):
     split: int | None = None
     test_fraction: float = 0.2
     size: int | None = None
+    seed: int | None = None
 
     def _check(self) -> None:
         self._not_empty("name", "target")
         self._fraction("validation", "test_fraction")
         self._above_zero("test_fraction")
-        self._whole(0, "split")
+        self._whole(0, "split", "seed")
         self._whole(1, "size")
 
 

@@ -98,10 +98,15 @@ class Execution:
     def _finish(self) -> RunRecord:
         """The selected weights, the test set (read here, once), the record; then the checkpoint may go."""
         trainer, problem = self.trainer, self.trainer.problem
+        last = {}
+        if self.config.train.selection == "best":
+            # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
+            last = {f"last_{name}": value for name, value in measure(trainer.selected, problem, *problem.test).items()}
         trainer.restore_selected()
         start = time.perf_counter()
         metrics = {f"test_{name}": value for name, value in measure(trainer.selected, problem, *problem.test).items()}
         seconds = time.perf_counter() - start
+        metrics |= last
         if len(problem.val[1]):
             scores = measure(trainer.selected, problem, *problem.val)
             metrics |= {f"val_{name}": value for name, value in scores.items()}

@@ -25,7 +25,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
     plain = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     make_folder(path.parent)
     with replacing(path) as temporary:
-        save_file(plain, str(temporary), metadata={"version": VERSION, "meta": json.dumps(meta)})
+        try:
+            save_file(plain, str(temporary), metadata={"version": VERSION, "meta": json.dumps(meta)})
+        except SafetensorError as error:  # how it tells of a full disk
+            raise OSError(str(error)) from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

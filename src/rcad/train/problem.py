@@ -86,7 +86,7 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         n=count,
         balanced=config.data.balanced,
         validation=config.data.validation,
-        seed=config.seed,
+        seed=config.seed if config.data.seed is None else config.data.seed,
         split=config.data.split,
         test_fraction=config.data.test_fraction,
     )

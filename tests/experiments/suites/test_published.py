@@ -85,14 +85,19 @@ def test_t2_t3_and_t5(digest: str) -> None:
 
 
 def test_t6(digest: str) -> None:
-    expected: Cells = {}
+    expected = {}
     for name, rest in re.findall(r"(C100-2k|C100|C10) (ERM .*?)(?=\.\s|\.$|\. C10)", part(digest, "T6"), re.DOTALL):
         for method, clean, attacked in re.findall(r"(\S+) (\d+\.\d+), (\d+\.\d+)", rest):
             row = "FGSM" if method == "AT" else method
-            expected[f"{SHORT[name]}, clean", row] = (float(clean), None)
-            expected[f"{SHORT[name]}, attacked", row] = (float(attacked), None)
-    assert ours(published.T6) == expected
+            expected[f"{SHORT[name]}, clean", row] = float(clean)
+            expected[f"{SHORT[name]}, attacked", row] = float(attacked)
+    assert {place: mean for place, (mean, _) in ours(published.T6).items()} == expected
     assert len(expected) == 30
+    for name in ("CIFAR-100-2k", "CIFAR-100", "CIFAR-10"):  # T1 has the same runs, clean
+        assert published.T6[f"{name}, clean"] == published.T1[name]
+    assert sum(one.half or 0 for name, row in published.T6.items() if "attacked" in name for one in row.values()) == (
+        pytest.approx(0.47 + 0.23 + 0.18)
+    )
 
 
 def test_t7_and_t8(digest: str) -> None:
