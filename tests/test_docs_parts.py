@@ -105,6 +105,18 @@ def test_drawings_are_whole() -> None:
         assert all(one.get("viewBox") and one.get("aria-label") for one in drawings)
 
 
+def test_step_times_from_before_the_passes_had_their_names_are_read_right(tmp_path: Path) -> None:
+    folder = tmp_path / "results/benchmarks"
+    folder.mkdir(parents=True)
+    row = {"mode": "eager", "batch": 128, "replicas": 1, "method": "rcad reference", "ratio_to_erm": 2.5}
+    new = [{**row, "fused_over_this": 0.9, "ratio_to_erm": 2.3}, {**row, "method": "rcad autograd"}]
+    for rows, words in (([row], ["-", "2.50"]), (new, ["2.30", "2.50"])):
+        (folder / "step_time_cpu.json").write_text(json.dumps({"rows": rows}))
+        lines = summary.cost(tmp_path).splitlines()
+        apart, autograd = (next(line for line in lines if name in line) for name in ("backward to x", "autograd"))
+        assert [line.rstrip(" |").split(" | ")[-1] for line in (apart, autograd)] == words
+
+
 def test_the_short_tables_hold_the_records_numbers() -> None:
     rows = json.loads((ROOT / "results/benchmarks/step_time_cpu.json").read_text())["rows"]
     (ratio,) = [row["ratio_to_erm"] for row in rows if row["method"] == "rcad" and row["batch"] == 128]

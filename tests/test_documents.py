@@ -55,6 +55,16 @@ def test_few_blocks_are_skipped_and_each_says_why() -> None:
     assert all(len(why) > 10 for _, why in skipped)
 
 
+def test_code_fits_the_page_on_a_small_screen() -> None:
+    """94 characters are what a block of the site shows at 1280 pixels; the rest would have to be scrolled to."""
+    code = [(p, line) for p in CODE if p.startswith("docs/") for b in CODE[p] for line in _shown(b)]
+    assert [(page, line) for page, line in code if len(line) > 94] == []
+
+
+def _shown(block: Block) -> list[str]:
+    return block.code.splitlines() if block.language in ("python", "sh") else []
+
+
 def test_no_python_hides_under_another_name() -> None:
     """A block that looks like Python must be called python, or it would not run."""
     for page, found in CODE.items():

@@ -46,13 +46,23 @@ def third_backward(
     """Why the clean backward of some view does not give the directions, so that they need one of their own."""
     for name, view in views.items():
         mine = [term for term in terms if term.view == name]
-        reason = _apart(likelihood, mine, view, scaled)
+        reason = _apart(likelihood, mine, weighted=view.weight is not None, scaled=scaled)
         if reason:
             return reason
     return None
 
 
-def _apart(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) -> str | None:
+def goes_back_twice(likelihood: Likelihood, terms: Sequence[Term]) -> bool:
+    """Whether some pass is run backward for a direction and then once more, without weights or a scaler."""
+    for name in {term.view for term in terms}:
+        mine = [term for term in terms if term.view == name]
+        times = len(direction_losses(likelihood, mine)) + any(term.where is None for term in mine)
+        if times > 1 and _apart(likelihood, mine, weighted=False, scaled=False):
+            return True
+    return False
+
+
+def _apart(likelihood: Likelihood, terms: list[Term], *, weighted: bool, scaled: bool) -> str | None:
     directions = direction_losses(likelihood, terms)
     if not directions:
         return None
@@ -61,7 +71,7 @@ def _apart(likelihood: Likelihood, terms: list[Term], view: View, scaled: bool) 
         return "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
     if directions != [clean[0].likelihood or likelihood]:
         return "the direction comes from another loss than the clean term's"
-    if view.weight is not None:
+    if weighted:
         return "sample weights may be zero, which would erase directions"
     moves = [term.where for term in terms if direction_loss(likelihood, term) is not None]
     if scaled and any(getattr(move, "norm", None) not in ("l2", "linf") for move in moves):
@@ -113,7 +123,7 @@ def fused_backward(
         mine = [term for term in terms if term.view == name]
         clean = [term for term in mine if term.where is None]
         directions = direction_losses(likelihood, mine)
-        apart = _apart(likelihood, mine, view, scale is not None) is not None
+        apart = _apart(likelihood, mine, weighted=view.weight is not None, scaled=scale is not None) is not None
         learned = bool(clean) and view.x.requires_grad  # x' is a constant
         gradients: dict[Likelihood, Tensor] = {}
         if clean or directions:

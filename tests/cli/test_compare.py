@@ -41,6 +41,18 @@ def test_a_table_with_categories(cli: Cli) -> None:
     assert not Path("runs").exists()  # tables are trained side by side, in memory
 
 
+def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
+    words = (*COMPARE, "--target", "colour", "--no-controls", "--epochs", 1)
+    result = cli(*words, "--json")  # 5 of 60 rows are held out; each split chooses for itself
+    (line,) = result.err.splitlines()
+    assert line.startswith("rcad: on each split chosen by 5 held-out examples: an accuracy over so many")
+    assert "within 44 points" in line
+    told = json.loads(result.out)["held_out"]["told"]
+    assert all(told in (OUT / name).read_text() for name in ("index.html", "compare.md"))
+    assert cli(*words, "--budget", 1, "--out", "one", "--json").err == ""
+    assert told not in Path("one/compare.md").read_text()
+
+
 def test_labels_and_no_controls(cli: Cli) -> None:
     result = cli(
         "compare", "--data", "my.csv", "--target", "colour", "--epochs", 2, "--seeds", 3, "--no-controls", "--json"

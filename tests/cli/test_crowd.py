@@ -21,6 +21,7 @@ from rcad.cli.sweep import Grid
 from rcad.cli.views import Lines, Nothing
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.store import Store
+from rcad.experiments.toml import from_toml
 from rcad.train.loop import Trainer
 
 ROW = {"loss": 0.5, "val_accuracy": 70.0, "val_nll": 0.7}
@@ -174,8 +175,20 @@ def test_ctrl_c_stops_all_and_the_same_command_goes_on(cli: Cli, monkeypatch: py
 def test_runs_that_were_not_begun_count_as_interrupted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli(*SEEDS[:-2], "--seed", "0", "--device", "cpu").code == 0
     (record,) = Store.open("runs").records()
-    monkeypatch.setattr(Grid, "side_by_side", lambda self, configs, at_once: {record.id: record})
+    monkeypatch.setattr(Grid, "side_by_side", lambda self, configs, at_once, left: {record.id: record})
     assert cli(*SEEDS, "--runs", "others", "--device", "cpu").code == 130
+
+
+@pytest.mark.usefixtures("_as_if_on_a_gpu")
+def test_side_by_side_too_a_seed_of_another_process_is_left_to_it(cli: Cli) -> None:
+    busy = from_toml(cli(*SEEDS[:-2], "--seed", "1", "--dry-run").out)
+    with Store.open("runs").lock(busy):
+        done = cli(*SEEDS, "--at-once", "2", "--device", "cpu")
+    assert done.code == 2
+    assert done.err.startswith(f"rcad: left seed 1 to process {os.getpid()} on ")
+    assert "seed 1  left to process" in done.out
+    assert [record.config.seed for record in Store.open("runs").records()] == [0, 2]
+    assert cli(*SEEDS, "--device", "cpu").code == 0
 
 
 @pytest.mark.parametrize(

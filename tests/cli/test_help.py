@@ -61,9 +61,36 @@ def test_every_help_has_examples(path: tuple[str, ...], cli: Cli) -> None:
     result = cli(*path, "--help")
     assert result.code == 0
     assert "Examples:" in result.out
+    assert cli(*path, "-h") == result
     assert f"rcad {' '.join(path)}".strip() in result.out
     assert "\x1b" not in result.out
     assert result.err == ""
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_help_explains_every_option_and_wraps_no_example(
+    path: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = dict(commands())[path]
+    assert all(option.help for option in command.params)  # type: ignore[attr-defined]
+    monkeypatch.setenv("COLUMNS", "90")
+    shown = cli(*path, "--help").out
+    assert "<bool>" not in shown  # a switch takes no value
+    assert "...]..." not in shown
+    _, _, listed = command.help.partition("Examples:\n")  # type: ignore[attr-defined]
+    lines = [line.strip() for line in shown.splitlines()]
+    assert [one.strip() for one in listed.splitlines() if one.strip() not in lines] == []
+
+
+def test_options_of_one_name_say_one_thing() -> None:
+    """What --target or --set is does not depend on the command; what --out or --seeds is does."""
+    told: dict[str, set[str]] = {}
+    for _, command in commands():
+        for option in command.params:  # type: ignore[attr-defined]
+            told.setdefault(option.opts[0], set()).add(option.help)
+    own = {"--again", "--budget", "--data", "--method", "--out", "--runs", "--seeds"}
+    several = {name for name, texts in told.items() if len(texts) > 1 and name.startswith("--")}
+    assert several <= own, several - own
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)

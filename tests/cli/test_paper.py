@@ -70,6 +70,12 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
         (["T8", "--scale", "smoke", "--protocol", "two-views"], "expected no --protocol for T8"),
         (["T4", "--scale", "smoke", "--again"], "expected no --again for T4"),
         (["T4", "--protocol", "three-views"], "expected --protocol to be"),
+        (["T4", "--precision", "fp16"], "expected --precision to be"),
+        (["T8", "--scale", "smoke", "--precision", "bf16"], "expected no --precision for T8"),
+        (
+            ["T4", "--scale", "smoke", "--only", "n=500", "--device", "cpu", "--precision", "bf16"],
+            "expected a GPU for --precision bf16, but got the CPU; use fp32",
+        ),
         (["T4", "--scale", "smoke", "--only", "n=7"], "expected --only to be"),
         (["T4", "--scale", "smoke", "--seeds", "many"], "expected --seeds to be a number of runs"),
         (["T4", "--scale", "smoke", "--device", "abacus"], "expected --device to be"),
@@ -112,7 +118,7 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     assert first.out.splitlines() == [
         "results/T1/T1-two-views.json",
         "results/T1/T1-two-views.md",
-        "T1: claims: 30 undecided",
+        "T1: 24 claims of the paper: 24 undecided; 6 checks of ours: 6 undecided",
     ]
     assert "T1: 7 of 7 runs, 0.0 s left" in first.err
     again = '`rcad paper run T1 --scale smoke --seeds 1 --protocol two-views --only "CIFAR-10"`'
@@ -133,14 +139,15 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
         "record": "results/T1/T1-two-views.json",
         "scale": "smoke",
         "protocol": "two views",
-        "claims": "30 undecided",
+        "claims": "24 undecided",
+        "our checks": "6 undecided",
     }
 
 
 def test_status_of_a_study(cli: Cli) -> None:
     cli("paper", "run", "F7", "--scale", "smoke")
     (line,) = json.loads(cli("paper", "status", "F7", "--json").out)
-    assert (line["scale"], line["claims"]) == ("smoke", "3 undecided")
+    assert (line["scale"], line["claims"], line["our checks"]) == ("smoke", "3 undecided", "-")
     assert cli("paper", "status", "T9").code == 2
 
 

@@ -17,7 +17,9 @@ import pytest
 import rcad.experiments.run as engine
 from cli.conftest import Cli
 from cli.made import files, images, table
+from rcad.experiments import locks
 from rcad.experiments.config import RunConfig
+from rcad.experiments.locks import RunLock
 from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord
 from rcad.experiments.store import Store
@@ -40,6 +42,25 @@ def test_a_run_and_the_same_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     again = cli(*SMALL, "--method", "rcad")
     assert (again.code, again.err) == (0, "")
     assert "done already: rcad on digits[:100], seed 0" in again.out
+
+
+def test_files_that_changed_are_not_done_already(cli: Cli) -> None:
+    """The run's name comes from the command: other rows under the same name must not get the old numbers."""
+    path = Path("mine.csv")
+    path.write_text(table())
+    words = ("train", "--data", path, "--target", "colour", "--method", "erm", "--epochs", "2", "--seeds", "2")
+    assert cli(*words).code == 0
+    assert cli(*words).out.count("done already") == 2
+    before = [record.metrics for record in Store.open("runs").records()]
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    changed = cli(*words)
+    assert changed.code == 2
+    assert changed.err.splitlines()[-1].startswith("rcad: expected the data that run ")
+    assert "mine.csv has changed since; remove that run (rcad runs prune)" in changed.err
+    assert [record.metrics for record in Store.open("runs").records()] == before
+    path.unlink()  # a result stays good when its data are no longer there
+    assert cli(*words).out.count("done already") == 2
 
 
 def test_a_default_written_out_is_the_same_run(cli: Cli) -> None:
@@ -175,6 +196,73 @@ def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int, tmp_path: Pa
     assert err.count("\n") == 1
     (record,) = Store.open("runs").records()
     assert record.status == "interrupted"
+
+
+@pytest.fixture
+def other_process(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunLock]:
+    """The lock of a seed, as another process would hold it."""
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.05)
+
+    def holds(seed: int) -> RunLock:
+        config = from_toml(cli(*SMALL, "--method", "erm", "--seed", seed, "--dry-run").out)
+        return Store.open("runs").lock(config)
+
+    return holds
+
+
+def test_seeds_of_another_process_are_left_to_it(cli: Cli, other_process: Callable[..., RunLock]) -> None:
+    with other_process(0), other_process(2):
+        result = cli(*SMALL, "--method", "erm", "--seeds", "4", "--json")
+        assert [run["seed"] for run in json.loads(result.out)] == [1, 3]
+        assert result.code == 2
+        assert result.err.startswith(f"rcad: left seeds 0, 2 to process {os.getpid()} on ")
+        assert result.err.endswith("; the same command shows them when they are done\n")
+        shown = cli(*SMALL, "--method", "erm", "--seeds", "4")
+        assert (shown.code, shown.out.count("left to process"), shown.out.count("done already")) == (2, 4, 2)
+    assert cli(*SMALL, "--method", "erm", "--seeds", "4", "--quiet").code == 0
+
+
+def test_a_seed_that_becomes_free_is_trained_after_all(
+    cli: Cli, other_process: Callable[..., RunLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, train = other_process(0), engine.run
+
+    def free(config: RunConfig, *args: Any, **options: Any) -> RunRecord:
+        record = train(config, *args, **options)
+        lock.release()
+        return record
+
+    monkeypatch.setattr(engine, "run", free)
+    result = cli(*SMALL, "--method", "erm", "--seeds", "2", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert [run["seed"] for run in json.loads(result.out)] == [0, 1]
+
+
+def test_where_no_run_is_free_it_is_one_line(cli: Cli, other_process: Callable[..., RunLock]) -> None:
+    with other_process(0), other_process(1):
+        for words, said in (
+            (("--seed", "0"), "rcad: expected run "),
+            (("--seeds", "2"), f"rcad: expected one of 2 runs to be free, but process {os.getpid()} on "),
+        ):
+            result = cli(*SMALL, "--method", "erm", *words, "--quiet")
+            assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+            assert result.err.startswith(said)
+            assert "working on" in result.err
+            assert "wait for it" in result.err
+
+
+def test_two_equal_sweeps_share_the_seeds(cli: Cli, tmp_path: Path) -> None:
+    """A second process, started while the first trains, takes what is free; neither stops at the other's lock."""
+    words = ["train", "--data", "digits[:100]", "--method", "erm", "--epochs", "60", "--seeds", "3"]
+    command = [sys.executable, "-m", "rcad.cli", *words]
+    options: dict[str, Any] = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **options) for _ in range(2)]
+    ends = [(*one.communicate(timeout=120), one.returncode) for one in both]
+    assert all(code in (0, 2) for _, _, code in ends), ends
+    # Whoever is last has every record; the other may have left it one.
+    assert 0 in [code for _, _, code in ends]
+    assert all(err.startswith("rcad: left seed") for _, err, code in ends if code == 2)
+    assert [record.status for record in Store.open("runs").records()] == ["done"] * 3
 
 
 def test_tensorboard_needs_its_package(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

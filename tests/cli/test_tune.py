@@ -53,6 +53,22 @@ def test_a_search_from_end_to_end(cli: Cli) -> None:
     assert not any(name in Path("rcad-tune/rcad.json").read_text() for name in ("test_accuracy", "test_nll"))
 
 
+def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
+    words = (*TUNE, "--epochs", 1, "--budget", 2)
+    result = cli(*words, "--seeds", 2, "--json")  # 5 of 60 rows are held out
+    (line,) = result.err.splitlines()
+    assert line.startswith("rcad: chosen by 5 held-out examples on each of 2 seeds: an accuracy over so many is known")
+    assert "within 31 points" in line
+    held = json.loads(result.out)["held_out"]
+    assert (held["examples"], held["seeds"]) == (5, 2)
+    assert held["told"] in Path("rcad-tune/rcad.html").read_text()
+    assert "chosen by 5 held-out examples, so few" in cli(*words, "--by", "nll", "--out", "other").err
+    # Nothing is chosen by a single trial, and enough examples need no word.
+    assert cli(*words, "--budget", 1, "--out", "one").err == ""
+    many = ("tune", "--data", "digits", "--method", "erm", "--epochs", 1, "--set", "data.validation=0.08")
+    assert cli(*many, "--budget", 2, "--out", "many").err == ""
+
+
 def test_the_line_it_prints_trains_the_best(cli: Cli) -> None:
     assert cli(*TUNE, "--budget", 3, "--seeds", 2, "--set", "train.batch_size=16", "--quiet").code == 0
     found = record()
@@ -108,14 +124,14 @@ def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pyt
     measure, count = execution.measure, iter(range(1, 100))
 
     def lying(model: Any, problem: Any, x: Any, y: Any) -> dict[str, float]:
-        if x is problem.test[0]:
+        if x is problem.test[0]:  # of the last epoch, then of the selected one
             return {"accuracy": float(next(count)), "nll": 0.0, "brier": 0.0}
         return measure(model, problem, x, y)
 
     monkeypatch.setattr(execution, "measure", lying)
     assert cli(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune").code == 0
     after = json.loads(Path("other-tune/rcad.json").read_text())
-    assert {one.metrics["test_accuracy"] for one in Store.open("other").records()} == {1.0, 2.0, 3.0, 4.0}
+    assert {one.metrics["test_accuracy"] for one in Store.open("other").records()} == {2.0, 4.0, 6.0, 8.0}
     assert after["best"] == before["best"]
     assert [one["metrics"] for one in after["trials"]] == [one["metrics"] for one in before["trials"]]
 

@@ -64,6 +64,19 @@ def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
     assert weights(store, config)
 
 
+def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
+    store, config = Store.open(tmp_path), small("erm", epochs=8)
+    config = replace(config, optim=replace(config.optim, lr=0.2))  # so large that the first epochs are the best
+    chosen, last = (
+        run(replace(config, train=replace(config.train, selection=selection)), store) for selection in ("best", "last")
+    )
+    assert chosen.metrics["selected_epoch"] < 8
+    for name in ("accuracy", "nll", "brier"):
+        assert chosen.metrics[f"last_{name}"] == last.metrics[f"test_{name}"]
+    assert chosen.metrics["last_nll"] != chosen.metrics["test_nll"]
+    assert not [name for name in last.metrics if name.startswith("last_")]
+
+
 def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, config = Store.open(tmp_path), small(epochs=1)
     first = run(config, store)

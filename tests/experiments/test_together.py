@@ -15,8 +15,10 @@ from rcad.errors import InputError
 from rcad.experiments import together
 from rcad.experiments.config import RunConfig
 from rcad.experiments.configure import configure
+from rcad.experiments.locks import BusyError
+from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord
-from rcad.experiments.run import Place, run
+from rcad.experiments.run import Place, canonical_config, run
 from rcad.experiments.store import Store
 from rcad.experiments.together import can_share, run_together
 from rcad.train.checkpoint import load_tensors
@@ -203,3 +205,13 @@ def _lane(epochs: int) -> together.Lane:
     counter = together._Counting(Silent())
     counter.epochs = epochs
     return together.Lane(0, None, None, counter)  # type: ignore[arg-type]
+
+
+def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: Path) -> None:
+    configs, told = [config(seed=seed) for seed in range(3)], []
+    with Store.open(tmp_path).lock(canonical_config(configs[1])):
+        found = go(configs, tmp_path, at_once=2, busy=lambda index, error: told.append((index, error.run)))
+        assert [None if record is None else record.status for record in found] == ["done", None, "done"]
+        assert told == [(1, config_id(canonical_config(configs[1])))]
+        with pytest.raises(BusyError, match="working on it; wait for it or stop it"):
+            go(configs, tmp_path, at_once=2)

@@ -309,9 +309,19 @@ class AroundBehind(RCADTrainerMixin, Around):  # type: ignore[misc]
     pass
 
 
+class Own(RCADTrainer):  # type: ignore[misc]
+    """A step of one's own, which passes the method by."""
+
+    def training_step(self, model: nn.Module, inputs: Any, *args: Any, **others: Any) -> Tensor:
+        loss: Tensor = model.train()(**inputs).loss
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
+        (Own, "expected Own.training_step to call super().training_step, where the method's loss is, but it did not"),
         (Front, "expected Front.compute_loss to call super().compute_loss, where the method's loss is, but it did not"),
         (Steps, "expected Steps.compute_loss to call super().compute_loss"),
         (Behind, "but got Weighs.compute_loss as well, which would count in evaluation only"),
@@ -339,6 +349,32 @@ def test_every_step_must_reach_the_methods_loss(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected Once.compute_loss to call super\(\)"):
         made.train()
     assert made.state.global_step == 1
+
+
+def test_every_step_in_front_must_reach_it_too(tmp_path: Path) -> None:
+    class Later(Own):
+        def training_step(self, *args: Any, **others: Any) -> Tensor:
+            step = RCADTrainer.training_step if self.state.global_step < 2 else Own.training_step
+            return step(self, *args, **others)
+
+    made = Later(bert(), arguments(tmp_path, max_steps=4), train_dataset=texts(), method=METHOD)
+    with pytest.raises(InputError, match=r"expected Later.training_step to call super\(\).training_step"):
+        made.train()
+    assert made.state.global_step == 2
+
+
+def test_a_step_of_ones_own_over_the_methods_loss_is_the_same_training(tmp_path: Path) -> None:
+    class ByHand(RCADTrainer):  # type: ignore[misc]
+        def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+            loss: Tensor = self.compute_loss(model.train(), inputs, num_items_in_batch=num_items_in_batch)
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    ours, plain, first = bert(), bert(), bert()
+    ByHand(ours, arguments(tmp_path, learning_rate=0.1), train_dataset=texts(), method=METHOD).train()
+    train(plain, tmp_path, texts(), learning_rate=0.1)
+    assert moved(ours, first) > 0.01
+    same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
 
 
 def test_what_a_subclass_does_with_the_methods_loss_counts(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def record() -> dict[str, Any]:
         "metrics": ["accuracy", "nll"],
         "test_ratio": 0.25,
         "sizes": {"train": 1234, "validation": 30, "test": 80},
+        "held_out": {"told": "chosen by 30 held-out examples"},
         "seconds": 12.0,
         "base": "erm",
         "rule": "The rule",
@@ -75,6 +76,7 @@ def test_the_page_says_it_all(record: dict[str, Any]) -> None:
         "The rule.",
         "n_test/n_train = 0.25",
         "8 configurations",
+        "numbers are chosen by 30 held-out examples.",
     ):
         assert text in html
     assert html.count("<svg") == 4  # dots and differences of two metrics

@@ -177,6 +177,36 @@ def test_differences_are_signed_and_never_minus_zero() -> None:
     assert signed("accuracy", gain(-3)) == "-3.0 [-3.5, -2.5]"
 
 
+def alone(mean: float, why: str) -> dict[str, Any]:
+    return {"mean": mean, "low": None, "high": None, "p_two": None, "why": why}
+
+
+def test_a_difference_without_a_test_says_why() -> None:
+    found = summary()
+    compared = found["groups"][1]["comparison"]
+    compared["differences"]["ood_noise_msp_auroc"] = alone(0.028, "no spread")
+    table = differences(found["groups"], ALL)
+    assert table is not None
+    assert table.header[2] == "difference [95%]"
+    assert [row[2:] for row in table.rows][-1] == ["+0.028", "no spread"]
+    compared["differences"] = {"nll": alone(-0.012, "only 2 seeds")}
+    table = differences(found["groups"], ALL)
+    assert table is not None
+    assert [row[1:] for row in table.rows] == [["NLL", "-0.0120", "only 2 seeds"]]
+    assert "95%" not in f"{table.header} {table.caption}"
+    for text in (page(found), markdown(found)):
+        assert "only 2 seeds" in text
+
+
+def test_runs_that_were_left_out_are_named() -> None:
+    found = summary(left_out=[{"run": "ab12", "why": f"expected data {EVIL}"}])
+    assert f"Left out: ab12: expected data {EVIL}" in markdown(found)
+    text = page(found)
+    assert "Left out: ab12: expected data" in text
+    assert EVIL not in text
+    assert "Left out" not in page(summary())
+
+
 def test_a_failed_check_is_told_at_once() -> None:
     found = summary()
     assert "Signs of gradient masking: all 4 checks passed." in notes(found, "attacks")

@@ -31,6 +31,7 @@ def make(points: list[dict[str, Any]], scores: list[float | None], **more: Any) 
         "settings": settings,
         "metric": "accuracy",
         "higher_is_better": True,
+        "held_out": {"told": "chosen by 12 held-out examples"},
         "planned": len(trials),
         "trials": trials,
         "best": max(good, key=lambda k: scores[k] or 0.0) + 1 if good else None,
@@ -49,6 +50,7 @@ def test_the_page() -> None:
         "Best of 3: alpha 1, lam 0.1, held-out accuracy 95.00%.",
         "rcad train --data d",
         "2 seeds",
+        "The best is chosen by 12 held-out examples.",
         "&lt;d&gt;",
     ):
         assert text in html

@@ -85,6 +85,27 @@ def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytes
         assert one["lr"] == other["lr"]
 
 
+@pytest.mark.parametrize(
+    ("method", "twice"),
+    [
+        ("erm", False),
+        ("rcad", False),
+        ("rcad_released", False),
+        ("adversarial_training", False),
+        ("rcad + confidence_penalty", True),
+        ("adversarial_two_views", False),
+    ],
+)
+def test_a_pass_that_goes_back_twice_is_not_compiled(
+    method: str, twice: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    stepper = trainer(config(method), engine="compile").stepper
+    assert isinstance(stepper, Captured)
+    assert stepper.name == ("graph" if twice else "graph, compiled")
+    assert (stepper._compiled is stepper._twin.model) == twice
+    assert len([r for r in caplog.records if "is not compiled" in r.message]) == twice
+
+
 def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
     run = trainer(config("every3", accumulate=2), engine="graph")
     assert isinstance(run.stepper, Captured)

@@ -34,8 +34,11 @@ app = typer.Typer(
         "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
         "rcad demo",
         "rcad train --data digits --method rcad --seeds 3",
+        "rcad compare --data my.csv --target price --seeds 3",
         "rcad runs list",
         "rcad doctor",
+        more="""Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
+        unexpected; 2 something to mend, which one line on stderr names; 130 and 143 interrupted.""",
     ),
 )
 

@@ -7,14 +7,29 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Json, Quiet, about
+from rcad.cli.options import (
+    DATA,
+    DEVICES,
+    CacheFolder,
+    DataFolder,
+    Device,
+    Epochs,
+    Json,
+    Model,
+    Quiet,
+    Recipe,
+    Settings,
+    Target,
+    Task,
+    about,
+)
 
 HELP = about(
     "Compare methods on your own data: tuned alike, tested once on each split, with statistics and a report.",
-    "rcad compare --data my.csv --target colour --methods erm,label_smoothing,rcad --epochs 3 --budget 2",
-    "rcad compare --data diabetes --methods rcad --seeds 4 --epochs 3 --out diabetes",
-    "rcad compare --data digits[:60] --methods erm,rcad --no-controls --seeds 3 --epochs 2 --json",
-    'rcad compare --data my.csv --target price --methods "rcad(alpha=0.3), me_ada" --seeds 3 --epochs 2 --quiet',
+    "rcad compare --data my.csv --target colour --epochs 3 --budget 2",
+    "rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes",
+    "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3 --json",
+    'rcad compare --data my.csv --target price --methods "rcad(alpha=0.3), me_ada" -q',
     more="""Each seed is a split of its own. ERM is always among the methods, and where RCAD is, so are its two
     controls: a random direction, and no step. The report is OUT/index.html, compare.md and compare.json. It names a
     winner only where the test says so. The same command run again trains nothing twice.""",
@@ -24,33 +39,29 @@ Text = str | None
 
 
 def compare(
-    data: Annotated[str, typer.Option("--data", metavar="NAME|FILE|DIR", help="What to learn from.")],
+    data: Annotated[str, DATA],
     methods: Annotated[
         Text,
         typer.Option(
-            "--methods", metavar="A,B,..", help="By default erm,label_smoothing,rcad; on real targets erm,rcad."
+            "--methods", metavar="A,B,..", help="Default: erm,label_smoothing,rcad; on real targets erm,rcad."
         ),
     ] = None,
-    target: Annotated[Text, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
-    task: Annotated[Text, typer.Option("--task", metavar="TASK", help="classification or regression.")] = None,
-    seeds: Annotated[Text, typer.Option("--seeds", metavar="N|A,B,..", help="Splits; 10 by default.")] = None,
+    target: Target = None,
+    task: Task = None,
+    seeds: Annotated[
+        Text, typer.Option("--seeds", metavar="N|A,B,..", help="N splits (seeds 0 to N-1), or these. Default: 10.")
+    ] = None,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", metavar="N", help="Configurations each method tries; 1 tunes nothing. Tables: 8."),
+        typer.Option(
+            "--budget", metavar="N", help="Configurations each method tries. Default: 8; 1, no tuning, on images."
+        ),
     ] = None,
     controls: Annotated[bool, typer.Option("--controls/--no-controls", help="Bring RCAD's two controls along.")] = True,
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", metavar="N", help="Epochs of each run; else by the data.")
-    ] = None,
-    recipe: Annotated[
-        Text, typer.Option("--recipe", metavar="NAME", help="A named protocol; else by the data.")
-    ] = None,
-    model: Annotated[
-        Text, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp; else by the data.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, as in rcad train; repeatable.")
-    ] = None,
+    epochs: Epochs = None,
+    recipe: Recipe = None,
+    model: Model = None,
+    setting: Settings = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-compare"),
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,

@@ -40,7 +40,8 @@ from rcad.experiments.rows import label
 from rcad.experiments.run import method_defaults
 from rcad.experiments.store import Store
 from rcad.experiments.tuning.methods import started
-from rcad.experiments.tuning.trials import held_out
+from rcad.experiments.tuning.resolution import HeldOut
+from rcad.experiments.tuning.trials import default_goal, held_out
 from rcad.report.comparison import difference_tables, markdown, page, results_table
 from rcad.train.problem import prepare, read
 from rcad.train.reporting import Silent
@@ -141,6 +142,10 @@ class Job:
             "test_ratio": overlap(dataset, problem.splits),
             "sizes": {"train": len(problem.train[1]), "validation": len(problem.val[1]), "test": len(problem.test[1])},
         }
+        # Each split chooses for itself, so that its own held-out rows are all that it has to choose by.
+        goal = default_goal(labels=bool(problem.classes))
+        self.held_out = HeldOut(len(problem.val[1]), 1, goal.metric)
+        self.settings["held_out"] = self.held_out.to_dict()
         check_goes_on(out, self.settings, [one.name for one in self.contestants])
 
     def _config(self, one: Contestant) -> RunConfig:
@@ -156,6 +161,10 @@ class Job:
             backend = StackedBackend({seed: problem for seed, (_, problem) in self.splits.items()})
         else:
             backend = EngineBackend(open_store(runs), self.places, self.device, quiet=quiet, as_json=as_json)
+        if self.held_out.few and self.budget > 1:
+            warn(
+                f"on each split {self.held_out}; hold out more (--set data.validation=0.3) or tune nothing (--budget 1)"
+            )
         cells: dict[str, Any] = {}
         try:
             for one in self.contestants:

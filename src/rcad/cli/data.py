@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import CacheFolder, DataFolder, Json, about, help_without_command
+from rcad.cli.options import CacheFolder, DataFolder, Json, Size, Target, Task, about, help_without_command
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -23,13 +23,20 @@ app = typer.Typer(
 
 @app.command(
     "list",
-    help=about("Every data set known by name, and where its files are.", "rcad data list", "rcad data list --json"),
+    help=about(
+        "Every data set known by name, and where its files are.",
+        "rcad data list",
+        "rcad data list --json",
+        more="Then what else lies in the data folder and can be read, as rcad data import --name puts it there.",
+    ),
 )
 def list_data(data_dir: DataFolder = None, as_json: Json = False) -> None:
+    from rcad.cli.importing import own
     from rcad.cli.screen import say, say_json, table
     from rcad.data.registry import available
 
     found = available(data_dir)
+    found += own(found, data_dir)
     if as_json:
         say_json([one._asdict() for one in found])
         return
@@ -85,20 +92,14 @@ def import_data(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Copy it to the data folder as NAME.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="TASK", help="classification or regression, of a table.")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")
-    ] = None,
+    target: Target = None,
+    task: Task = None,
+    size: Size = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     as_json: Json = False,
 ) -> None:
-    from rcad.cli.importing import check_name, describe, keep, show
+    from rcad.cli.importing import check_name, describe, keep, show, train_line
     from rcad.cli.meter import meter
     from rcad.cli.screen import say, say_json
     from rcad.data.registry import load
@@ -113,8 +114,8 @@ def import_data(
         say_json(describe(dataset))
         return
     show(dataset)
-    source = path if place is None else f"{place.name} --data-dir {place.parent}"
-    say(f"\ntrain on it: rcad train --data {source}{f' --target {target}' if target else ''} --method rcad")
+    where = {"--data-dir": data_dir, "--cache-dir": cache_dir}
+    say(f"\ntrain on it: {train_line(path if place is None else place.name, options, where)}")
 
 
 @app.command(

@@ -14,6 +14,7 @@ import typer
 from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
 
 if TYPE_CHECKING:
+    from rcad.errors import InputError
     from rcad.experiments.evaluation.settings import Settings
     from rcad.experiments.store import Store
 
@@ -26,14 +27,15 @@ HELP = about(
     "rcad evaluate all --suite calibration --json",
     more="""Ends in tables and OUT/evaluation.html. Several runs are grouped by method over their seeds and compared
     with the ERM runs among them. Every suite's numbers are kept beside the run and computed once; Ctrl-C keeps what
-    is finished.""",
+    is finished. A run that cannot be evaluated is named and left out, and the exit code is then 2.""",
 )
 Text = str | None
 Progress = Callable[[str, str, str, int, int], None]
+LEFT_OUT = 2
 
 
 def evaluate(
-    runs_: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids or their beginnings, or all.")],
+    runs_: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids or their beginnings, or all.")],
     suite: Annotated[
         str,
         typer.Option("--suite", metavar="NAME,..", help="all, or some of calibration, attacks, corruptions, ood."),
@@ -67,6 +69,7 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:
     from rcad.cli.screen import say, say_json
+    from rcad.errors import InputError
     from rcad.experiments.evaluation.settings import parse_suites
     from rcad.experiments.store import Store
     from rcad.validate import one_of
@@ -75,7 +78,8 @@ def evaluate(
     suites = parse_suites(suite)
     settings = _settings(ood_data, corrupted, attack_eps, standard, limit)
     store = Store.open(runs.expanduser(), create=False)
-    chosen = _chosen(store, runs_)
+    left = Left()
+    chosen = _chosen(store, runs_, left)
 
     from rcad.experiments.evaluation import files
     from rcad.experiments.evaluation.run import evaluate_all
@@ -88,21 +92,39 @@ def evaluate(
     shelf = Shelf(store, data_dir, cache_dir, device)
     try:
         with _progress(chosen, hidden=quiet or as_json) as progress:
-            outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again)
+            on_error = None if len(chosen) == 1 and not left.out else left
+            outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again, on_error=on_error)
     except KeyboardInterrupt:
         kept = "every finished suite is kept beside its run; run the same command again to go on"
         raise KeyboardInterrupt(f"interrupted; {kept}") from None
-    found = summary(outcomes, suites, settings, time.perf_counter() - start)
+    if not outcomes:
+        raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
+    found = summary(outcomes, suites, settings, time.perf_counter() - start, left.out)
     page = files.write(out, found)
     if as_json:
         say_json({**found, "page": str(page)})
-        return
-    if not quiet:
-        from rcad.cli.evaluated import show
+    else:
+        if not quiet:
+            from rcad.cli.evaluated import show
 
-        show(found)
-        say()
-    say(str(page))
+            show(found)
+            say()
+        say(str(page))
+    if left.out:
+        raise typer.Exit(LEFT_OUT)
+
+
+class Left:
+    """The runs that had to be left out, each named in a line when it is, and why."""
+
+    def __init__(self) -> None:
+        self.out: dict[str, str] = {}
+
+    def __call__(self, run: str, error: InputError) -> None:
+        from rcad.cli.screen import warn
+
+        self.out[run] = str(error)
+        warn(f"left out {run}: {error}")
 
 
 def _settings(ood_data: str, corrupted: Path | None, eps: Text, standard: bool, limit: int | None) -> Settings:
@@ -127,16 +149,24 @@ def _number(text: str) -> float:
         raise InputError(f"expected --attack-eps to be numbers like 0.05 or 8/255, but got {text!r}") from None
 
 
-def _chosen(store: Store, wanted: Sequence[str]) -> list[str]:
-    """The ids of the runs, each checked: nothing is measured before all of them are known to be there."""
+def _chosen(store: Store, wanted: Sequence[str], left: Left) -> list[str]:
+    """The ids of the runs, each checked: nothing is measured before all that are named are known to be there."""
     from rcad.errors import InputError
-    from rcad.experiments.evaluation.subject import finished, weights_of
+    from rcad.experiments.evaluation.subject import finished
+    from rcad.experiments.store import RECORD
 
     if "all" in wanted:
-        held = [one for one in store.records() if one.status == "done" and weights_of(store, one.id).is_file()]
-        if not held:
-            raise InputError(f"expected a finished run with its weights in {store.path}, but got none; train something")
-        return [one.id for one in held]
+        held = []
+        for run in [one for one in store.ids() if (store.folder(one) / RECORD).exists()]:
+            try:
+                record = store.get(run)
+            except InputError as error:
+                left(run, error)
+            else:
+                held += [record] if record.status == "done" else []
+        if not held and not left.out:
+            raise InputError(f"expected a finished run in {store.path}, but got none; train something")
+        return [one.id for one in sorted(held, key=lambda one: (one.started, one.id))]
     return list(dict.fromkeys(finished(store, one).id for one in wanted))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
+import shlex
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,17 @@ import numpy as np
 from rcad.cli.figures import number, plural
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
-from rcad.data.registry import READERS, data_root
-from rcad.errors import InputError
+from rcad.data.images import is_image_name
+from rcad.data.known import KNOWN
+from rcad.data.layouts import recognise
+from rcad.data.registry import READERS, Available, data_root
+from rcad.errors import InputError, MissingExtraError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CLASSES_SHOWN = 12
+_KINDS = {"tabular": "tabular", "npz": "arrays", "archive": "archive"}  # of all other layouts images
+_FOLDERS_SEEN = 1000
+_VARIABLES = {"--data-dir": "RCAD_DATA", "--cache-dir": "RCAD_CACHE"}
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
@@ -69,6 +78,56 @@ def show(dataset: Dataset) -> None:
         )
         if len(counts) > _CLASSES_SHOWN:
             say(f"and {len(counts) - _CLASSES_SHOWN} more")
+
+
+def train_line(name: str, options: Mapping[str, object], where: Mapping[str, Path | None]) -> str:
+    """`rcad train ...` on what was read, as a shell takes it.
+
+    Args:
+        options: how it was read, by the name of the option without its dashes.
+        where: folders by option; those that the environment names need not be said again.
+    """
+    words = ["rcad", "train", "--data", name, "--method", "rcad"]
+    for option, value in options.items():
+        words += [f"--{option}", str(value)]
+    for option, folder in where.items():
+        if folder is not None and os.environ.get(_VARIABLES[option]) != str(folder):
+            words += [option, str(folder)]
+    return shlex.join(words)
+
+
+def own(known: Sequence[Available], data_dir: Path | None) -> list[Available]:
+    """What lies in the data folder beside the known sets, and can be read by its name."""
+    root = data_root(data_dir)
+    if root is None or not root.is_dir():
+        return []
+    places = [Path(one.where) for one in known if one.where]
+    taken = {*READERS, *(one.folder for one in KNOWN.values())}
+    taken |= {remote.filename for one in KNOWN.values() for remote in (*one.files, *one.optional)}
+    found = []
+    for path in sorted(root.iterdir()):
+        if path.name.startswith(".") or path.name in taken or any(place.is_relative_to(path) for place in places):
+            continue
+        if kind := _kind(path):
+            found.append(Available(path.name, kind, str(path), "your own"))
+    return found
+
+
+def _kind(path: Path) -> str | None:
+    """What a file or folder holds, as far as a quick look tells; None for what is no data."""
+    try:
+        found = recognise(path)
+        if found is None or (found.layout == "folders" and not _has_images(path)):
+            return None
+    except (InputError, MissingExtraError, OSError):  # a list is no place to complain of a file that nobody asked for
+        return None
+    return _KINDS.get(found.layout, "images")
+
+
+def _has_images(folder: Path) -> bool:
+    """Whether there are images below a folder: any folder of folders could be one of classes."""
+    walk = itertools.islice(os.walk(folder, followlinks=True), _FOLDERS_SEEN)
+    return any(is_image_name(name) for _, _, names in walk for name in names)
 
 
 def check_name(name: str, source: Path, data_dir: Path | None) -> Path:

@@ -1,6 +1,7 @@
 """Where the command starts and ends: every way out is one line and an exit code.
 
-0 done; 1 unexpected, or a run diverged; 2 something the user can mend; 130 and 143 interrupted (SIGINT, SIGTERM).
+0 done; 1 unexpected, or a run diverged; 2 something the user can mend, or seeds left to another process; 130 and 143
+interrupted (SIGINT, SIGTERM).
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def _invoke(arguments: Sequence[str]) -> int:
         import typer
 
         from rcad.cli.app import app
+        from rcad.cli.options import plain_switches
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -59,6 +61,7 @@ def _invoke(arguments: Sequence[str]) -> int:
     if COMPLETION in os.environ:  # a shell asks what could come next; Typer answers and exits
         app(prog_name="rcad")
     command = typer.main.get_command(app)
+    plain_switches(command)
     try:
         # Not `app()`: that one handles Ctrl-C and closed pipes in its own way.
         with command.make_context("rcad", list(arguments)) as context:

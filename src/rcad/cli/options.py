@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,37 @@ CacheFolder = Annotated[
         help="Where decoded images are kept. Default: ~/.cache/rcad.",
     ),
 ]
+DATA = typer.Option("--data", metavar="NAME|FILE|DIR", help="A name (rcad data list), a file or a folder.")
+METHOD = typer.Option(
+    "--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)"; see: rcad methods list.'
+)
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table that is to be predicted.")
+]
+Task = Annotated[
+    str | None,
+    typer.Option("--task", metavar="TASK", help="classification or regression, of a table; else by the target."),
+]
+Size = Annotated[int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")]
+Recipe = Annotated[
+    str | None,
+    typer.Option("--recipe", metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp, timm:NAME; else by the data.")
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option("--epochs", metavar="N", help="How often a run sees all its examples; else by the recipe."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any field of the config, e.g. optim.clip=1.0; repeatable. See: rcad train --dry-run.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
 Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")]
@@ -41,6 +72,16 @@ def about(text: str, *examples: str, more: str = "") -> str:
     paragraphs = [" ".join(paragraph.split()) for paragraph in (text, more) if paragraph]
     lines = "\n".join(f"  {example}" for example in examples)
     return "\n\n".join([*paragraphs, f"\b\nExamples:\n{lines}"])
+
+
+def plain_switches(command: Any, above: typer.Context | None = None) -> None:
+    """Take away the <bool> that Typer's help puts behind switches, as if they took a value; of sub-commands too."""
+    context = typer.Context(command, parent=above, **command.context_settings)
+    for option in (*command.params, command.get_help_option(context)):
+        if getattr(option, "is_flag", False) and option.metavar is None:
+            option.metavar = ""
+    for child in getattr(command, "commands", {}).values():
+        plain_switches(child, context)
 
 
 def help_without_command(context: typer.Context) -> None:

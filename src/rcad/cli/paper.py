@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 SCALES = ("smoke", "small", "full")
 SIGINT = 2
+PRECISIONS = ("fp32", "bf16")
 PROTOCOLS = {"one-view": "one view", "two-views": "two views"}
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; see: rcad paper list.")]
@@ -30,10 +31,13 @@ Scale = Annotated[
     str, typer.Option("--scale", metavar="smoke|small|full", help="A trial, fewer epochs and data, or the paper's.")
 ]
 Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="N|LIST", help="Runs of a cell. Default: 3; full scale 10.")
+    str | None, typer.Option("--seeds", metavar="N|A,B,..", help="Runs of a cell. Default: 3; full scale 10.")
 ]
 Views = Annotated[str, typer.Option("--protocol", metavar="one-view|two-views", help="The clean loss of every method.")]
-Only = Annotated[list[str] | None, typer.Option("--only", metavar="COLUMN", help="Only this column; may be repeated.")]
+Precision = Annotated[
+    str, typer.Option("--precision", metavar="fp32|bf16", help="Of products in training; bf16 is for GPUs, and faster.")
+]
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="COLUMN", help="Only this column; repeatable.")]
 SuiteRuns = Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs. Default: OUT/NAME.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")]
 RESULTS = Path("results")
@@ -63,6 +67,7 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T7 --scale smoke",
         "rcad paper run F7 --scale smoke --out results",
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
+        "rcad paper run T4 --precision bf16 --only n=500 --data-dir DATA",
         more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
         a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
         for images, needs a GPU. Data sets that are not there are named and left out.""",
@@ -73,6 +78,7 @@ def run_target(
     scale: Scale = "full",
     seeds: Seeds = None,
     protocol: Views = "one-view",
+    precision: Precision = "fp32",
     device: Device = "auto",
     only: Only = None,
     runs: SuiteRuns = None,
@@ -92,14 +98,16 @@ def run_target(
     one_of("NAME", wanted, tuple(TARGETS))
     one_of("--scale", scale, SCALES)
     one_of("--protocol", protocol, tuple(PROTOCOLS))
+    one_of("--precision", precision, PRECISIONS)
     if not TARGETS[wanted].is_suite:
         given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
-        _no_options(wanted, {**given, "--protocol": None if protocol == "one-view" else protocol})
+        given |= {"--protocol": None if protocol == "one-view" else protocol}
+        _no_options(wanted, {**given, "--precision": None if precision == "fp32" else precision})
         _run_study(wanted, scale, data_dir, out, again)
         return
     _no_options(wanted, {"--again": again or None})
     one_of("--device", device, DEVICES)
-    _run_suite(_order(wanted, scale, seeds, protocol, device, only, runs, workers, data_dir, cache_dir, out))
+    _run_suite(_order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out))
 
 
 @app.command(
@@ -111,10 +119,11 @@ def run_target(
     ),
 )
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="T1 to T8 or F1 to F7.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; else an overview.")] = None,
     scale: Scale = "full",
     seeds: Seeds = None,
     protocol: Views = "one-view",
+    precision: Precision = "fp32",
     only: Only = None,
     runs: SuiteRuns = None,
     data_dir: DataFolder = None,
@@ -132,10 +141,11 @@ def status(
     one_of("NAME", wanted, tuple(TARGETS))
     one_of("--scale", scale, SCALES)
     one_of("--protocol", protocol, tuple(PROTOCOLS))
+    one_of("--precision", precision, PRECISIONS)
     if not TARGETS[wanted].is_suite:
         overview(out, as_json, [wanted])
         return
-    cells(_order(wanted, scale, seeds, protocol, "auto", only, runs, None, data_dir, None, out), as_json)
+    cells(_order(wanted, scale, seeds, protocol, precision, "auto", only, runs, None, data_dir, None, out), as_json)
 
 
 @app.command(
@@ -158,6 +168,7 @@ def _order(
     scale: str,
     seeds: str | None,
     protocol: str,
+    precision: str,
     device: str,
     only: list[str] | None,
     runs: Path | None,
@@ -182,6 +193,7 @@ def _order(
         cache_dir=cache_dir,
         device=device,
         workers=workers,
+        precision=precision,  # type: ignore[arg-type]
     )
 
 

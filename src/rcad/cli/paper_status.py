@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rcad.cli.screen import say, say_json, table
 from rcad.experiments.atomic import read_text
 from rcad.experiments.strict_json import loads
+from rcad.experiments.suites.claims import CONTROLS, Tally, by_verdict
 from rcad.experiments.suites.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def overview(out: Path, as_json: bool, names: Sequence[str] = tuple(TARGETS)) -> None:
     """A line for each target: its records, and what they found."""
     rows = [row for name in names for row in _records(name, out)]
-    header = ["name", "record", "scale", "protocol", "claims"]
+    header = ["name", "record", "scale", "protocol", "claims", "our checks"]
     if as_json:
         say_json([dict(zip(header, row, strict=True)) for row in rows])
         return
@@ -48,18 +49,15 @@ def _records(name: str, out: Path) -> list[list[str]]:
     folder = out / target.folder
     found = [folder / f"{target.stem}.json", folder / f"{target.stem}-two-views.json"]
     rows = [_row(name, path, loads(read_text(path), str(path))) for path in found if path.is_file()]
-    return rows or [[name, "-", "-", "-", "-"]]
+    return rows or [[name, "-", "-", "-", "-", "-"]]
 
 
 def _row(name: str, path: Path, record: dict[str, Any]) -> list[str]:
-    # The linear theory keeps a count of its own.
-    verdicts = record.get("verdicts") or _counted(record.get("claims", []))
-    words = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if count)
-    return [name, str(path), record.get("scale", "-"), record.get("protocol", "-"), words or "-"]
-
-
-def _counted(claims: Sequence[dict[str, Any]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for claim in claims:
-        counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
-    return counts
+    found = Tally.of(name, record.get("claims", []), record.get("controls", CONTROLS))
+    return [
+        name,
+        str(path),
+        record.get("scale", "-"),
+        record.get("protocol", "-"),
+        *(by_verdict(side) or "-" for side in found),
+    ]

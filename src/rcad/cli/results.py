@@ -29,8 +29,20 @@ def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
         say()
         show_table(outcome.records, store)
     if outcome.signal is not None:
-        stopped = outcome.records[-1]
+        stopped = next((record for record in outcome.records if not record.is_final), outcome.records[-1])
         warn(stopped.message or f"run {stopped.id} was interrupted; run the same command again to go on")
+    elif outcome.left:
+        warn(f"left {_owners(outcome.left)}; the same command shows them when they are done")
+
+
+def _owners(left: Sequence[tuple[int, str]]) -> str:
+    """Which seeds each process has: "seeds 0, 2 to process 12 on host"."""
+    by_owner: dict[str, list[str]] = {}
+    for seed, owner in left:
+        by_owner.setdefault(owner, []).append(str(seed))
+    return "; ".join(
+        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)} to {owner}" for owner, seeds in by_owner.items()
+    )
 
 
 def show_table(records: Sequence[RunRecord], store: Store) -> None:

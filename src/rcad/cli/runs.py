@@ -16,7 +16,8 @@ app = typer.Typer(
 )
 
 Statuses = Annotated[
-    list[str] | None, typer.Option("--status", metavar="STATUS", help="Only runs of this status; repeatable.")
+    list[str] | None,
+    typer.Option("--status", metavar="STATUS", help="Only done, diverged, interrupted or running ones; repeatable."),
 ]
 
 
@@ -110,9 +111,7 @@ def export_runs(
     ),
 )
 def prune_runs(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="These runs, whatever their status.")
-    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="These runs, whatever their status.")] = None,
     status: Statuses = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Remove checkpoints, keep records.")] = False,
     older_than: Annotated[

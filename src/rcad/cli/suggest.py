@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import CacheFolder, DataFolder, Json, about
+from rcad.cli.options import DATA, CacheFolder, DataFolder, Json, Size, Target, about
 
 if TYPE_CHECKING:
     from rcad.alpha import Along
@@ -17,6 +17,7 @@ HELP = about(
     "Measure how far RCAD should step on this data.",
     "rcad suggest-alpha --data digits[:100]",
     "rcad suggest-alpha --data my.csv --target colour",
+    "rcad suggest-alpha --data images/ --size 16",
     "rcad suggest-alpha --data digits --no-check --json",
     "rcad suggest-alpha --data digits[:100] --figure alpha.png",
     more="""Half the median distance from a training example to its nearest one of another class needs no training. A
@@ -28,8 +29,9 @@ EXAMPLES, EPOCHS = 512, 15
 
 
 def suggest_alpha(
-    data: Annotated[str, typer.Option("--data", metavar="NAME|FILE|DIR", help="The data.")],
-    target: Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
+    data: Annotated[str, DATA],
+    target: Target = None,
+    size: Size = None,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Fit ERM for a moment and look where its predictions flip.")
     ] = True,
@@ -52,7 +54,8 @@ def suggest_alpha(
     from rcad.train.problem import prepare, read
     from rcad.train.reporting import Silent
 
-    given = {"name": data} | ({} if target is None else {"target": target})
+    options = {"name": data, "target": target, "size": size}
+    given = {key: value for key, value in options.items() if value is not None}
     config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
     problem = prepare(config, read(config.data, data_dir, cache_dir, Silent()), torch.device("cpu"))
     if not problem.classes:

@@ -7,7 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, ENGINES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+from rcad.cli.options import (
+    DATA,
+    DEVICES,
+    ENGINES,
+    METHOD,
+    RUNS,
+    CacheFolder,
+    DataFolder,
+    Device,
+    Epochs,
+    Json,
+    Model,
+    Quiet,
+    Recipe,
+    RunsFolder,
+    Settings,
+    Target,
+    Task,
+    about,
+)
 
 HELP = about(
     "Train a model and keep its record.",
@@ -22,7 +41,8 @@ HELP = about(
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
     more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
     (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds
-    train side by side. Exit code 1: a run diverged.""",
+    train side by side. Seeds that another process is training are left to it. Exit code 1: a run diverged; 2: seeds
+    were left, or the input is wrong.""",
 )
 
 if TYPE_CHECKING:
@@ -32,42 +52,31 @@ Text = str | None
 
 
 def train(
-    data: Annotated[Text, typer.Option("--data", metavar="NAME|FILE|DIR", help="What to learn from.")] = None,
-    method: Annotated[
-        Text, typer.Option("--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)".')
-    ] = None,
-    target: Annotated[
-        Text, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")
-    ] = None,
-    task: Annotated[
-        Text, typer.Option("--task", metavar="TASK", help="classification or regression; told from the target.")
-    ] = None,
+    data: Annotated[Text, DATA] = None,
+    method: Annotated[Text, METHOD] = None,
+    target: Target = None,
+    task: Task = None,
     size: Annotated[
         int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")
     ] = None,
-    recipe: Annotated[
-        Text,
-        typer.Option(
-            "--recipe", metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data."
-        ),
-    ] = None,
+    recipe: Recipe = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE.toml", help="A config; options win over it.")
+        Path | None,
+        typer.Option("--config", metavar="FILE.toml", help="Data, method and all else from a file; options win."),
     ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, e.g. optim.clip=1.0; repeatable.")
+    setting: Settings = None,
+    epochs: Epochs = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", metavar="N", help="Examples in a step; else by the recipe.")
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", metavar="N", help="How often all examples are seen.")
+    model: Model = None,
+    lr: Annotated[
+        float | None, typer.Option("--lr", metavar="X", help="The learning rate; else by the recipe.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", metavar="N", help="Examples a step.")] = None,
-    model: Annotated[
-        Text, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp, timm:NAME; else by the data.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option("--lr", metavar="X", help="Learning rate.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="S", help="One run with this seed.")] = None,
     seeds: Annotated[
-        Text, typer.Option("--seeds", metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds.")
+        Text,
+        typer.Option("--seeds", metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds. Default: seed 0."),
     ] = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
@@ -75,15 +84,19 @@ def train(
     device: Device = "auto",
     engine: Annotated[
         str,
-        typer.Option("--engine", metavar="NAME", help="auto, eager; on a GPU also graph (auto) and compile."),
+        typer.Option(
+            "--engine", metavar="auto|eager|..", help="On a GPU also graph (which auto takes there) and compile."
+        ),
     ] = "auto",
     at_once: Annotated[
         int | None, typer.Option("--at-once", metavar="N", help="Runs that share a GPU; else as many as pay.")
     ] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard files, beside the record.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print config and id, and train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its id; train nothing.")] = False,
 ) -> None:
     from rcad.cli.request import Request
     from rcad.cli.results import print_configs, show
@@ -125,6 +138,7 @@ def train(
         engine=engine,
         at_once=at_once,
         trackers=_tensorboard if tensorboard else _no_trackers,
+        leave_busy=True,
     )
     show(outcome, store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)

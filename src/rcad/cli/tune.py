@@ -7,14 +7,31 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Json, Quiet, about
+from rcad.cli.options import (
+    DATA,
+    DEVICES,
+    METHOD,
+    CacheFolder,
+    DataFolder,
+    Device,
+    Epochs,
+    Json,
+    Model,
+    Quiet,
+    Recipe,
+    Settings,
+    Target,
+    Task,
+    about,
+)
 
 HELP = about(
     "Find a method's numbers on this data by its held-out split, never by its test split.",
     "rcad tune --data diabetes --method rcad --budget 4 --epochs 2",
-    'rcad tune --data diabetes --method rcad --space "alpha=log(0.05, 2), lam=log(0.01, 1)" --budget 4 --epochs 2',
-    "rcad tune --data digits[:100] --method label_smoothing --search grid --budget 3 --epochs 2",
-    "rcad tune --data my.csv --target colour --method rcad --seeds 2 --budget 3 --epochs 2 --json",
+    'rcad tune --data diabetes --method rcad --space "lam=log(0.01, 1)" --epochs 2',
+    "rcad tune --data digits[:100] --method rcad --search grid --budget 4 --epochs 2",
+    "rcad tune --data my.csv --target colour --method label_smoothing --seeds 2",
+    "rcad tune --data my.csv --target colour --method rcad --budget 3 --json",
     more="""The budget counts trials, the same for every method, the first being the method as it stands; each is
     trained on every seed. The same command run again goes on where it stopped, and with a larger budget keeps what it
     has. Without --space each method has a range of its own. A space is key=log(A, B), uniform(A, B), int(A, B),
@@ -26,8 +43,8 @@ Text = str | None
 
 
 def tune(
-    data: Annotated[str, typer.Option("--data", metavar="NAME|FILE|DIR", help="What to learn from.")],
-    method: Annotated[str, typer.Option("--method", metavar="METHOD", help='E.g. rcad, "rcad(lam=0.1)".')],
+    data: Annotated[str, DATA],
+    method: Annotated[str, METHOD],
     budget: Annotated[int, typer.Option("--budget", metavar="N", help="How many configurations to try.")] = 20,
     space: Annotated[
         Text, typer.Option("--space", metavar="SPACE", help="What to try; else the method's own range.")
@@ -36,22 +53,20 @@ def tune(
         str, typer.Option("--search", metavar="random|grid|optuna", help="How the configurations are chosen.")
     ] = "random",
     by: Annotated[
-        Text, typer.Option("--by", metavar="METRIC", help="accuracy, nll, brier or rmse; else accuracy or nll.")
+        Text,
+        typer.Option(
+            "--by", metavar="METRIC", help="accuracy, nll, brier or rmse. Default: accuracy; of real targets nll."
+        ),
     ] = None,
-    target: Annotated[Text, typer.Option("--target", metavar="COLUMN", help="The column to predict.")] = None,
-    task: Annotated[Text, typer.Option("--task", metavar="TASK", help="classification or regression.")] = None,
-    recipe: Annotated[
-        Text, typer.Option("--recipe", metavar="NAME", help="A named protocol; else by the data.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, as in rcad train; repeatable.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="Epochs of each run.")] = None,
-    model: Annotated[
-        Text, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp; else by the data.")
-    ] = None,
+    target: Target = None,
+    task: Task = None,
+    recipe: Recipe = None,
+    setting: Settings = None,
+    epochs: Epochs = None,
+    model: Model = None,
     seeds: Annotated[
-        Text, typer.Option("--seeds", metavar="N|A,B,..", help="Each trial is the mean over these seeds.")
+        Text,
+        typer.Option("--seeds", metavar="N|A,B,..", help="Each trial is the mean over these seeds. Default: seed 0."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the record and the page.")] = Path(
         "rcad-tune"

@@ -23,6 +23,7 @@ from rcad.experiments.tuning.data import measured, opened
 from rcad.experiments.tuning.methods import applied, beginning, check_space, default_space, started
 from rcad.experiments.tuning.optuna_search import OptunaSearch
 from rcad.experiments.tuning.record import build, refuse_other, write
+from rcad.experiments.tuning.resolution import HeldOut
 from rcad.experiments.tuning.space import Space, Values, drawn, grid, parse_space, resolved
 from rcad.experiments.tuning.trials import Goal, Trial, best, default_goal, trial
 from rcad.report.tuning import draw, leader, page, save, shown_values, told, trials_table
@@ -48,8 +49,10 @@ class Job:
         self.data_dir, self.cache_dir = data_dir, cache_dir
         self.methods = method_defaults()
         first = request.configs()[0]
-        self.base, self.start, self.space, self.goal = _prepared(first, space, by, data_dir, cache_dir, self.methods)
         self.seeds = list(request.seeds or [0])
+        prepared = _prepared(first, space, by, data_dir, cache_dir, self.methods)
+        self.base, self.start, self.space, self.goal, examples = prepared
+        self.held_out = HeldOut(examples, len(self.seeds), self.goal.metric)
         self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
         self.settings: dict[str, Any] = {
             "data": first.data.name,
@@ -88,6 +91,8 @@ class Job:
                 told=said_held_out,
             )
 
+        if self.held_out.few and self.budget > 1:
+            warn(f"{self.held_out}; hold out more (--set data.validation=0.3) or average over more --seeds")
         if self.search == "optuna":
             self._ask_and_tell(run)
             return
@@ -118,7 +123,9 @@ class Job:
             if all(run in records for run in ids):
                 self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
         self.signal = outcome.signal
-        self.record = build(self.settings, self.goal, self.trials, planned=self.planned, command=self._command())
+        self.record = build(
+            self.settings, self.goal, self.trials, self.held_out, planned=self.planned, command=self._command()
+        )
         write(self.path, self.record)
 
     def draw(self) -> None:
@@ -169,8 +176,8 @@ def _prepared(
     data_dir: Path | None,
     cache_dir: Path | None,
     methods: Defaults,
-) -> tuple[RunConfig, Values, Space, Goal]:
-    """The config as the method stands, the point where the search begins, the space, and what decides."""
+) -> tuple[RunConfig, Values, Space, Goal, int]:
+    """The config as the method stands, where the search begins, the space, what decides, and by how many examples."""
     if first.data.validation == 0:
         raise InputError("expected a held-out split to tune by, but got data.validation=0; hold some out, e.g. 0.1")
     wanted = default_space(first.method) if space is None else parse_space(space)
@@ -184,4 +191,5 @@ def _prepared(
     base = replace(first, method=started(first.method, labels=labels, table=problem.train[0].ndim == 2))
     method_of(base, problem)  # a method that does not suit the data is refused before anything is trained
     goal = Goal(by) if by else default_goal(labels=labels)
-    return base, beginning(base, wanted, methods, distance), resolved(wanted, distance), goal
+    start = beginning(base, wanted, methods, distance)
+    return base, start, resolved(wanted, distance), goal, len(problem.val[1])

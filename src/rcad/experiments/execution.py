@@ -96,7 +96,7 @@ class Execution:
             wait = max(self.interval, (time.monotonic() - start) * self.beside / SAVING_SHARE)
 
     def _finish(self) -> RunRecord:
-        """The selected weights, the test set (read here, once), the record; then the checkpoint may go."""
+        """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
         trainer, problem = self.trainer, self.trainer.problem
         last = {}
         if self.config.train.selection == "best":

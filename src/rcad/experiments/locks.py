@@ -21,6 +21,19 @@ PATIENCE_S = 0.5
 """A glance at a lock (`is_locked`) holds it for an instant; whoever wants it waits that out."""
 
 
+class BusyError(InputError):
+    """Another process works on the run.
+
+    Args:
+        run: its id.
+        owner: the process, in words.
+    """
+
+    def __init__(self, run: str, owner: str) -> None:
+        super().__init__(f"expected run {run} to be free, but {owner} is working on it; wait for it or stop it")
+        self.run, self.owner = run, owner
+
+
 class RunLock:
     """The lock of one run, held from construction until `release` or the end of the process.
 
@@ -92,7 +105,7 @@ def _acquire(path: Path, run: str) -> int:
         owner = _owner(handle)
         os.close(handle)
         if time.monotonic() >= deadline:
-            raise InputError(f"expected run {run} to be free, but {owner} is working on it; wait for it or stop it")
+            raise BusyError(run, owner)
         time.sleep(0.02)
 
 

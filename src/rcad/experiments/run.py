@@ -14,7 +14,7 @@ import torch
 
 from rcad.data.dataset import Dataset
 from rcad.errors import InputError
-from rcad.experiments.config import RunConfig
+from rcad.experiments.config import DataConfig, RunConfig
 from rcad.experiments.execution import CHECKPOINT, WEIGHTS, Execution
 from rcad.experiments.machine import deterministic, pick_device, side_stream, stop_signals, suitable_threads
 from rcad.experiments.plain import config_id
@@ -153,6 +153,22 @@ def begin(
         with stop_signals() if stop is None else nullcontext(stop) as event:
             execution = Execution(config, store, trainer, trackers, place.checkpoint_seconds, beside)
             return (yield from execution.course(event))
+
+
+def check_data_of_finished(configs: Sequence[RunConfig], place: Place, reporter: Reporter) -> None:
+    """Files of one's own may have changed since a run was finished: then its numbers are not those of this command.
+
+    Data that are no longer there say nothing.
+    """
+    last: tuple[DataConfig, Dataset] | None = None
+    for config in configs:
+        same = replace(config.data, seed=None, split=None)
+        if last is None or last[0] != same:
+            try:
+                last = same, read(config.data, place.data_dir, place.cache_dir, reporter)
+            except InputError:
+                continue
+        _check_same_data(place.store, config, prepare(config, last[1], torch.device("cpu")))
 
 
 def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:

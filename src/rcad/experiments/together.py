@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from rcad.experiments.config import RunConfig
+from rcad.experiments.locks import BusyError
 from rcad.experiments.machine import deterministic, side_stream, stop_signals
 from rcad.experiments.record import RunRecord
 from rcad.experiments.run import Place, begin
@@ -76,6 +77,7 @@ def run_together(
     reporter_of: Callable[[int], Reporter],
     trackers_of: Callable[[RunConfig], Sequence[Tracker]] = lambda config: (),
     ended: Callable[[int, RunRecord], None] = lambda index, record: None,
+    busy: Callable[[int, BusyError], None] | None = None,
 ) -> list[RunRecord | None]:
     """The records in the order of the configs; None for those that were not begun before a signal came.
 
@@ -83,12 +85,13 @@ def run_together(
         at_once: how many runs share the device; fewer where its memory does not hold so many.
         reporter_of: the reporter of the config with this index.
         ended: told of each record as it comes.
+        busy: told of a run that another process works on, which is left out; by default that is an error.
     """
     device, engine = place.resolve()
     devices = [] if device.type == "cpu" else [device]
     fastest = deterministic(False, device, thorough=engine == "compile")
     with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
-        crowd = _Crowd(configs, place, min(at_once or AT_ONCE, len(configs)), reporter_of, trackers_of, stop)
+        crowd = _Crowd(configs, place, min(at_once or AT_ONCE, len(configs)), reporter_of, trackers_of, stop, busy)
         crowd.go(ended)
         return crowd.records
 
@@ -104,8 +107,9 @@ class _Crowd:
         reporter_of: Callable[[int], Reporter],
         trackers_of: Callable[[RunConfig], Sequence[Tracker]],
         stop: threading.Event,
+        busy: Callable[[int, BusyError], None] | None = None,
     ) -> None:
-        self.configs, self.place, self.limit, self.stop = configs, place, limit, stop
+        self.configs, self.place, self.limit, self.stop, self.busy = configs, place, limit, stop, busy
         self.device, _ = place.resolve()
         self.reporter_of, self.trackers_of = reporter_of, trackers_of
         self.waiting = deque(range(len(configs)))
@@ -160,6 +164,11 @@ class _Crowd:
             self.lanes.remove(lane)
             record: RunRecord = end.value
             return record
+        except BusyError as error:
+            if self.busy is None:
+                raise
+            self.lanes.remove(lane)
+            self.busy(lane.index, error)
         except torch.OutOfMemoryError:
             self.lanes.remove(lane)
             if not self.lanes:

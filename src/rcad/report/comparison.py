@@ -64,6 +64,8 @@ def what_was_done(record: Record) -> list[str]:
     )
     epochs = f"Every run has {record['epochs']} epochs and the weights of its best epoch on the held-out rows."
     words = [f"{tried} {epochs}"]
+    if record["budget"] > 1:
+        words.append(f"On each split a method's numbers are {record['held_out']['told']}.")
     controls = [name for name, cell in record["methods"].items() if cell["role"] == "control"]
     if controls:
         words.append(

@@ -37,7 +37,7 @@ def page(summary: Summary) -> str:
     """The page; needs jinja2 and matplotlib."""
     sections = [_section(summary, suite) for suite in summary["suites"]]
     sections.append(Section("Against ERM", _compared(summary), _present(_differences(summary))))
-    sections.append(Section("The runs", [], [runs_table(summary)]))
+    sections.append(Section("The runs", _left_out(summary), [runs_table(summary)]))
     return render("Evaluation", _lead(summary), sections, _facts(summary))
 
 
@@ -51,7 +51,7 @@ def markdown(summary: Summary) -> str:
     parts += ["## Against ERM", *_compared(summary)]
     for table in _present(_differences(summary)):
         parts += [_rows(table), table.caption]
-    parts += ["## The runs", _rows(runs_table(summary))]
+    parts += ["## The runs", *_left_out(summary), _rows(runs_table(summary))]
     parts += ["\n".join(f"- {name}: {value}" for name, value in _facts(summary).items())]
     return "\n\n".join(parts) + "\n"
 
@@ -118,6 +118,11 @@ def _differences(summary: Summary) -> Table | None:
 
 def _compared(summary: Summary) -> list[str]:
     return comparison_notes(summary) or ["There is nothing to compare: only ERM runs were given."]
+
+
+def _left_out(summary: Summary) -> list[str]:
+    """A line for each run that could not be evaluated; records of before this was kept have none."""
+    return [f"Left out: {one['run']}: {one['why']}" for one in summary.get("left_out", ())]
 
 
 def _present(table: Table | None) -> list[Table]:

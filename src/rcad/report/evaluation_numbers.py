@@ -19,7 +19,10 @@ def spread(name: str, numbers: Mapping[str, Any]) -> str:
     return text if held == len(found["values"]) else f"{text} [{held} of {len(found['values'])}]"
 
 
-def signed(name: str, gain: Mapping[str, float]) -> str:
+def signed(name: str, gain: Mapping[str, Any]) -> str:
+    """A difference with its interval, where it has one."""
+    if gain["low"] is None:
+        return _fixed(gain["mean"], decimals(name, gain["mean"], None), "+")
     digits = decimals(name, gain["mean"], (gain["high"] - gain["low"]) / 2)
     mean, low, high = (_fixed(gain[key], digits, "+") for key in ("mean", "low", "high"))
     return f"{mean} [{low}, {high}]"
@@ -46,7 +49,11 @@ def _fixed(value: float, digits: int, sign: str = "") -> str:
     return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
 
 
-def p_value(value: float) -> str:
+def p_value(gain: Mapping[str, Any]) -> str:
+    """The two-sided p of a difference, or in a few words why it has none."""
+    value = gain["p_two"]
+    if value is None:
+        return str(gain["why"])
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 

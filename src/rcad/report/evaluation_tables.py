@@ -70,17 +70,22 @@ def evaluations(group: Group, suite: str) -> list[Mapping[str, Any]]:
 def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
     """How far each method is from ERM, number by number; None where nothing can be compared."""
     rows = []
+    intervals = False
     for group in groups:
         found = (group["comparison"] or {}).get("differences", {})
+        intervals = intervals or any(gain["low"] is not None for gain in found.values())
         for suite in suites:
             rows += [
-                [group["name"], _words(name), signed(name, found[name]), p_value(found[name]["p_two"])]
+                [group["name"], _words(name), signed(name, found[name]), p_value(found[name])]
                 for name in _telling(suite, found)
                 if name in found
             ]
     if not rows:
         return None
-    caption = "Difference to ERM of the same seeds, method minus ERM, with its 95% interval and two-sided p."
+    caption = "Difference to ERM of the same seeds, method minus ERM"
+    if not intervals:
+        return Table(["method", "number", "difference", "p"], rows, f"{caption}.")
+    caption += ", with its 95% interval and two-sided p."
     return Table(["method", "number", "difference [95%]", "p"], rows, caption)
 
 

@@ -28,6 +28,7 @@ def page(record: Record) -> str:
     about = [
         f"{settings['method']} on {settings['data']}, {_seeds(settings['seeds'])}. Every trial was judged on the "
         "held-out split; the search was not given the test split's numbers, and this page shows none of them.",
+        f"The best is {record['held_out']['told']}.",
         f"Search: {settings['search']}, {len(done)} of {record['planned']} trials, in the space "
         f"{', '.join(settings['space'])}.",
     ]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from rcad.experiments.suites.claims import TOGETHER
 from rcad.theory.bands import Interval, mean_interval, share_interval
 from rcad.theory.checks import ClosedFormCheck, EntropyCheck, SampleGradientCheck
 from rcad.theory.linear import margins, norms, training_accuracy
@@ -111,7 +112,7 @@ def figure_claims(study: Study) -> list[Claim]:
         _level("F5 (iii)", "test accuracy reaches 100%", "at least 99.5%", hundred),
         _level("F5 (iii)", "ERM does not exceed 70% in 100 iterations", "at most 70%", seventy),
         _longer_erm(study),
-        _level("F5", "all of these in one draw", "all", together),
+        _level("F5", TOGETHER, "all", together),
     ]
 
 

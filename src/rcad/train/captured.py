@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from rcad.fused import goes_back_twice
 from rcad.train.clipped_sgd import ClippedSGD, suits
 from rcad.train.step import Plan, Stepper, Update
 from rcad.train.twin import Twin
@@ -39,6 +40,11 @@ class Captured(Stepper):
 
     def __init__(self, update: Update, *, compiled: bool) -> None:
         super().__init__(update)
+        loss = update.criterion.loss
+        if compiled and goes_back_twice(loss.likelihood, loss.terms):
+            # A compiled pass may give its memory away in its first backward, and remembers that in a cache on disk.
+            log.warning("the model is not compiled: this method runs a pass backward twice; the steps are captured")
+            compiled = False
         self.name = "graph, compiled" if compiled else "graph"
         half = update.config.train.precision == "bf16" and not update.config.model.name.startswith("timm:")
         self._twin = Twin(update.model, torch.bfloat16 if half else torch.float32)

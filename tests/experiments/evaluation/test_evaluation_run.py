@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from rcad.experiments.evaluation.metrics import evaluated_metrics
 from rcad.experiments.evaluation.record import read
 from rcad.experiments.evaluation.run import erm_config, erm_twin, evaluate, evaluate_all
 from rcad.experiments.evaluation.settings import SUITES, Settings
-from rcad.experiments.evaluation.subject import Shelf
+from rcad.experiments.evaluation.subject import Shelf, Subject
 from rcad.experiments.store import Store
 from rcad.train.checkpoint import load_tensors, save_tensors
 from trained import run_id
@@ -126,6 +128,53 @@ def test_bad_requests_are_found_before_anything_is_measured(copy: Store, monkeyp
             evaluate_all(shelf, [run], SUITES, settings)
 
 
+def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
+    good, broken, table = run_id("erm"), run_id("rcad"), run_id("erm", 0, "breast_cancer")
+    (copy.folder(broken) / "model.safetensors").write_bytes(b"junk")
+    left: dict[str, str] = {}
+
+    def leave(run: str, error: InputError) -> None:
+        left[run] = str(error)
+
+    # The broken one comes first, so that the look at one run of its data is at the broken one.
+    found = evaluate_all(
+        Shelf(copy, device="cpu"), [broken, good, table], ("calibration",), QUICK, on_error=leave
+    )
+    assert [one.record.id for one in found] == [good, table]
+    assert left.keys() == {broken}
+    assert "are damaged" in left[broken]
+    images = replace(QUICK, ood_data=("wine_recognition",))
+    left.clear()
+    with pytest.raises(InputError, match="wine_recognition is a table"):
+        evaluate_all(Shelf(copy, device="cpu"), [broken, good], ("ood",), images, on_error=leave)
+    assert not left  # the request is wrong, not the runs
+    with pytest.raises(InputError, match="are damaged"):
+        evaluate_all(Shelf(copy, device="cpu"), [good, broken], ("calibration",), QUICK)
+
+
+def test_what_a_bad_run_had_finished_is_kept(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, (first, second) = module._measured, (run_id("erm"), run_id("erm", 1))
+
+    def fails(subject: Subject, shelf: Shelf, suite: str, *more: Any) -> Any:
+        if (subject.record.id, suite) == (first, "ood"):
+            raise InputError("no memory")
+        return real(subject, shelf, suite, *more)
+
+    monkeypatch.setattr(module, "_measured", fails)
+    left = []
+    shelf, suites = Shelf(copy, device="cpu"), ("calibration", "ood")
+    found = evaluate_all(shelf, [first, second], suites, QUICK, on_error=lambda run, _: left.append(run))
+    assert [one.record.id for one in found] == [second]
+    assert left == [first]
+    assert (copy.folder(first) / "evaluation" / QUICK.file("calibration")).is_file()
+
+
+def test_a_damaged_twin_is_none(copy: Store) -> None:
+    (copy.folder(run_id("erm")) / "model.safetensors").write_bytes(b"junk")
+    found = evaluate(Shelf(copy, device="cpu"), run_id("rcad"), ("attacks",), replace(QUICK, limit=4))
+    assert found.evaluations["attacks"].settings["twin"] is None
+
+
 def test_weights_that_are_not_the_run_s(copy: Store) -> None:
     run = run_id("erm")
     path = copy.folder(run) / "model.safetensors"
@@ -134,10 +183,11 @@ def test_weights_that_are_not_the_run_s(copy: Store) -> None:
     with pytest.raises(InputError, match="of another model"):
         Shelf(copy, device="cpu").take(run)
     path.write_bytes(b"junk")
-    with pytest.raises(InputError, match="expected a whole checkpoint"):
+    advice = f"remove the run (rcad runs prune {run} --yes --runs {copy.path}) and train it again"
+    with pytest.raises(InputError, match=re.escape(f"but they are damaged; {advice}")):
         Shelf(copy, device="cpu").take(run)
     path.unlink()
-    with pytest.raises(InputError, match="but they are missing"):
+    with pytest.raises(InputError, match=re.escape(f"but they are missing; {advice}")):
         Shelf(copy, device="cpu").take(run)
 
 

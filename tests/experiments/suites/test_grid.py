@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,17 @@ def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monk
     assert benchmarks.missing(benchmarks.TINY, "small", tmp_path, None) is None
     Part.train = range(100_000)
     assert benchmarks.missing(benchmarks.TINY, "full", tmp_path, None) is None
+
+
+def test_runs_in_bf16_are_other_runs() -> None:
+    plain = plan(suite("T4"), "smoke", "one view", [0], only=["n=500"])
+    found = plan(suite("T4"), "smoke", "one view", [0], only=["n=500"], precision="bf16")
+    assert (plain.precision, found.precision) == ("fp32", "bf16")
+    assert not set(plain.configs()) & set(found.configs())
+    for one, other in zip(plain.runs, found.runs, strict=True):
+        assert other[:2] == one[:2]
+        assert (other.config.train.precision, other.config.train.channels_last) == ("bf16", True)
+        assert replace(other.config, train=one.config.train) == one.config
 
 
 def test_skipped_columns_are_kept_in_mind() -> None:

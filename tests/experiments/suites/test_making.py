@@ -157,6 +157,26 @@ def test_a_stop_writes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not wanted.record.exists()
 
 
+def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, _ = t4
+    before = wanted.record.read_text()
+    half = replace(wanted, precision="bf16")
+    with pytest.raises(InputError, match=r"^expected a GPU for --precision bf16, but got the CPU; use fp32$"):
+        make(half, silent, silent, silent)
+    assert wanted.record.read_text() == before
+    # With every run there, a page can be made anywhere, and says how they were trained.
+    planned = wanted.plan()
+    monkeypatch.setattr(Order, "plan", lambda self: replace(planned, precision=self.precision))
+    try:
+        assert make(half, silent, silent, silent) is not None
+        record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
+    finally:
+        make(wanted, silent, silent, silent)
+    assert record["settings"]["precision"] == "bf16"
+    assert record["notes"][-1].startswith("Trained with products in bf16")
+    assert '--seeds 3 --precision bf16 --only "n=500"`' in page
+
+
 def test_each_protocol_has_a_record(out: Path) -> None:
     assert order("T4", out, views="two views").record == out / "T4" / "T4-two-views.json"
     assert order("T4", out, runs=out / "shared").store == out / "shared"

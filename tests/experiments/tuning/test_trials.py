@@ -12,9 +12,11 @@ import pytest
 from rcad.errors import InputError
 from rcad.experiments.record import RunRecord
 from rcad.experiments.tuning import record as records
+from rcad.experiments.tuning.resolution import HeldOut
 from rcad.experiments.tuning.trials import Goal, Trial, best, held_out, trial
 
 Make = Callable[..., RunRecord]
+HELD = HeldOut(50, 1, "nll")
 
 
 def one(number: int, metrics: dict[str, float] | None) -> Trial:
@@ -70,7 +72,8 @@ def test_the_record_holds_no_test_number(make_record: Make, tmp_path: Path) -> N
     runs = [make_record(metrics={"val_nll": 1.0, "test_nll": 0.5})]
     path = tmp_path / "rcad.json"
     records.write(
-        path, records.build({"data": "digits"}, Goal("nll"), [trial(1, {"lam": 1}, runs)], planned=1, command="x")
+        path,
+        records.build({"data": "digits"}, Goal("nll"), [trial(1, {"lam": 1}, runs)], HELD, planned=1, command="x"),
     )
     text = path.read_text()
     assert "test" not in text
@@ -80,7 +83,7 @@ def test_the_record_holds_no_test_number(make_record: Make, tmp_path: Path) -> N
 def test_another_search_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "rcad.json"
     records.refuse_other(path, {"data": "digits"})
-    records.write(path, records.build({"data": "digits"}, Goal("nll"), [], planned=1, command=None))
+    records.write(path, records.build({"data": "digits"}, Goal("nll"), [], HELD, planned=1, command=None))
     records.refuse_other(path, {"data": "digits"})
     with pytest.raises(InputError, match="other settings"):
         records.refuse_other(path, {"data": "wine"})

@@ -59,7 +59,7 @@ def build(settings: Mapping[str, Any], cells: Cells) -> dict[str, Any]:
     """The record.
 
     Args:
-        settings: data, command, seeds, budget, epochs, metrics, test_ratio, sizes.
+        settings: data, command, seeds, budget, epochs, metrics, test_ratio, sizes, held_out.
         cells: what each method gave, by name.
     """
     metrics: Sequence[str] = settings["metrics"]

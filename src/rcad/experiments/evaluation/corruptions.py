@@ -10,6 +10,7 @@ from rcad.data.dataset import Split
 from rcad.errors import InputError
 from rcad.evaluate.corruption_error import mean_error, severity_curve
 from rcad.evaluate.corruptions import CorruptionScores, evaluate_corruptions, evaluate_published
+from rcad.evaluate.corruptions.catalogue import SMALLEST
 from rcad.evaluate.corruptions.evaluation import PublishedSet
 from rcad.experiments.evaluation.found import Found, NotApplicable
 from rcad.experiments.evaluation.settings import Settings
@@ -21,6 +22,11 @@ def corruptions(subject: Subject, settings: Settings, progress: Progress, cache_
         raise NotApplicable("Corruptions are made for images; this run was trained on a table.")
     if not subject.problem.classes:
         raise NotApplicable("Corruptions are judged by the accuracy on classes; this run has a real target.")
+    height, width = subject.shape[1:]
+    if settings.corrupted is None and min(height, width) < SMALLEST:
+        raise NotApplicable(
+            f"Corruptions need images of at least {SMALLEST} pixels a side; this run's are {width}x{height}."
+        )
     x, y = subject.examples("corruptions", settings)
 
     def done(count: int, total: int) -> None:

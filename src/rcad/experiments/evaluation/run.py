@@ -19,7 +19,7 @@ from rcad.experiments.evaluation.found import Found, NotApplicable
 from rcad.experiments.evaluation.ood import ood
 from rcad.experiments.evaluation.record import FOLDER, Evaluation, stored
 from rcad.experiments.evaluation.settings import Settings
-from rcad.experiments.evaluation.subject import Shelf, Subject, finished
+from rcad.experiments.evaluation.subject import Shelf, Subject, finished, whole_weights
 from rcad.experiments.machine import device_words, suitable_threads
 from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord, utc_now
@@ -28,6 +28,8 @@ from rcad.experiments.store import Store
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
 Told = Callable[[str, str, str, int, int], None]
 """Called with (run, suite, what is being done, done, total)."""
+OnError = Callable[[str, InputError], None]
+"""Called with a run that cannot be evaluated, and why."""
 
 
 def quiet(run: str, suite: str, what: str, done: int, total: int) -> None:
@@ -66,7 +68,8 @@ def evaluate(
         again: measure also what a record holds already.
     """
     record = finished(shelf.store, run)
-    subject, twin = shelf.take(record.id), erm_twin(shelf.store, record)
+    subject = shelf.take(record.id)
+    twin = erm_twin(shelf.store, record) if "attacks" in suites and settings.masking else None
     done: dict[str, Evaluation] = {}
     refused: dict[str, str] = {}
     reused = []
@@ -98,19 +101,57 @@ def evaluate_all(
     told: Told = quiet,
     *,
     again: bool = False,
+    on_error: OnError | None = None,
 ) -> list[Outcome]:
-    """Several runs, one after the other; a suite that makes sense for none of them is an error."""
-    seen: set[DataConfig] = set()
+    """Several runs, one after the other; a suite that makes sense for none of them is an error.
+
+    Args:
+        on_error: takes a run that cannot be evaluated, with its error, and the others follow; None raises it. A
+            request that fits none of the runs, for one and the same reason, is an error all the same.
+    """
+    lost, misfit = _looked_at(shelf, runs, suites, settings)
+    if len(set(map(str, misfit.values()))) == 1 and len(lost) + len(misfit) == len(runs):
+        raise next(iter(misfit.values()))
+    unfit = {run: error for run in runs if (error := lost.get(run) or misfit.get(run))}
+    if on_error is None and unfit:
+        raise next(iter(unfit.values()))
+    outcomes = []
     for run in runs:
-        data = finished(shelf.store, run).config.data
-        if data not in seen:
-            seen.add(data)
-            check(shelf.take(run), shelf, suites, settings)
-    outcomes = [evaluate(shelf, run, suites, settings, told, again=again) for run in runs]
-    if all(not outcome.evaluations for outcome in outcomes):
+        try:
+            if run in unfit:
+                raise unfit[run]
+            outcomes.append(evaluate(shelf, run, suites, settings, told, again=again))
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(run, error)
+    if outcomes and all(not outcome.evaluations for outcome in outcomes):
         reason = next(iter(outcomes[0].refused.values()))
         raise InputError(f"expected a suite that fits the runs, but got {', '.join(suites)}: {reason}")
     return outcomes
+
+
+def _looked_at(
+    shelf: Shelf, runs: Sequence[str], suites: Sequence[str], settings: Settings
+) -> tuple[dict[str, InputError], dict[str, InputError]]:
+    """Runs that cannot be brought back, and those that the request does not fit; of data that do one run is tried."""
+    lost: dict[str, InputError] = {}
+    misfit: dict[str, InputError] = {}
+    seen: set[DataConfig] = set()
+    for run in runs:
+        try:
+            if (data := finished(shelf.store, run).config.data) in seen:
+                continue
+            subject = shelf.take(run)
+        except InputError as error:
+            lost[run] = error
+            continue
+        try:
+            check(subject, shelf, suites, settings)
+            seen.add(data)
+        except InputError as error:
+            misfit[run] = error
+    return lost, misfit
 
 
 def check(subject: Subject, shelf: Shelf, suites: Sequence[str], settings: Settings) -> None:
@@ -132,12 +173,13 @@ def erm_config(config: RunConfig) -> RunConfig:
 
 
 def erm_twin(store: Store, record: RunRecord) -> str | None:
-    """The finished ERM run with the same data, model, training and seed, if the store holds its weights."""
+    """The finished ERM run with the same data, model, training and seed, if the store holds its weights, whole."""
     run = config_id(erm_config(record.config))
     if run == record.id or run not in store.ids():
         return None
     try:
         twin = finished(store, run)
+        whole_weights(store, run)
     except InputError:
         return None
     return run if twin.data_sha256 == record.data_sha256 else None

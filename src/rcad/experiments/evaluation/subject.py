@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +92,7 @@ class Shelf:
     data_dir: Path | None = None
     cache_dir: Path | None = None
     device: str = "auto"
-    _read: dict[DataConfig | str, Dataset] = field(default_factory=dict)
+    _read: dict[DataConfig | tuple[str, int | None], Dataset] = field(default_factory=dict)
 
     def take(self, run: str) -> Subject:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
@@ -98,20 +100,24 @@ class Shelf:
         config = record.config
         # What these settings name at training is inside the weights by now.
         bare = replace(config, model=replace(config.model, weights=None))
-        problem = prepare(bare, self.dataset(config.data), pick_device(self.device))
+        try:
+            dataset = self.dataset(config.data)
+        except InputError as error:
+            raise InputError(f"{error} (or point --data-dir to where the run's data lie)") from None
+        problem = prepare(bare, dataset, pick_device(self.device))
         if record.data_sha256 != problem.fingerprint:
             raise InputError(
                 f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
-                "point --data-dir to the old data, or train again"
+                f"point --data-dir to the old data, or {start_over(self.store, record.id)}"
             )
-        tensors, _ = load_tensors(weights_of(self.store, record.id))
+        tensors = whole_weights(self.store, record.id)
         model = model_of(bare, problem)
         try:
             model.load_state_dict(tensors)
         except RuntimeError:
             raise InputError(
                 f"expected the weights of {type(model).__name__} in {weights_of(self.store, record.id)}, "
-                "but they are of another model; train again"
+                f"but they are of another model; {start_over(self.store, record.id)}"
             ) from None
         return Subject(record, problem, model.to(problem.device).eval().requires_grad_(False))
 
@@ -122,15 +128,48 @@ class Shelf:
             self._read[key] = read(config, self.data_dir, self.cache_dir, Silent())
         return self._read[key]
 
-    def other(self, name: str) -> Dataset:
-        """A data set that no run names."""
-        if name not in self._read:
-            self._read[name] = load(name, data_dir=self.data_dir, cache_dir=self.cache_dir)
-        return self._read[name]
+    def other(self, name: str, size: int | None = None) -> Dataset:
+        """A data set that no run names.
+
+        Args:
+            size: images whose sizes differ are brought to so many pixels a side, as `--size` does in training.
+        """
+        for wanted in dict.fromkeys((None, size)):
+            if (name, wanted) in self._read:
+                return self._read[name, wanted]
+        try:
+            self._read[name, None] = found = self._load(name)
+        except InputError as error:
+            if size is None:
+                raise
+            try:
+                self._read[name, size] = found = self._load(name, size=size)
+            except InputError:
+                raise error from None  # the sizes were not what is wrong
+        return found
+
+    def _load(self, name: str, **options: Any) -> Dataset:
+        return load(name, data_dir=self.data_dir, cache_dir=self.cache_dir, **options)
 
 
 def weights_of(store: Store, run: str) -> Path:
     return store.folder(run) / WEIGHTS
+
+
+def whole_weights(store: Store, run: str) -> dict[str, Tensor]:
+    """The weights of a finished run; its checkpoint is gone, so that damaged ones can only be made again."""
+    path = weights_of(store, run)
+    try:
+        return load_tensors(path)[0]
+    except InputError:
+        raise InputError(f"expected whole weights in {path}, but they are damaged; {start_over(store, run)}") from None
+
+
+def start_over(store: Store, run: str) -> str:
+    """What to do about a run that is done, and so is not made again by the command that made it."""
+    # The command looks in "runs" where it is not told otherwise.
+    where = "" if store.path == Path("runs") else f" --runs {shlex.quote(str(store.path))}"
+    return f"remove the run (rcad runs prune {run} --yes{where}) and train it again"
 
 
 def finished(store: Store, run: str) -> RunRecord:
@@ -142,6 +181,6 @@ def finished(store: Store, run: str) -> RunRecord:
     if not weights_of(store, record.id).is_file():
         raise InputError(
             f"expected the weights of run {record.id} in {weights_of(store, record.id)}, but they are missing; "
-            "train it again in a folder of runs of its own"
+            f"{start_over(store, record.id)}"
         )
     return record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
@@ -18,16 +18,29 @@ from rcad.experiments.evaluation.settings import Settings
 from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord
 from rcad.experiments.rows import label
+from rcad.experiments.statistics.too_few import FEWEST
 from rcad.experiments.strict_json import finite_or_none
-from rcad.experiments.suites.statistics import paired
+from rcad.experiments.suites.statistics import Paired, paired
 
 KIND = "rcad evaluation"
-FEWEST = 2
-"""Seeds from which on a difference has an interval."""
+SEVERAL = 2
+"""Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
+ROUNDING = 1e-12
+"""Differences that are this close, relative to the numbers they are of, are equal."""
 
 
-def summary(outcomes: Sequence[Outcome], suites: Sequence[str], settings: Settings, seconds: float) -> dict[str, Any]:
-    """Plain data: the groups, their numbers over seeds, their differences to ERM, and every record."""
+def summary(
+    outcomes: Sequence[Outcome],
+    suites: Sequence[str],
+    settings: Settings,
+    seconds: float,
+    left_out: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Plain data: the groups, their numbers over seeds, their differences to ERM, and every record.
+
+    Args:
+        left_out: by run, why it could not be evaluated.
+    """
     members: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         members.setdefault(_kind(outcome.record.config), []).append(outcome)
@@ -42,6 +55,7 @@ def summary(outcomes: Sequence[Outcome], suites: Sequence[str], settings: Settin
             "suites": list(suites),
             "settings": {suite: settings.of(suite) for suite in suites},
             "groups": [_group(group, name, by_kind, told) for group, name in zip(groups, names, strict=True)],
+            "left_out": [{"run": run, "why": why} for run, why in (left_out or {}).items()],
             "versions": versions(),
             "seconds": round(seconds, 1),
         }
@@ -127,9 +141,9 @@ def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) ->
     """Differences to ERM, pair by pair: the same seed, and with it the same data."""
     pairs = [(one, other) for one in group if (other := _same_seed(base, one)) is not None]
     seeds = [one.record.config.seed for one, _ in pairs]
-    if len(pairs) < FEWEST:
+    if len(pairs) < SEVERAL:
         count = "none" if not pairs else "1"
-        note = f"A difference to {name} needs {FEWEST} or more common seeds, but there is {count}."
+        note = f"A difference to {name} needs {SEVERAL} or more common seeds, but there is {count}."
         return {"to": name, "seeds": seeds, "differences": {}, "note": note}
     ratio = _overlap([one.record for one, _ in pairs])
     found: dict[str, Any] = {}
@@ -139,12 +153,31 @@ def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) ->
         if any(value is None for value in (*first, *second)):
             continue
         try:
-            found[key] = paired(first, second, test_ratio=ratio).to_dict()  # type: ignore[arg-type]
+            found[key] = _difference(first, second, ratio)  # type: ignore[arg-type]
         except MissingExtraError as error:
             return {"to": name, "seeds": seeds, "differences": {}, "note": f"No differences: {error}"}
+    if len(pairs) < FEWEST:
+        note = f"Over {len(pairs)} common seeds: no intervals and no p, which need {FEWEST} or more."
+        return {"to": name, "seeds": seeds, "differences": found, "note": note}
     corrected = " The splits overlap; intervals are corrected for that (Nadeau and Bengio, 2003)." if ratio else ""
-    note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}"
+    equal = any(one["why"] for one in found.values())
+    unknown = " No spread: every seed differs by the same amount, which leaves nothing to test by." if equal else ""
+    note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}{unknown}"
     return {"to": name, "seeds": seeds, "differences": found, "note": note}
+
+
+def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -> dict[str, Any]:
+    """`Paired` as plain data; without a test only the mean is known, and "why" says in a few words what is missing."""
+    gaps = [a - b for a, b in zip(first, second, strict=True)]
+    why = None
+    if len(gaps) < FEWEST:
+        why = f"only {len(gaps)} seeds"
+    elif max(gaps) - min(gaps) <= ROUNDING * max(map(abs, (*first, *second))):
+        # Student's t would be infinite and its p 0, which a handful of runs cannot show.
+        why = "no spread"
+    if why is None:
+        return {**paired(first, second, test_ratio=ratio).to_dict(), "why": None}
+    return {**dict.fromkeys(one.name for one in fields(Paired)), "mean": statistics.fmean(gaps), "why": why}
 
 
 def _overlap(records: Sequence[RunRecord]) -> float:

@@ -1,8 +1,9 @@
-"""Claims of the paper with our paired difference and a verdict; Holm over all claims of a page."""
+"""Claims of the paper and checks of our own, with our paired difference and a verdict; Holm over all of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +13,12 @@ FOR_A_CONTROL = (
     "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper credits "
     "to the direction."
 )
+
+
+RANDOM, ENTROPY = "random direction", "entropy at x"
+CONTROLS = (RANDOM, ENTROPY)
+TOGETHER = "all of these in one draw"
+"""The one claim of the linear theory that no sentence of the paper makes."""
 
 
 class Draft(NamedTuple):
@@ -66,7 +73,38 @@ def oriented(
     return (first, second, gain or None) if gain >= 0 else (second, first, -gain)
 
 
-def tally(claims: Sequence[Claim]) -> str:
-    """How many claims got each verdict, in words."""
-    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+def is_check(target: str, statement: str, published: float | None, controls: Sequence[str] = CONTROLS) -> bool:
+    """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
+    unprinted = target.startswith("T") and published is None
+    return statement.endswith(tuple(controls)) or unprinted or statement == TOGETHER
+
+
+class Tally(NamedTuple):
+    """The verdicts on what the paper claims, and on what we added to it."""
+
+    claims: Sequence[str]
+    checks: Sequence[str]
+
+    @classmethod
+    def of(cls, target: str, judged: Iterable[Mapping[str, Any]], controls: Sequence[str] = CONTROLS) -> Tally:
+        """Of the claims of one table or figure, as plain data."""
+        sides: tuple[list[str], list[str]] = ([], [])
+        for one in judged:
+            sides[is_check(target, one["statement"], one.get("published"), controls)].append(one["verdict"])
+        return cls(*sides)
+
+    def told(self) -> tuple[str, str]:
+        """How many got each verdict, in words: claims, and checks ("" where there are none)."""
+        claims, checks = len(self.claims), len(self.checks)
+        first = f"{claims} {'claim' if claims == 1 else 'claims'} of the paper: {by_verdict(self.claims)}"
+        second = f"{checks} {'check' if checks == 1 else 'checks'} of ours: {by_verdict(self.checks)}"
+        return first.removesuffix(": "), second if checks else ""
+
+    def __str__(self) -> str:
+        return "; ".join(part for part in self.told() if part)
+
+
+def by_verdict(verdicts: Sequence[str]) -> str:
+    """How often each was given, in words."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])

@@ -28,6 +28,7 @@ LABELS = {
     "small": "Small scale: fewer epochs and at most 10,000 images, so not the paper's protocol. Differences between "
     "methods may be seen; the published numbers are not comparable.",
 }
+IN_BF16 = "Trained with products in bf16 (weights, sums and BatchNorm in fp32), where the paper's program used fp32."
 
 
 def settings(evaluation: str, scale: Scale) -> Settings:
@@ -49,6 +50,8 @@ def collect(planned: Plan, shelf: Shelf, say: Say) -> dict[str, Any]:
     full = planned.scale == "full"
     if planned.skipped:
         notes.append(f"Not asked for: {'; '.join(planned.skipped)}.")
+    if planned.precision == "bf16":
+        notes.append(IN_BF16)
     if not full:
         notes.insert(0, LABELS[planned.scale])
     record: dict[str, Any] = {
@@ -71,6 +74,7 @@ def collect(planned: Plan, shelf: Shelf, say: Say) -> dict[str, Any]:
         "seconds": round(sum(one["seconds"] for one in numbers.runs.values()), 1),
         "settings": {
             "seeds": list(planned.seeds),
+            "precision": planned.precision,
             "columns": {name: suite.column(name).benchmark.words(planned.scale) for name in planned.columns},
             "metrics": {column.name: column.metric for column in suite.columns},
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rcad.experiments.suites.benchmarks import SIX
-from rcad.experiments.suites.rivals import ENTROPY, RANDOM
+from rcad.experiments.suites.claims import ENTROPY, RANDOM
 from rcad.experiments.suites.suite import PlannedClaim, Suite, columns_of
 
 BASES = ("DA", "LS", "CutOut", "MixUp")

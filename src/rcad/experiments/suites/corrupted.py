@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rcad.data.corruption_names import CORRUPTIONS
 from rcad.experiments.suites.benchmarks import CIFAR10, CIFAR100_2K, Benchmark
-from rcad.experiments.suites.rivals import CONTROLS
+from rcad.experiments.suites.claims import CONTROLS
 from rcad.experiments.suites.suite import Column, Curve, Suite, claims
 
 MEAN = "mean"

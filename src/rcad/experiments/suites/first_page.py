@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rcad.experiments.suites.benchmarks import CIFAR100_2K
+from rcad.experiments.suites.claims import CONTROLS
 from rcad.experiments.suites.published import T4
-from rcad.experiments.suites.rivals import CONTROLS
 from rcad.experiments.suites.suite import Suite, claims, columns_of
 
 ALPHAS = (0.0, 0.05, 0.5, 1.0, 2.0, 5.0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rcad.experiments.suites.benchmarks import IMAGENET
+from rcad.experiments.suites.claims import CONTROLS
 from rcad.experiments.suites.published import T5
-from rcad.experiments.suites.rivals import CONTROLS
 from rcad.experiments.suites.suite import Column, Suite, claims
 
 COLUMNS = (

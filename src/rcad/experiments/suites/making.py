@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import MissingExtraError
+from rcad.errors import InputError, MissingExtraError
 from rcad.experiments.atomic import make_folder, write_text
 from rcad.experiments.evaluation.subject import Shelf
+from rcad.experiments.machine import pick_device
 from rcad.experiments.record import FINISHED
 from rcad.experiments.run import Place
 from rcad.experiments.store import Store
@@ -18,7 +19,7 @@ from rcad.experiments.suites.benchmarks import Scale
 from rcad.experiments.suites.catalogue import suite
 from rcad.experiments.suites.collect import Say, collect
 from rcad.experiments.suites.executors import suitable
-from rcad.experiments.suites.grid import Plan, Tell, make_runs, plan
+from rcad.experiments.suites.grid import Plan, Precision, Tell, make_runs, plan
 from rcad.experiments.suites.rivals import Views
 from rcad.experiments.suites.suite_page import markdown, tally
 from rcad.experiments.suites.targets import TARGETS, Outcome
@@ -35,6 +36,7 @@ class Order:
         only: columns; empty for all.
         runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
+        precision: of the products in training.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Order:
     cache_dir: Path | None = None
     device: str = "auto"
     workers: int | None = None
+    precision: Precision = "fp32"
 
     @property
     def record(self) -> Path:
@@ -69,6 +72,7 @@ class Order:
             only=self.only,
             data_dir=self.data_dir,
             cache_dir=self.cache_dir,
+            precision=self.precision,
         )
 
 
@@ -86,6 +90,8 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
     store = Store.open(order.store)
     place = Place(store, order.data_dir, order.cache_dir, order.device)
     before = sum(store.status(config) in FINISHED for config in planned.configs().values())
+    if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
+        raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if not make_runs(planned, place, lambda configs: suitable(order.device, configs, order.workers), tell):
         return None
     shelf = Shelf(store, order.data_dir, order.cache_dir, order.device)
@@ -97,7 +103,7 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
         files += [picture] if not note else []
     records.write(order.record, record)
     write_text(files[1], markdown(record, order.record.stem, picture=len(files) > 2))
-    return Outcome(files, before == len(planned.configs()), f"claims: {tally(record['claims'])}", note)
+    return Outcome(files, before == len(planned.configs()), str(tally(record)), note)
 
 
 def _add_images(record: dict[str, Any], planned: Plan, shelf: Shelf, path: Path) -> str:

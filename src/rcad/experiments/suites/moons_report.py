@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rcad.experiments.suites.claims import FOR_A_CONTROL, Claim, tally
+from rcad.experiments.suites.claims import FOR_A_CONTROL, Claim
 from rcad.experiments.suites.moons_claims import LABELS, OTHER_NOISE, SEEN_BEFORE, printed
-from rcad.experiments.suites.pages import claim_table, made_by, number, numbers_text, table
+from rcad.experiments.suites.pages import judged_part, made_by, number, numbers_text, table
 from rcad.experiments.suites.statistics import interval_half, summary
 
 Record = dict[str, Any]
@@ -31,8 +31,7 @@ def markdown(record: Record, claims: list[Claim]) -> str:
         "to stop; 'ERM, last epoch' and 'FGSM linf, alpha 0.03' do not choose. Accuracy in percent ± half the 95% "
         "interval over draws. Where noise is on the d-2 others, only ERM, RCAD and the random direction were run. "
         f"{SEEN_BEFORE}",
-        f"## The paper's claims: {tally(claims)}",
-        claim_table(claims, 1, "points"),
+        *judged_part("T8", claims, 1, "points"),
         f"{FOR_A_CONTROL} {OTHER_NOISE} Draws are independent: the ordinary paired t-test.",
         "![accuracies](moons.png)",
         "## Mean test accuracy, with the published number",
@@ -73,8 +72,7 @@ def boundaries_markdown(record: Record, claims: list[Claim]) -> str:
         "column is the share of the half circles themselves, without any noise, that the boundary gives to the right "
         "class: whether it follows the moons.",
         table(["", "epoch", "accuracy on noisy validation examples", "on the half circles"], rows),
-        f"## The claim: {tally(claims)}",
-        claim_table(claims, 1, "points"),
+        *judged_part("F7", claims, 1, "points"),
         "![boundaries](boundaries.png)",
     ]
     return "\n\n".join(parts) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rcad.experiments.suites.claims import Claim
+from rcad.experiments.suites.claims import CONTROLS, Claim, Tally, is_check
 from rcad.experiments.suites.statistics import RULE
 
 
@@ -27,7 +27,30 @@ def p_value(value: float) -> str:
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def claim_table(claims: Sequence[Claim], digits: int, unit: str) -> str:
+def verdict_counts(found: Tally) -> list[str]:
+    """A heading on the paper's own claims and, where there are some, a line on the checks among them."""
+    claims, checks = found.told()
+    return [
+        f"## {claims}",
+        *([f"The table also has {checks}; what is marked so is no claim of the paper."] if checks else []),
+    ]
+
+
+def whose(target: str, statement: str, published: float | None, controls: Sequence[str] = CONTROLS) -> str:
+    """The statement, marked where the paper does not make it itself."""
+    return f"{statement} (our check)" if is_check(target, statement, published, controls) else statement
+
+
+def judged_part(target: str, claims: Sequence[Claim], digits: int, unit: str) -> list[str]:
+    """The verdicts of a page: how many, and each of them."""
+    return [*verdict_counts(tally(target, claims)), claim_table(target, claims, digits, unit)]
+
+
+def tally(target: str, claims: Sequence[Claim]) -> Tally:
+    return Tally.of(target, [claim.to_dict() for claim in claims])
+
+
+def claim_table(target: str, claims: Sequence[Claim], digits: int, unit: str) -> str:
     """Claims with the published difference, ours, and the verdict."""
     rows = []
     for claim in claims:
@@ -40,7 +63,7 @@ def claim_table(claims: Sequence[Claim], digits: int, unit: str) -> str:
         rows.append(
             [
                 claim.where,
-                claim.statement,
+                whose(target, claim.statement, claim.published),
                 signed(claim.published, digits),
                 ours,
                 p_value(claim.p_holm),

@@ -10,11 +10,10 @@ from rcad.data.splits import parse_spec
 from rcad.experiments.config import RunConfig
 from rcad.experiments.rows import MethodRow, method_rows
 from rcad.experiments.suites.benchmarks import Benchmark, Scale, protocol
+from rcad.experiments.suites.claims import ENTROPY, RANDOM
 
 Views = Literal["one view", "two views"]
 """The clean loss: on the augmented batch, or half of it on the same images un-augmented, as the released program."""
-RANDOM, ENTROPY = "random direction", "entropy at x"
-CONTROLS = (RANDOM, ENTROPY)
 SMALL_STEP, LARGE_STEP = 0.02, 0.5
 """Of label smoothing on adversarial examples."""
 GROWTH_EPOCHS = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rcad.experiments.suites.benchmarks import CIFAR100_2K
+from rcad.experiments.suites.claims import CONTROLS, RANDOM
 from rcad.experiments.suites.published import T1
-from rcad.experiments.suites.rivals import CONTROLS, RANDOM
 from rcad.experiments.suites.suite import Column, Curve, PlannedClaim, Suite
 
 ALPHAS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from rcad.experiments.config import RunConfig
 from rcad.experiments.suites import rivals
 from rcad.experiments.suites.benchmarks import Benchmark, Scale
-from rcad.experiments.suites.claims import oriented
+from rcad.experiments.suites.claims import CONTROLS, RANDOM, oriented
 from rcad.experiments.suites.published import Printed, Table
-from rcad.experiments.suites.rivals import CONTROLS, RANDOM, Setting, Views
+from rcad.experiments.suites.rivals import Setting, Views
 from rcad.experiments.suites.statistics import RULE
 
 Side = tuple[str, str]

@@ -134,29 +134,29 @@ def _study(
 def _page(name: str, record: dict[str, Any]) -> tuple[str, str, dict[str, Any], Callable[..., None]]:
     """The page, a line on it, what it adds to the record, and what draws its picture."""
     from rcad.experiments.suites import figures, moons_claims, moons_report, uci_claims, uci_report
-    from rcad.experiments.suites.claims import tally
+    from rcad.experiments.suites.pages import tally
 
     if name == "T7":
         datasets = record["results"]["datasets"]
         judged, tests = uci_claims.claims(datasets), uci_claims.tests(datasets)
         added = {"claims": [one.to_dict() for one in judged], "tests": tests}
         page = uci_report.markdown(record, judged, tests)
-        return page, f"claims: {tally(judged)}", records.plain(added), figures.uci
+        return page, str(tally(name, judged)), records.plain(added), figures.uci
     if name == "T8":
         judged = moons_claims.claims(record["results"]["cells"])
         added = {"claims": records.plain([one.to_dict() for one in judged])}
-        return moons_report.markdown(record, judged), f"claims: {tally(judged)}", added, figures.moons
+        return moons_report.markdown(record, judged), str(tally(name, judged)), added, figures.moons
     judged = moons_claims.boundary_claims(record["results"]["panels"])
     added = {"claims": records.plain([one.to_dict() for one in judged])}
-    return moons_report.boundaries_markdown(record, judged), f"claims: {tally(judged)}", added, figures.boundaries
+    return moons_report.boundaries_markdown(record, judged), str(tally(name, judged)), added, figures.boundaries
 
 
 def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> Outcome:
     """F5 is the linear theory's own report."""
     from rcad.experiments.atomic import read_text
     from rcad.experiments.strict_json import loads
+    from rcad.experiments.suites.claims import Tally
     from rcad.theory.__main__ import compute
-    from rcad.theory.claims import tally
     from rcad.theory.report import to_markdown, write_json
     from rcad.theory.study import Settings
 
@@ -167,13 +167,14 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
         found = loads(read_text(path), str(path))
         kept = found.get("figure", {}).get("settings", {})
         if kept == records.plain(settings.to_dict()):
-            return Outcome([file for file in files if file.is_file()], True, _counts(found["verdicts"]))
+            return Outcome([file for file in files if file.is_file()], True, str(Tally.of("F5", found["claims"])))
         if kept.get("draws", 0) > settings.draws:
             raise InputError(
                 f"expected a folder for the trial, but {path} has {kept['draws']} draws; pass another --out"
             )
     say("linear theory", 0, 1)
     results = compute(settings)
+    line = str(Tally.of("F5", [one.to_dict() for one in results.claims]))
     make_folder(folder)
     write_json(results, path)
     write_text(files[1], to_markdown(results))
@@ -182,9 +183,5 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
 
         draw(results, files[2])
     except ImportError:
-        return Outcome(files[:2], False, _counts(tally(results.claims)), str(MissingExtraError("matplotlib", "report")))
-    return Outcome(files, False, _counts(tally(results.claims)))
-
-
-def _counts(verdicts: dict[str, int]) -> str:
-    return "claims: " + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if count)
+        return Outcome(files[:2], False, line, str(MissingExtraError("matplotlib", "report")))
+    return Outcome(files, False, line)

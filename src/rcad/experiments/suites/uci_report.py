@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.experiments.suites.claims import FOR_A_CONTROL, Claim, tally
-from rcad.experiments.suites.pages import claim_table, made_by, number, numbers_text, p_value, signed, table
+from rcad.experiments.suites.claims import FOR_A_CONTROL, Claim
+from rcad.experiments.suites.pages import judged_part, made_by, number, numbers_text, p_value, signed, table
 from rcad.experiments.suites.published import UCI_NLL
 from rcad.experiments.suites.statistics import summary
 from rcad.experiments.suites.uci_claims import LABELS, REFERENCES, SEEN_BEFORE
@@ -29,8 +29,7 @@ def markdown(record: Record, claims: list[Claim], tests: Mapping[str, list[dict[
         f"by the likelihood of {settings['validation']:.0%} of the training rows, was refitted on all of them, and "
         "read the test rows once. ERM's configurations are when to stop; 'ERM, last epoch' does not choose. "
         f"Entropy is capped at log-variance {settings['cap']}. NLL in nats, in the target's own unit; lower is better.",
-        f"## The paper's claims: {tally(claims)}",
-        claim_table(claims, 3, "nats"),
+        *judged_part("T7", claims, 3, "nats"),
         FOR_A_CONTROL,
         "![differences from ERM](uci.png)",
         "## Mean test NLL, with the published number and our difference from it",

@@ -10,18 +10,26 @@ from rcad.errors import InputError
 from rcad.experiments.atomic import make_folder, read_text, write_text
 from rcad.experiments.environment import versions
 from rcad.experiments.strict_json import dumps, finite_or_none, loads
+from rcad.experiments.tuning.resolution import HeldOut
 from rcad.experiments.tuning.trials import Goal, Trial, best
 
 TARGET = "tune"
 
 
 def build(
-    settings: Mapping[str, Any], goal: Goal, trials: Sequence[Trial], *, planned: int, command: str | None
+    settings: Mapping[str, Any],
+    goal: Goal,
+    trials: Sequence[Trial],
+    held_out: HeldOut,
+    *,
+    planned: int,
+    command: str | None,
 ) -> dict[str, Any]:
     """The record.
 
     Args:
         settings: what makes two searches the same: data, method, space, how it searches, seeds.
+        held_out: by how many examples the best is chosen.
         planned: how many trials there are to be.
         command: trains the best configuration.
     """
@@ -31,6 +39,7 @@ def build(
         "settings": dict(settings),
         "metric": goal.metric,
         "higher_is_better": goal.higher_is_better,
+        "held_out": held_out.to_dict(),
         "planned": planned,
         "trials": [one.to_dict() for one in trials],
         "best": None if leader is None else leader.number,

@@ -17,6 +17,7 @@ from rcad.geometry import Channels
 from rcad.integrations.accelerate import check_compiled
 from rcad.integrations.huggingface.checks import (
     MULTI_LABEL,
+    Watch,
     check_behind,
     check_embeddings,
     check_labels,
@@ -83,6 +84,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self._token_criterion = per_token(self.resolved.criterion)
         self._stepping = self._reached = self._embeddings_checked = False
         self._parts: dict[str, tuple[Tensor | float, int]] = {}
+        self.add_callback(Watch(self._check_reached))
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """The Trainer's own step; inside it `compute_loss` may run the gradients itself, in fewer passes."""
@@ -137,6 +139,12 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             logs |= {f"train_{name}": float(total) / count for name, (total, count) in self._parts.items()}
             self._parts.clear()
         super().log(logs, *args, **kwargs)
+
+    def _check_reached(self) -> None:
+        """Once before each step of the optimizer, over all batches that were accumulated for it."""
+        if not self._reached:
+            raise not_reached(type(self), "training_step")
+        self._reached = False
 
     def _overridden(self) -> bool:
         """Whether a subclass has a compute_loss of its own, which may scale what it gets: the graph must stay."""

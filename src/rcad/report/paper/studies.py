@@ -9,13 +9,11 @@ from typing import Any
 
 from rcad.errors import InputError
 from rcad.experiments.suites import moons_claims, uci_claims
-from rcad.experiments.suites.claims import FOR_A_CONTROL
+from rcad.experiments.suites.claims import CONTROLS, FOR_A_CONTROL
 from rcad.experiments.suites.published import UCI_NLL
 from rcad.experiments.suites.statistics import RULE
 from rcad.report.paper.parsing import claims_of
 from rcad.report.paper.study import TITLES, Place, Published, Record, Run, Series, Study
-
-CONTROLS = ("random direction", "entropy at x")
 
 
 def uci(record: Record, path: Path) -> Study:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rcad.experiments.suites.claims import is_check
+
 TITLES = {
     "T1": "adversarial rivals, ResNet-18",
     "T2": "with label smoothing",
@@ -31,8 +33,6 @@ SCALES = {
     "small": "SMALL SCALE: fewer epochs, seeds or data than the paper. Read its verdicts as hints.",
     "full": "",
 }
-TOGETHER = "all of these in one draw"
-"""The one claim of the linear theory that no sentence of the paper makes."""
 Record = Mapping[str, Any]
 
 
@@ -152,10 +152,8 @@ class Study:
         return self.metrics.get(column, self.metric)
 
     def added(self, claim: Claim) -> bool:
-        """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
-        against_a_control = claim.statement.endswith(tuple(self.controls))
-        unprinted = self.target.startswith("T") and claim.published is None
-        return against_a_control or unprinted or claim.statement == TOGETHER
+        """Whether a claim is a check of ours, which the paper does not make itself."""
+        return is_check(self.target, claim.statement, claim.published, self.controls)
 
     @property
     def warning(self) -> str:
