@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from cli.conftest import Cli
-from cli.made import files, images, table
+from cli.made import files, images, png, table
 from rcad.data import decoding, download
 from rcad.data.known import KNOWN
+from rcad.data.registry import READERS
 
 
 def test_list(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +60,71 @@ def test_a_name_of_one_s_own(cli: Cli) -> None:
     words = ("--method", "erm", "--epochs", "1", "--data-dir", "d", "--quiet")
     assert cli("train", "--data", "flowers", *words).code == 0
     assert cli("train", "--data", "prices.csv", "--target", "price", *words).code == 0
+
+
+def printed_command(out: str) -> list[str]:
+    """The words of the command at the end, as a shell would read them, without its name."""
+    start = "train on it: "
+    (line,) = [line for line in out.splitlines() if line.startswith(start)]
+    name, *words = shlex.split(line.removeprefix(start))
+    assert name == "rcad"
+    return words
+
+
+def test_the_printed_command_runs_as_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    images("my photos; echo")
+    Path("my photos; echo/class0/0.png").write_bytes(png(12))
+    prices = table().replace("price", '"the price, €"')
+    files(my_dot_csv=prices, classes_dot_csv=table().replace("colour", "kind of $HOME"))
+    quick = ("--epochs", "1", "--quiet")
+    for words, kept in (
+        (("my photos; echo", "--size", "6"), {"name": "my photos; echo", "size": 6}),
+        (("my photos; echo", "--size", "6", "--name", "photos", "--data-dir", "d d"), {"name": "photos", "size": 6}),
+        (("my.csv", "--target", "the price, €"), {"name": "my.csv", "target": "the price, €"}),
+        (("classes.csv", "--target", "kind of $HOME", "--task", "classification"), {"task": "classification"}),
+        (("photos", "--size", "7", "--data-dir", "d d", "--cache-dir", "c c"), {"name": "photos", "size": 7}),
+    ):
+        result = cli("data", "import", *words)
+        assert result.code == 0, result.err
+        command = printed_command(result.out)
+        trained = cli(*command, *quick)
+        assert trained.code == 0, trained.err
+        (plan,) = json.loads(cli(*command, "--dry-run", "--json").out)
+        assert kept.items() <= plan["config"]["data"].items()
+    assert command[-4:] == ["--data-dir", "d d", "--cache-dir", "c c"]
+    monkeypatch.setenv("RCAD_DATA", "d d")  # the shell that it is pasted to knows the folder
+    assert printed_command(cli("data", "import", "photos", "--size", "6").out)[1:] == [
+        *("--data", "photos", "--method", "rcad", "--size", "6")
+    ]
+
+
+def test_own_sets_are_listed(cli: Cli) -> None:
+    images()
+    files(my_dot_csv=table())
+    cli("data", "import", "images/", "--name", "flowers", "--data-dir", "d")
+    cli("data", "import", "my.csv", "--name", "prices", "--target", "price", "--data-dir", "d")
+    files(d__cifar10__data_batch_1_dot_bin=b"x", d__uci__junk__readme="", d__notes="", d___dot_hidden_dot_csv="a\n")
+    files(
+        **{"d__cifar-100-binary_dot_tar_dot_gz": b"x", "d__broken_dot_parquet": b"x", "d__cifar-10-python_dot_tar": b""}
+    )
+    files(d__test_32x32_dot_mat=b"x")  # half of SVHN
+    known = KNOWN["cifar100"]
+    (Path("d") / known.folder).mkdir()
+    (Path("d") / known.folder / known.marker).write_bytes(b"x")
+    listed = json.loads(cli("data", "list", "--data-dir", "d", "--json").out)
+    assert [one["name"] for one in listed] == [*READERS, "flowers", "prices.csv"]
+    found = {one["name"]: one for one in listed}
+    assert found["flowers"] == {"name": "flowers", "kind": "images", "where": "d/flowers", "note": "your own"}
+    assert (found["prices.csv"]["kind"], found["prices.csv"]["where"]) == ("tabular", "d/prices.csv")
+    text = cli("data", "list", "--data-dir", "d").out
+    assert "d/flowers" in text
+    assert "prices.csv" not in cli("data", "list").out
+    # A known set is none of one's own, wherever its files lie.
+    Path("d/cifar10").rename("d/mine")
+    found = {one["name"]: one for one in json.loads(cli("data", "list", "--data-dir", "d", "--json").out)}
+    assert found["mine"]["kind"] == "images"
+    assert "mine" not in {one["name"] for one in json.loads(cli("data", "list", "--data-dir", "d/mine", "--json").out)}
+    assert cli("data", "list", "--data-dir", "nowhere").code == 0
 
 
 def test_verify(cli: Cli) -> None:

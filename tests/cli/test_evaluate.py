@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,10 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from cli.conftest import Cli
-from cli.made import files, table
+from cli.made import files, images, png, table
 from rcad.experiments.store import Store
 from report.test_page import Tree
 from trained import run_id, train_some
@@ -66,17 +70,110 @@ def test_the_whole_of_it(cli: Cli, runs: Path) -> None:
     found = json.loads(again.out)
     assert found["page"] == str(PAGE)
     assert [group["name"] for group in found["groups"]] == ["erm", "rcad"]
-    assert found["groups"][1]["comparison"]["differences"]["nll"]["df"] == 1
+    gain = found["groups"][1]["comparison"]["differences"]["nll"]
+    assert (gain["p_two"], gain["low"], gain["high"], gain["why"]) == (None, None, None, "only 2 seeds")
+    assert found["left_out"] == []
+    for text in (result.out, PAGE.read_text(), PAGE.with_suffix(".md").read_text()):
+        assert "only 2 seeds" in text
+        assert "Over 2 common seeds: no intervals and no p, which need 3 or more." in text
+        assert "<0.0001" not in text
     assert {path: path.read_bytes() for path in evaluations(runs)} == before
 
 
 def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
-    (runs / run_id("rcad", 1) / "model.safetensors").unlink()
+    bare, cut, torn = run_id("rcad", 1), run_id("rcad", 0), run_id("erm", 1)
+    (runs / bare / "model.safetensors").unlink()
+    weights = runs / cut / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:2000])
+    (runs / torn / "record.json").write_text("{")
     result = cli("evaluate", "all", "--suite", "calibration", "--out", "o", "-q")
-    assert (result.code, result.out, result.err) == (0, "o/evaluation.html\n", "")
-    groups = json.loads(Path("o/evaluation.json").read_text())["groups"]
-    assert sum(len(group["runs"]) for group in groups) == 6
-    assert "A difference to erm" in Path("o/evaluation.md").read_text()
+    assert (result.code, result.out) == (2, "o/evaluation.html\n")
+    lines = result.err.splitlines()
+    assert [line.split(": ")[1] for line in lines[:1]] == [f"left out {torn}"]
+    assert sorted(line.split(": ")[1] for line in lines) == sorted(f"left out {run}" for run in (bare, cut, torn))
+    found = json.loads(Path("o/evaluation.json").read_text())
+    assert sum(len(group["runs"]) for group in found["groups"]) == 4
+    assert {one["run"] for one in found["left_out"]} == {bare, cut, torn}
+    for file in ("o/evaluation.md", "o/evaluation.html"):
+        assert f"Left out: {cut}: expected whole weights" in Path(file).read_text()
+    again = cli("evaluate", "all", "--suite", "calibration", "--out", "o", "--json")
+    assert again.code == 2
+    assert [one["run"] for one in json.loads(again.out)["left_out"]] == [one["run"] for one in found["left_out"]]
+
+
+def test_data_that_changed_or_lie_elsewhere_leave_the_others(cli: Cli) -> None:
+    images("photos")
+    files(my_dot_csv=table())
+    quick = ("--method", "erm", "--epochs", "1", "-q")
+    cli("data", "import", "photos", "--name", "flowers", "--data-dir", "d")
+    for words in (("flowers", "--data-dir", "d"), ("my.csv", "--target", "colour"), ("digits[:100]",)):
+        assert cli("train", "--data", *words, *quick).code == 0
+    files(my_dot_csv=table(61))
+    result = cli("evaluate", "all", "--suite", "calibration", "-q")
+    assert (result.code, result.out) == (2, f"{PAGE}\n")
+    by_data = {record.config.data.name: record.id for record in Store.open("runs").records()}
+    lines = sorted(result.err.splitlines())
+    assert len(lines) == 2
+    assert any(line.startswith(f"rcad: left out {by_data['my.csv']}: ") and "has changed" in line for line in lines)
+    gone = next(line for line in lines if line.startswith(f"rcad: left out {by_data['flowers']}: "))
+    assert "point --data-dir to where the run's data lie" in gone
+    assert (Path("runs") / by_data["digits[:100]"] / "evaluation" / "calibration.json").is_file()
+    alone = cli("evaluate", by_data["my.csv"])
+    assert (alone.code, alone.err.count("\n")) == (2, 1)
+    both = cli("evaluate", by_data["my.csv"], by_data["flowers"], "--out", "o")
+    assert (both.code, both.err.count("\n")) == (2, 3)
+    assert both.err.splitlines()[-1].startswith("rcad: expected a run that can be evaluated, but got none")
+    assert not Path("o").exists()
+
+
+def test_a_wrong_request_is_one_line_for_all_runs(cli: Cli, runs: Path) -> None:
+    (runs / run_id("rcad", 1) / "model.safetensors").write_bytes(b"junk")
+    result = cli("evaluate", "all", "--ood-data", "cifra10")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "did you mean 'cifar10'" in result.err
+    assert evaluations(runs) == []
+
+
+def test_thin_images_go_without_corruptions(cli: Cli) -> None:
+    for c, level in enumerate((40, 200)):
+        Path(f"thin/c{c}").mkdir(parents=True)
+        for i in range(8):
+            Image.fromarray(np.full((1, 40, 3), level + i, np.uint8)).save(f"thin/c{c}/{i}.png")
+    words = ("--model", "mlp", "--epochs", "1", "-q")
+    trained = cli("train", "--data", "thin", "--method", "erm", *words)
+    assert trained.code == 0, trained.err
+    result = cli("evaluate", "all", "--limit", "2", "--attack-eps", "0.1")
+    assert result.code == 0, result.err
+    assert "erm: Corruptions need images of at least 4 pixels a side; this run's are 40x1." in result.out
+    assert len(evaluations(Path("runs"))) == 3
+    named = cli("evaluate", "all", "--suite", "corruptions")
+    assert (named.code, named.err.count("\n")) == (2, 1)
+
+
+def test_foreign_folders_of_differing_sizes(cli: Cli, runs: Path) -> None:
+    images()
+    Path("images/class0/0.png").write_bytes(png(12))
+    result = cli("evaluate", run_id("erm"), "--suite", "ood", "--ood-data", "images", "--limit", "8")
+    assert result.code == 0, result.err
+    assert "images" in result.out
+
+
+def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
+    """The advice is followed to the letter: prune, train again, evaluate."""
+    words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "1", "-q")
+    assert cli(*words).code == 0
+    run = next(one.id for one in Store.open("runs").records() if one.config.data.name == "digits[:100]")
+    weights = runs / run / "model.safetensors"
+    for damage in (lambda: weights.write_bytes(weights.read_bytes()[:2000]), weights.unlink):
+        damage()
+        result = cli("evaluate", run, "--suite", "calibration")
+        assert (result.code, result.err.count("\n")) == (2, 1)
+        advice = re.search(r"remove the run \((.*)\) and train it again", result.err)
+        assert advice is not None, result.err
+        assert shlex.split(advice[1]) == ["rcad", "runs", "prune", run, "--yes"]
+        assert cli(*shlex.split(advice[1])[1:]).code == 0
+        assert cli(*words).out.startswith("done: ")
+        assert cli("evaluate", run, "--suite", "calibration", "-q").code == 0
 
 
 def test_a_table_is_told_what_does_not_fit(cli: Cli, runs: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
+from cli.made import images, png
 
 
 def test_the_measurement_and_its_curve(cli: Cli) -> None:
@@ -27,6 +28,17 @@ def test_json(cli: Cli) -> None:
     assert found["flip_distance"] in [row["alpha"] for row in found["curve"]]
     bare = json.loads(cli("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").out)
     assert bare["curve"] == []
+
+
+def test_images_of_differing_sizes(cli: Cli) -> None:
+    images()
+    Path("images/class0/0.png").write_bytes(png(12))
+    refused = cli("suggest-alpha", "--data", "images", "--no-check")
+    assert refused.code == 2
+    assert "(--size)" in refused.err
+    result = cli("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
+    assert result.code == 0, result.err
+    assert "inputs of shape (3, 6, 6)" in result.out
 
 
 @pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])

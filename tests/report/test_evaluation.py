@@ -189,11 +189,13 @@ def test_a_difference_without_a_test_says_why() -> None:
     assert table is not None
     assert table.header[2] == "difference [95%]"
     assert [row[2:] for row in table.rows][-1] == ["+0.028", "no spread"]
+    assert table.caption.endswith("No spread: every seed differs by the same amount, which leaves nothing to test by.")
     compared["differences"] = {"nll": alone(-0.012, "only 2 seeds")}
     table = differences(found["groups"], ALL)
     assert table is not None
     assert [row[1:] for row in table.rows] == [["NLL", "-0.0120", "only 2 seeds"]]
     assert "95%" not in f"{table.header} {table.caption}"
+    assert "No spread" not in table.caption
     for text in (page(found), markdown(found)):
         assert "only 2 seeds" in text
 

@@ -35,8 +35,7 @@ def list_data(data_dir: DataFolder = None, as_json: Json = False) -> None:
     from rcad.cli.screen import say, say_json, table
     from rcad.data.registry import available
 
-    found = available(data_dir)
-    found += own(found, data_dir)
+    found = [*available(data_dir), *own(data_dir)]
     if as_json:
         say_json([one._asdict() for one in found])
         return

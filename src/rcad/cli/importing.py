@@ -9,7 +9,7 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +96,16 @@ def train_line(name: str, options: Mapping[str, object], where: Mapping[str, Pat
     return shlex.join(words)
 
 
-def own(known: Sequence[Available], data_dir: Path | None) -> list[Available]:
+def own(data_dir: Path | None) -> list[Available]:
     """What lies in the data folder beside the known sets, and can be read by its name."""
     root = data_root(data_dir)
     if root is None or not root.is_dir():
         return []
-    places = [Path(one.where) for one in known if one.where]
     taken = {*READERS, *(one.folder for one in KNOWN.values())}
     taken |= {remote.filename for one in KNOWN.values() for remote in (*one.files, *one.optional)}
     found = []
     for path in sorted(root.iterdir()):
-        if path.name.startswith(".") or path.name in taken or any(place.is_relative_to(path) for place in places):
+        if path.name.startswith(".") or path.name in taken:
             continue
         if kind := _kind(path):
             found.append(Available(path.name, kind, str(path), "your own"))

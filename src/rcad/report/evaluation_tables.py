@@ -9,6 +9,7 @@ from rcad.report.evaluation_numbers import near, p_value, radius, signed, spread
 from rcad.report.page import Table
 
 Group = Mapping[str, Any]
+NO_SPREAD = "no spread"
 SCORES = {"msp": "MSP", "entropy": "entropy", "energy": "energy", "max_logit": "max logit"}
 ATTACKS = {"fgsm": "FGSM", "pgd": "PGD", "apgd_ce": "APGD-CE", "apgd_dlr": "APGD-DLR", "worst": "worst"}
 # Column heads by the name of a number; those in percent are the accuracies.
@@ -73,20 +74,16 @@ def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
     intervals = False
     for group in groups:
         found = (group["comparison"] or {}).get("differences", {})
-        intervals = intervals or any(gain["low"] is not None for gain in found.values())
-        for suite in suites:
-            rows += [
-                [group["name"], _words(name), signed(name, found[name]), p_value(found[name])]
-                for name in _telling(suite, found)
-                if name in found
-            ]
+        for name in [name for suite in suites for name in _telling(suite, found) if name in found]:
+            rows.append([group["name"], _words(name), signed(name, found[name]), p_value(found[name])])
+            intervals = intervals or found[name]["low"] is not None
     if not rows:
         return None
     caption = "Difference to ERM of the same seeds, method minus ERM"
-    if not intervals:
-        return Table(["method", "number", "difference", "p"], rows, f"{caption}.")
-    caption += ", with its 95% interval and two-sided p."
-    return Table(["method", "number", "difference [95%]", "p"], rows, caption)
+    caption += ", with its 95% interval and two-sided p." if intervals else "."
+    if any(row[-1] == NO_SPREAD for row in rows):
+        caption += " No spread: every seed differs by the same amount, which leaves nothing to test by."
+    return Table(["method", "number", "difference [95%]" if intervals else "difference", "p"], rows, caption)
 
 
 def _telling(suite: str, found: Mapping[str, Any]) -> list[str]:

@@ -137,9 +137,7 @@ def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
         left[run] = str(error)
 
     # The broken one comes first, so that the look at one run of its data is at the broken one.
-    found = evaluate_all(
-        Shelf(copy, device="cpu"), [broken, good, table], ("calibration",), QUICK, on_error=leave
-    )
+    found = evaluate_all(Shelf(copy, device="cpu"), [broken, good, table], ("calibration",), QUICK, on_error=leave)
     assert [one.record.id for one in found] == [good, table]
     assert left.keys() == {broken}
     assert "are damaged" in left[broken]

@@ -21,7 +21,7 @@ from rcad.experiments.evaluation.foreign import as_images, foreign
 from rcad.experiments.evaluation.found import NotApplicable
 from rcad.experiments.evaluation.ood import ood, roc
 from rcad.experiments.evaluation.settings import Settings
-from rcad.experiments.evaluation.subject import Shelf, drawn
+from rcad.experiments.evaluation.subject import Shelf, Subject, drawn
 from rcad.experiments.store import Store
 from trained import DIGITS, run_id
 
@@ -220,6 +220,58 @@ def test_foreign_images_are_brought_to_the_shape() -> None:
     back = as_images(torch.full((2, 1, 4, 4), 51, dtype=torch.uint8), (3, 8, 8))
     assert back.shape == (2, 3, 8, 8)
     assert torch.allclose(back, torch.tensor(0.2))
+
+
+def test_foreign_images_of_differing_sizes(shelf: Shelf, tmp_path: Path) -> None:
+    """The middle square of each, at the run's size: white in the middle, black beside it."""
+    pil = pytest.importorskip("PIL.Image")
+    for name in ("a", "b"):
+        (tmp_path / "odd" / name).mkdir(parents=True)
+        for place, (height, width) in enumerate([(8, 24), (30, 10)]):
+            pixels = np.zeros((height, width, 3), np.uint8)
+            side = min(height, width)
+            top, left = (height - side) // 2, (width - side) // 2
+            pixels[top : top + side, left : left + side] = 255
+            pil.fromarray(pixels).save(tmp_path / "odd" / name / f"{place}.png")
+    own = Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache")
+    found = foreign(own.take(run_id("erm")), own, str(tmp_path / "odd"), 4, 0)
+    assert found.shape == (4, 1, 8, 8)
+    # The squares reach to the pixels beside them only where these are interpolated.
+    assert found[:, :, 1:-1, 1:-1].min() > 0.99
+    small = own.other(str(tmp_path / "odd"), 5)
+    assert small.train.x.shape == (4, 3, 5, 5)
+    assert own.other(str(tmp_path / "odd"), 8) is own.other(str(tmp_path / "odd"), 8)  # read once for each size
+    with pytest.raises(InputError, match="expected every image to be"):
+        own.other(str(tmp_path / "odd"))
+    (tmp_path / "odd" / "a" / "2.png").write_bytes(b"junk")
+    with pytest.raises(InputError, match=r"expected every image to be|2\.png"):
+        Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)
+
+
+def test_foreign_images_of_one_size_are_not_cut(shelf: Shelf, tmp_path: Path) -> None:
+    pil = pytest.importorskip("PIL.Image")
+    for name in ("a", "b"):
+        (tmp_path / "wide" / name).mkdir(parents=True)
+        pil.fromarray(np.zeros((8, 24, 3), np.uint8)).save(tmp_path / "wide" / name / "0.png")
+    own = Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache")
+    assert own.other(str(tmp_path / "wide"), 8).train.x.shape == (2, 3, 8, 24)
+
+
+class Undecided(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.new_zeros(len(x), 10)
+
+
+def test_images_too_small_to_corrupt(shelf: Shelf) -> None:
+    subject = shelf.take(run_id("erm"))
+    x, y = subject.problem.test
+
+    def cut(rows: int) -> Subject:
+        return replace(subject, model=Undecided(), problem=replace(subject.problem, test=(x[:, :, :rows], y)))
+
+    assert corruptions(cut(4), QUICK, silent).examples == 24
+    with pytest.raises(NotApplicable, match="at least 4 pixels a side; this run's are 8x3"):
+        corruptions(cut(3), QUICK, silent)
 
 
 def test_foreign_data_must_fit(shelf: Shelf, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from rcad.experiments.evaluation.subject import Shelf
 from rcad.experiments.evaluation.summary import summary
 from rcad.experiments.store import Store
 from rcad.experiments.suites.statistics import paired
+from rcad.report.evaluation_tables import differences
 from trained import DIGITS, run_id
 
 SUITES = ("calibration", "corruptions")
@@ -118,7 +119,10 @@ def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outco
     assert found["ece"]["mean"] == pytest.approx(gap)
     assert (untested(found["ece"]), found["ece"]["why"]) == (TESTED, "no spread")
     assert found["nll"]["p_two"] > 0
-    assert group["comparison"]["note"].endswith("by the same amount, which leaves nothing to test by.")
+    table = differences([group], ("calibration",))
+    assert table is not None
+    assert [row[-1] for row in table.rows if row[1] == "ECE"] == ["no spread"]
+    assert "No spread: every seed differs" in table.caption
 
 
 def _with(one: Outcome, name: str, value: float) -> Outcome:

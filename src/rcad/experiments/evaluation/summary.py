@@ -21,6 +21,7 @@ from rcad.experiments.rows import label
 from rcad.experiments.statistics.too_few import FEWEST
 from rcad.experiments.strict_json import finite_or_none
 from rcad.experiments.suites.statistics import Paired, paired
+from rcad.report.evaluation_tables import NO_SPREAD
 
 KIND = "rcad evaluation"
 SEVERAL = 2
@@ -160,9 +161,7 @@ def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) ->
         note = f"Over {len(pairs)} common seeds: no intervals and no p, which need {FEWEST} or more."
         return {"to": name, "seeds": seeds, "differences": found, "note": note}
     corrected = " The splits overlap; intervals are corrected for that (Nadeau and Bengio, 2003)." if ratio else ""
-    equal = any(one["why"] for one in found.values())
-    unknown = " No spread: every seed differs by the same amount, which leaves nothing to test by." if equal else ""
-    note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}{unknown}"
+    note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}"
     return {"to": name, "seeds": seeds, "differences": found, "note": note}
 
 
@@ -174,7 +173,7 @@ def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -
         why = f"only {len(gaps)} seeds"
     elif max(gaps) - min(gaps) <= ROUNDING * max(map(abs, (*first, *second))):
         # Student's t would be infinite and its p 0, which a handful of runs cannot show.
-        why = "no spread"
+        why = NO_SPREAD
     if why is None:
         return {**paired(first, second, test_ratio=ratio).to_dict(), "why": None}
     return {**dict.fromkeys(one.name for one in fields(Paired)), "mean": statistics.fmean(gaps), "why": why}
