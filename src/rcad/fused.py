@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -96,70 +97,112 @@ def fused_backward(
         scale: what a GradScaler does to a loss before it is run backward.
         divide: the number of batches whose gradients are accumulated.
     """
-    parts: dict[str, Tensor] = {}
+    step = _Step(likelihood, scale, divide, generator, after_pass, _passes(terms))
+    for name, view in views.items():
+        step.look(view, [term for term in terms if term.view == name])
+    assert step.total is not None
+    return Losses(step.total, step.parts, step.output)
+
+
+@dataclass
+class _Step:
+    """The passes of one batch, each with its backward; what they find adds up here.
+
+    A pass is a method, so that what its graph keeps by other means than saved tensors goes with its output.
+    """
+
+    likelihood: Likelihood
+    scale: Scale | None
+    divide: float
+    generator: torch.Generator | None
+    after_pass: Callable[[], None] | None
+    passes_left: int
+    parts: dict[str, Tensor] = field(default_factory=dict)
     total: Tensor | None = None
     output: Tensor | None = None
 
-    def run(group: list[Term], prediction: Tensor, view: View, x: Tensor | None, *, learned: bool) -> None:
-        nonlocal total
-        values = {term.name: term.mean(likelihood, prediction, view.target, view.weight) for term in group}
-        loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
-        share = loss / divide if divide != 1 else loss
-        if prediction.requires_grad and not share.requires_grad:  # a measure without a gradient, such as an accuracy
-            share = share + 0 * prediction.sum()  # a backward all the same: the last one exchanges what others left
-        if share.requires_grad:
-            (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
-        elif not learned:  # where x is learned in the clean pass, a frozen model is no mistake
-            raise InputError(NOTHING_TO_TRAIN)
-        if x is not None and x.grad is not None and learned:
-            view.x.backward(x.grad)  # type: ignore[no-untyped-call]  # on to what made x: a table of embeddings
-        if after_pass is not None:
-            after_pass()
-        parts.update({name: value.detach() for name, value in values.items()})
-        total = loss.detach() if total is None else total + loss.detach()
-
-    passes_left = _passes(terms)
-    for name, view in views.items():
-        mine = [term for term in terms if term.view == name]
-        clean = [term for term in mine if term.where is None]
-        directions = direction_losses(likelihood, mine)
-        apart = _apart(likelihood, mine, weighted=view.weight is not None, scaled=scale is not None) is not None
+    def look(self, view: View, terms: list[Term]) -> None:
+        """All passes over one view: at x where a clean term or a direction needs it, then at each x'."""
+        clean = [term for term in terms if term.where is None]
+        directions = direction_losses(self.likelihood, terms)
         learned = bool(clean) and view.x.requires_grad  # x' is a constant
         gradients: dict[Likelihood, Tensor] = {}
         if clean or directions:
-            x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
-            passes_left -= bool(clean)
-            with _quiet(view, passes_left), nullcontext() if clean else frozen_batch_stats(view.forward):
-                forward = view.forward if clean else view.forward.inner()
-                prediction = forward(x, last=not (passes_left or x.requires_grad))
-                check_output(view, likelihood, prediction)
-                for loss in directions if apart else ():
-                    gradients[loss] = reaching_gradient(
-                        loss.nll(prediction, view.target).sum(), x, retain_graph=bool(clean) or loss != directions[-1]
-                    )
-                if clean:
-                    run(clean, prediction, view, x, learned=learned)
-            output = prediction.detach() if output is None else output
-            del prediction
-            if directions and not apart:
-                # The backward ran on a mean: undo that for directions that keep the gradient's length. Where the loss
-                # is scaled there are none, and half-precision gradients would overflow.
-                undo = len(x) * divide / clean[0].weight if scale is None else 1.0
-                gradients[directions[0]] = torch.zeros_like(x) if x.grad is None else x.grad * undo
-            for gradient in gradients.values():
-                check_gradient(view, gradient)
-        for index, term in enumerate(t for t in mine if t.where is not None):
-            x_adv = perturbed(term, likelihood, view, gradients, generator)
-            passes_left -= 1
-            # The backward stays inside: activation checkpointing runs the forward again there.
-            with _quiet(view, passes_left), frozen_batch_stats(view.forward) if clean or index else nullcontext():
-                moved = view.forward(x_adv, last=not passes_left)
-                if not (clean or directions):
-                    check_output(view, likelihood, moved)
-                run([term], moved, view, None, learned=learned)
-            del moved  # as above: what a graph keeps by other means than saved tensors goes with its output
-    assert total is not None
-    return Losses(total, parts, output)
+            apart = _apart(self.likelihood, terms, weighted=view.weight is not None, scaled=self.scale is not None)
+            gradients = self._at_x(view, clean, directions, apart=apart is not None, learned=learned)
+        advanced, checked = bool(clean), bool(clean or directions)
+        for term in terms:
+            if term.where is not None:
+                self._beside_x(view, term, gradients, advanced=advanced, checked=checked, learned=learned)
+                advanced = True
+
+    def _at_x(
+        self, view: View, clean: list[Term], directions: list[Likelihood], *, apart: bool, learned: bool
+    ) -> dict[Likelihood, Tensor]:
+        """The clean terms go backward; the gradients for the directions, taken before them or left by them."""
+        x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
+        gradients: dict[Likelihood, Tensor] = {}
+        self.passes_left -= bool(clean)
+        with _quiet(view, self.passes_left), nullcontext() if clean else frozen_batch_stats(view.forward):
+            forward = view.forward if clean else view.forward.inner()
+            prediction = forward(x, last=not (self.passes_left or x.requires_grad))
+            check_output(view, self.likelihood, prediction)
+            for loss in directions if apart else ():
+                value = loss.nll(prediction, view.target).sum()
+                gradients[loss] = reaching_gradient(value, x, retain_graph=bool(clean) or loss != directions[-1])
+            if clean:
+                self._backward(clean, prediction, view, learned=learned)
+                if learned and x.grad is not None:
+                    view.x.backward(x.grad)  # type: ignore[no-untyped-call]  # on to what made x: a table of embeddings
+                self._passed()
+        if self.output is None:
+            self.output = prediction.detach()
+        if directions and not apart:
+            # The backward ran on a mean: undo that for directions that keep the gradient's length. Where the loss
+            # is scaled there are none, and half-precision gradients would overflow.
+            undo = len(x) * self.divide / clean[0].weight if self.scale is None else 1.0
+            gradients[directions[0]] = torch.zeros_like(x) if x.grad is None else x.grad * undo
+        for gradient in gradients.values():
+            check_gradient(view, gradient)
+        return gradients
+
+    def _beside_x(
+        self,
+        view: View,
+        term: Term,
+        gradients: dict[Likelihood, Tensor],
+        *,
+        advanced: bool,
+        checked: bool,
+        learned: bool,
+    ) -> None:
+        """The pass at a term's x'; BatchNorm's averages stay where they are if a pass has advanced them."""
+        x_adv = perturbed(term, self.likelihood, view, gradients, self.generator)
+        self.passes_left -= 1
+        # The backward stays inside: activation checkpointing runs the forward again there.
+        with _quiet(view, self.passes_left), frozen_batch_stats(view.forward) if advanced else nullcontext():
+            moved = view.forward(x_adv, last=not self.passes_left)
+            if not checked:
+                check_output(view, self.likelihood, moved)
+            self._backward([term], moved, view, learned=learned)
+            self._passed()
+
+    def _backward(self, group: list[Term], prediction: Tensor, view: View, *, learned: bool) -> None:
+        values = {term.name: term.mean(self.likelihood, prediction, view.target, view.weight) for term in group}
+        loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
+        share = loss / self.divide if self.divide != 1 else loss
+        if prediction.requires_grad and not share.requires_grad:  # a measure without a gradient, such as an accuracy
+            share = share + 0 * prediction.sum()  # a backward all the same: the last one exchanges what others left
+        if share.requires_grad:
+            (share if self.scale is None else self.scale(share)).backward()  # type: ignore[no-untyped-call]
+        elif not learned:  # where x is learned in the clean pass, a frozen model is no mistake
+            raise InputError(NOTHING_TO_TRAIN)
+        self.parts.update({name: value.detach() for name, value in values.items()})
+        self.total = loss.detach() if self.total is None else self.total + loss.detach()
+
+    def _passed(self) -> None:
+        if self.after_pass is not None:
+            self.after_pass()
 
 
 def _passes(terms: Sequence[Term]) -> int:
