@@ -159,8 +159,9 @@ class _Step:
             self.output = prediction.detach()
         if directions and not apart:
             # The backward ran on a mean: undo that for directions that keep the gradient's length. Where the loss
-            # is scaled there are none, and half-precision gradients would overflow.
-            undo = len(x) * self.divide / clean[0].weight if self.scale is None else 1.0
+            # is scaled there are none, and gradients in half precision would overflow.
+            overflows = self.scale is not None and x.dtype.itemsize < 4
+            undo = 1.0 if overflows else len(x) * self.divide / clean[0].weight
             gradients[directions[0]] = torch.zeros_like(x) if x.grad is None else x.grad * undo
         for gradient in gradients.values():
             check_gradient(view, gradient)

@@ -287,7 +287,7 @@ def test_two_processes_on_one_run_do_not_harm_it(tmp_path: Path) -> None:
     second = start(config, folder, every=1e9)
     _, errors = second.communicate(timeout=60)
     assert second.returncode != 0
-    assert "InputError" in errors
+    assert "BusyError" in errors
     assert str(first.pid) in errors  # it says who holds the run
     first.send_signal(signal.SIGTERM)
     output, _ = first.communicate(timeout=60)
