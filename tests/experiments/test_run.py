@@ -284,11 +284,15 @@ def test_two_processes_on_one_run_do_not_harm_it(tmp_path: Path) -> None:
     first = start(config, folder, every=1e9)
     path = folder / config_id(config) / "record.json"
     wait_for(path.exists)
-    second = start(config, folder, every=1e9)
-    _, errors = second.communicate(timeout=60)
-    assert second.returncode != 0
-    assert "BusyError" in errors
-    assert str(first.pid) in errors  # it says who holds the run
+    try:
+        second = start(config, folder, every=1e9)
+        _, errors = second.communicate(timeout=60)
+        assert second.returncode != 0
+        assert "BusyError" in errors
+        assert str(first.pid) in errors  # it says who holds the run
+    except BaseException:
+        first.kill()  # else it would train for hours
+        raise
     first.send_signal(signal.SIGTERM)
     output, _ = first.communicate(timeout=60)
     assert output.startswith("interrupted")
