@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rcad.criterion import Criterion
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import side_stream
 from rcad.passes import frozen_batch_stats
 from rcad.terms import Losses
-from rcad.train.loop import Engine, Trainer
+from rcad.train.loop import Trainer
 from rcad.train.problem import Problem, method_of, model_of
+from rcad.train.step import Engine
+from rcad.train.team import Team
 
 CROP = ("data_augmentation", ())
 METHODS: dict[str, tuple[Any, ...]] = {
@@ -42,6 +43,23 @@ PASSES = {
 """Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
 WARM_STEPS = 8
 """Steps before memory is looked at: they choose algorithms, compile and capture."""
+
+
+class Layout(NamedTuple):
+    """Runs at once: so many teams, each of so many runs that are joined in one network."""
+
+    teams: int
+    joined: int
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """ "10" are ten runs, "2x5" two teams of five."""
+        teams, _, joined = text.partition("x")
+        return cls(int(teams), int(joined or 1))
+
+    @property
+    def replicas(self) -> int:
+        return self.teams * self.joined
 
 
 class Reference(Criterion):
@@ -95,22 +113,22 @@ class Job:
         settings: RunConfig,
         problem: Problem,
         mode: Engine,
-        replicas: int,
+        layout: Layout,
         *,
         seconds: float,
         limit: int,
-        make_model: Callable[[RunConfig, Problem], nn.Module] = model_of,
     ) -> None:
-        self.method, self.replicas, device = method, replicas, problem.device
+        self.method, device = method, problem.device
         rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
-        self.queues = [side_stream(device) for _ in range(replicas)]
+        self.queues = [side_stream(device) for _ in range(layout.replicas)]
+        self.seats = [seat for _ in range(layout.teams) for seat in Team(layout.joined, mode).seats]
         self.trainers, self.courses = [], []
         tensors_before, _, held_before = memory(device)
-        for seed, queue in enumerate(self.queues):
+        for seed, (queue, seat) in enumerate(zip(self.queues, self.seats, strict=True)):
             config = replace(settings, method=rows, seed=seed)
             with queue:
                 plan = method_of(config, problem)
-                trainer = Trainer(config, problem, plan, make_model(config, problem), engine=mode)
+                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, seat=seat)
                 if method in CRITERIA:
                     old = trainer.criterion.loss
                     trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
@@ -123,7 +141,7 @@ class Job:
         _, peak, held = memory(device)
         self.memory = max(peak - tensors_before, held - held_before)
         self.steps = max(4, min(limit, int(seconds / each) // 4 * 4))
-        self.launching = min(self.run(1, waiting=False) for _ in range(4)) / replicas
+        self.launching = min(self.run(1, waiting=False) for _ in range(4)) / layout.replicas
 
     def seconds(self) -> float:
         """For one step of every run."""
@@ -135,8 +153,8 @@ class Job:
         wait(device)
         start = time.perf_counter()
         for _ in range(steps):
-            for course, queue in zip(self.courses, self.queues, strict=True):
-                with queue:
+            for course, queue, seat in zip(self.courses, self.queues, self.seats, strict=True):
+                with seat.queue or queue:
                     next(course)
         if waiting:
             wait(device)

@@ -2,12 +2,12 @@
 
     python benchmarks/step_time.py                                     # what suits the device at hand
     python benchmarks/step_time.py --model small_cnn --size 8 --out results/benchmarks/cpu.json
-    python benchmarks/step_time.py --batches 32 --methods erm,rcad --modes graph,compile --replicas 1,8,16
+    python benchmarks/step_time.py --batches 32 --methods erm,rcad --modes graph,compile --replicas 1,8,2x5
 
 Steps are those of the engine: batches drawn on the device, crop and flip, passes, clipping, optimizer. Times of one
 group (batch, mode, replicas) are taken in turns, so that ratios within it compare like with like. The floor is the
 arithmetic of the method's passes at the rate of a large matrix product on this device, measured in the same run.
-On a CPU only the ratios mean anything.
+"2x5" stands for ten runs in two teams of five, each team one joined network. On a CPU only the ratios mean anything.
 """
 
 from __future__ import annotations
@@ -33,19 +33,22 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before 
 import numpy as np
 import torch
 from step_floor import flops_of, rate_of
-from step_jobs import CRITERIA, METHODS, PASSES, Job, wait
+from step_jobs import CRITERIA, METHODS, PASSES, Job, Layout, wait
 
 from rcad.data.dataset import Dataset, Split
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.machine import deterministic, device_words
-from rcad.train.loop import Engine, Trainer
+from rcad.train.loop import Trainer
 from rcad.train.problem import Problem, model_of, prepare
+from rcad.train.step import Engine
 
 EPOCHS = 200
 ROUND_SECONDS = 0.25
 """How long a round of one job takes; twice as long for several runs, so that their last steps count little."""
 SHARED = ("rcad reference", "rcad every=4")
-"""Other methods that are timed among several runs."""
+"""Other methods that are timed at larger batches and among several runs."""
+ASKED = (Layout(8, 1), Layout(2, 5))
+"""Where more methods than two are timed among several runs."""
 
 
 def problem_of(
@@ -96,19 +99,18 @@ def growing(trainer: Trainer, erm_ms: float, batch: int) -> float:
 
 
 def measure(
-    options: argparse.Namespace, batch: int, mode: Engine, replicas: int, floor: Callable[[str, int], float]
+    options: argparse.Namespace, batch: int, mode: Engine, layout: Layout, floor: Callable[[str, int], float]
 ) -> list[dict[str, Any]]:
     """The rows of one group, their times taken in turns."""
     device = torch.device(options.device)
+    replicas = layout.replicas
     longer = 1 if replicas == 1 else 2
     settings, problem = problem_of(options, batch, device, longer * options.steps * (options.rounds + 1))
     names = [
-        name
-        for name in options.methods
-        if name != "me_ada" and (options.all or _worthwhile(name, batch, mode, replicas))
+        name for name in options.methods if name != "me_ada" and (options.all or _worthwhile(name, batch, mode, layout))
     ]
     length: dict[str, Any] = {"seconds": longer * ROUND_SECONDS, "limit": longer * options.steps}
-    jobs = [Job(name, settings, problem, mode, replicas, **length) for name in names]
+    jobs = [Job(name, settings, problem, mode, layout, **length) for name in names]
     gc.collect()
     gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
     rounds = [[job.seconds() for job in jobs] for _ in range(options.rounds)]
@@ -118,7 +120,7 @@ def measure(
     for index, job in enumerate(jobs):
         seconds = statistics.median(times[index] for times in rounds)
         ratio = statistics.median(times[index] / times[erm] for times in rounds)
-        rows.append(_row(options, batch, job.method, mode, replicas, seconds / replicas * 1e3, ratio))
+        rows.append(_row(options, batch, job.method, mode, layout, seconds / replicas * 1e3, ratio))
         rows[-1]["engine"] = job.trainers[0].stepper.name
         rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
         if device.type == "cuda":
@@ -128,9 +130,9 @@ def measure(
             rows[-1]["fused_over_this"] = round(statistics.median(times[fused] / times[index] for times in rounds), 4)
     if "me_ada" in options.methods and mode == "eager" and replicas == 1:
         base = rows[erm]["ms_per_seed_step"]
-        grown = Job("me_ada", settings, problem, mode, 1, **length)
+        grown = Job("me_ada", settings, problem, mode, layout, **length)
         ms = growing(grown.trainers[0], base, batch)
-        rows.append(_row(options, batch, "me_ada", mode, 1, ms, ms / base))
+        rows.append(_row(options, batch, "me_ada", mode, layout, ms, ms / base))
         rows[-1] |= {"engine": "eager", "peak_memory_gib": None}
     for row in rows:
         limit = floor(row["method"], batch)
@@ -143,6 +145,7 @@ COLUMNS = (
     "batch",
     "mode",
     "replicas",
+    "joined",
     "method",
     "ms_per_seed_step",
     "ratio_to_erm",
@@ -152,45 +155,52 @@ COLUMNS = (
 
 
 def _row(
-    options: argparse.Namespace, batch: int, method: str, mode: str, replicas: int, ms: float, ratio: float
+    options: argparse.Namespace, batch: int, method: str, mode: str, layout: Layout, ms: float, ratio: float
 ) -> dict[str, Any]:
     return {
         "model": options.model,
         "batch": batch,
         "method": method,
         "mode": mode,
-        "replicas": replicas,
+        "replicas": layout.replicas,
+        "joined": layout.joined,
         "ms_per_seed_step": round(ms, 4),
         "ratio_to_erm": round(ratio, 4),
     }
 
 
-def _worthwhile(method: str, batch: int, mode: str, replicas: int) -> bool:
+def _worthwhile(method: str, batch: int, mode: str, layout: Layout) -> bool:
     """Unless all are asked for: what takes long to compile or to build many times over is left out."""
     if method in ("erm", "rcad"):
         return True
-    if mode == "compile" and batch > 32:
-        return False
-    if replicas > 1:
-        return replicas == 8 and (method == "rcad_released" or (mode == "graph" and method in SHARED))
+    if layout.replicas > 1:
+        if mode == "graph":
+            return method in SHARED
+        return layout in ASKED and batch <= 32 and method == "rcad_released"
+    if batch > 32:
+        return mode != "compile" and method in SHARED
     if method == "rcad autograd":
         return mode == "eager"
     return mode != "compile" or method in ("rcad every=4", "rcad_released")
 
 
-def groups(options: argparse.Namespace) -> list[tuple[int, Engine, int]]:
-    """Batch, mode, replicas; several runs at once only where graphs let them overlap and batches leave room."""
+def groups(options: argparse.Namespace) -> list[tuple[int, Engine, Layout]]:
+    """Batch, mode, layout; several runs at once only where graphs let them overlap and batches leave room."""
     every = itertools.product(options.batches, options.modes, options.replicas)
     return [
-        (batch, mode, replicas)
-        for batch, mode, replicas in every
-        if replicas == 1 or (mode != "eager" and (options.all or _shares(batch, mode, replicas)))
+        (batch, mode, layout)
+        for batch, mode, layout in every
+        if layout.replicas == 1 or (mode != "eager" and (options.all or _shares(batch, mode, layout)))
     ]
 
 
-def _shares(batch: int, mode: str, replicas: int) -> bool:
+def _shares(batch: int, mode: str, layout: Layout) -> bool:
     """Unless all are asked for: how many runs at once are worth their time to build."""
-    return batch <= 32 or replicas == (8 if batch <= 128 else 4)
+    if mode == "graph":
+        return layout == Layout(8, 1) and batch <= 128  # joined runs pay where they are compiled
+    if batch <= 32:
+        return True
+    return layout in (ASKED if batch <= 128 else (Layout(4, 1),))
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -205,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--batches", type=words(int), default=[32, 128, 512] if gpu else [32, 128])
     parser.add_argument("--methods", type=words(str), default=list(METHODS))
     parser.add_argument("--modes", type=words(str), default=["eager", "graph", "compile"] if gpu else ["eager"])
-    parser.add_argument("--replicas", type=words(int), default=[1, 4, 8, 10] if gpu else [1])
+    layouts = "1,4,8,10,2x5,4x5" if gpu else "1"
+    parser.add_argument("--replicas", type=words(Layout.parse), default=words(Layout.parse)(layouts))
     parser.add_argument("--steps", type=int, default=32 if gpu else 4)
     parser.add_argument("--rounds", type=int, default=5 if gpu else 9)
     parser.add_argument("--all", action="store_true", help="every method in every mode, which takes long")

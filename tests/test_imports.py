@@ -13,7 +13,7 @@ SOURCE = Path(rcad.__file__).parent
 # Each layer may import from those before it, and from its own.
 LAYERS = [
     {"errors"},
-    {"validate", "values", "tensors"},
+    {"validate", "values", "tensors", "draws"},
     {"likelihoods", "geometry", "passes"},
     {"perturbations"},
     {"terms", "views"},
@@ -122,8 +122,8 @@ def test_torch_is_loaded_only_when_a_name_is_used() -> None:
 
 def test_importing_adds_little_to_torch() -> None:
     code = "import torch, time; t = time.perf_counter(); import rcad; [getattr(rcad, n) for n in rcad.__all__]; "
-    best = min(float(run(code + "print(time.perf_counter() - t)")) for _ in range(3))
-    assert best < 0.2
+    # The best of three counts: another process may be in the way.
+    assert any(float(run(code + "print(time.perf_counter() - t)")) < 0.2 for _ in range(3))
 
 
 def test_the_names_for_type_checkers_are_those_at_run_time() -> None:

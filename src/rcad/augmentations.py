@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rcad.draws import Alternating, Source, drawn
 from rcad.errors import InputError
 from rcad.validate import finite, whole
 from rcad.values import Value
@@ -27,11 +28,11 @@ class Augmentation(Value):
     slot: ClassVar[Slot]
 
     def __call__(
-        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: torch.Generator | None = None
+        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: Source | None = None
     ) -> tuple[Tensor, Tensor]:
         return self.images(x, generator), target
 
-    def images(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def images(self, x: Tensor, generator: Source | None = None) -> Tensor:
         """The images alone, augmented."""
         raise InputError(f"expected an augmentation of images alone, but {type(self).__name__} mixes labels too")
 
@@ -42,7 +43,7 @@ def augment(
     target: Tensor,
     *,
     classes: int | None = None,
-    generator: torch.Generator | None = None,
+    generator: Source | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Applies the steps in order; (x, target) come back new, the originals untouched."""
     for step in steps:
@@ -50,12 +51,15 @@ def augment(
     return x, target
 
 
-def _rand(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.rand(len(x), device=x.device, generator=generator)
+def _rand(x: Tensor, generator: Source | None) -> Tensor:
+    return drawn(torch.rand, len(x), generator, device=x.device)
 
 
-def _randint(x: Tensor, high: int, generator: torch.Generator | None) -> Tensor:
-    return torch.randint(high, (len(x),), device=x.device, generator=generator)
+def _randint(x: Tensor, high: int, generator: Source | None) -> Tensor:
+    def sample(count: int, **options: Any) -> Tensor:
+        return torch.randint(high, (count,), **options)
+
+    return drawn(sample, len(x), generator, device=x.device)
 
 
 def _per_image(values: Tensor, x: Tensor) -> Tensor:
@@ -81,7 +85,7 @@ class PadCrop(Augmentation):
     def __post_init__(self) -> None:
         whole("padding", self.padding, minimum=1)
 
-    def images(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def images(self, x: Tensor, generator: Source | None = None) -> Tensor:
         count, channels, height, width = x.shape
         padded = F.pad(x, [self.padding] * 4)
         rows = _randint(x, 2 * self.padding + 1, generator)[:, None] + torch.arange(height, device=x.device)
@@ -101,7 +105,7 @@ class Flip(Augmentation):
     def __post_init__(self) -> None:
         _probability(self.p)
 
-    def images(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def images(self, x: Tensor, generator: Source | None = None) -> Tensor:
         return torch.where(_per_image(_rand(x, generator) < self.p, x), x.flip(-1), x)
 
 
@@ -115,7 +119,7 @@ class Cutout(Augmentation):
     def __post_init__(self) -> None:
         whole("length", self.length, minimum=1)
 
-    def images(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def images(self, x: Tensor, generator: Source | None = None) -> Tensor:
         top = _randint(x, x.shape[2], generator) - self.length // 2
         left = _randint(x, x.shape[3], generator) - self.length // 2
         side = torch.full_like(top, self.length)
@@ -133,7 +137,7 @@ class Mixup(Augmentation):
         finite("alpha", self.alpha, above=0.0)
 
     def __call__(
-        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: torch.Generator | None = None
+        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: Source | None = None
     ) -> tuple[Tensor, Tensor]:
         target = probabilities(target, classes)
         own = beta(self.alpha, x, generator)
@@ -160,7 +164,7 @@ class Cutmix(Augmentation):
         _probability(self.p)
 
     def __call__(
-        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: torch.Generator | None = None
+        self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: Source | None = None
     ) -> tuple[Tensor, Tensor]:
         target = probabilities(target, classes)
         rows, columns = x.shape[2:]
@@ -180,8 +184,15 @@ def _probability(p: Any) -> None:
         raise InputError(f"expected p to be a probability in [0, 1], but got {p!r}")
 
 
-def _partners(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.rand(len(x), device=x.device, generator=generator).argsort()
+def _partners(x: Tensor, generator: Source | None) -> Tensor:
+    """Another example of the same run for each."""
+
+    def sample(count: int, **options: Any) -> Tensor:
+        return torch.rand(count, **options).argsort()
+
+    partner = drawn(sample, len(x), generator, device=x.device)
+    runs = len(generator) if isinstance(generator, Alternating) else 1
+    return partner if runs == 1 else partner * runs + torch.arange(len(x), device=x.device) % runs
 
 
 def _mixed(target: Tensor, own: Tensor, partner: Tensor) -> Tensor:
@@ -189,10 +200,14 @@ def _mixed(target: Tensor, own: Tensor, partner: Tensor) -> Tensor:
     return share * target + (1 - share) * target[partner]
 
 
-def beta(alpha: float, x: Tensor, generator: torch.Generator | None) -> Tensor:
+def beta(alpha: float, x: Tensor, generator: Source | None) -> Tensor:
     """One draw from Beta(alpha, alpha) per example of x, on its device, in float64."""
-    shape = torch.full((2, len(x)), alpha, device=x.device, dtype=torch.float64)
-    first, second = torch._standard_gamma(shape, generator=generator)
+
+    def sample(count: int, generator: torch.Generator | None) -> Tensor:
+        shape = torch.full((2, count), alpha, device=x.device, dtype=torch.float64)
+        return torch._standard_gamma(shape, generator=generator).T
+
+    first, second = drawn(sample, len(x), generator).unbind(1)
     total = first + second
     # For a tiny alpha both gammas can underflow; the distribution is then a fair coin.
     coin = (_rand(x, generator) < 0.5).double()

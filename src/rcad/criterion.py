@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rcad.checks import NOTHING_TO_TRAIN
+from rcad.draws import Source
 from rcad.errors import InputError
 from rcad.fused import fused_backward, refusal, third_backward
 from rcad.geometry import Channels, Norm
@@ -72,7 +73,7 @@ class Criterion:
         y: Tensor,
         *,
         step: int | None = None,
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         **options: Any,
     ) -> Losses:
         """The loss with its parts and the model's output. Options as in `Objective.forward`."""
@@ -89,8 +90,9 @@ class Criterion:
         scaler: Scaler | None = None,
         accumulate: int = 1,
         step: int | None = None,
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         after_pass: Callable[[], None] | None = None,
+        runs: int = 1,
         **options: Any,
     ) -> Losses:
         """Adds the loss's gradients to `.grad` in the fewest passes and returns the detached losses.
@@ -99,8 +101,11 @@ class Criterion:
             scaler: a torch.amp.GradScaler, which then scales the loss as usual.
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
+            runs: how many networks the model holds, whose examples alternate in the batch: each has a loss of its
+                own, as if it were alone. For methods that draw no random numbers in their terms.
         """
         whole("accumulate", accumulate, minimum=1)
+        whole("runs", runs, minimum=1)
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
         terms = active(self.loss.terms, self._counter.next(step))
@@ -119,7 +124,10 @@ class Criterion:
                 divide=accumulate,
                 generator=generator,
                 after_pass=after_pass,
+                runs=runs,
             )
+        if runs > 1:
+            raise InputError(f"expected passes that can be run backward one by one for runs={runs}, but {reason}")
         self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
         losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
         if not losses.total.requires_grad:

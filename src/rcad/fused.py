@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.checks import NOTHING_TO_TRAIN, check_gradient, check_output
+from rcad.draws import Source
 from rcad.errors import InputError
 from rcad.likelihoods import Likelihood
 from rcad.objective import direction_loss, direction_losses, perturbed
@@ -87,8 +88,9 @@ def fused_backward(
     *,
     scale: Scale | None = None,
     divide: float = 1.0,
-    generator: torch.Generator | None = None,
+    generator: Source | None = None,
     after_pass: Callable[[], None] | None = None,
+    runs: int = 1,
 ) -> Losses:
     """Adds the gradients of the total to `.grad`, one backward per pass; returns detached losses.
 
@@ -96,8 +98,9 @@ def fused_backward(
         after_pass: called after each backward, e.g. to take the gradients away.
         scale: what a GradScaler does to a loss before it is run backward.
         divide: the number of batches whose gradients are accumulated.
+        runs: how many runs' examples alternate in the batch.
     """
-    step = _Step(likelihood, scale, divide, generator, after_pass, _passes(terms))
+    step = _Step(likelihood, scale, divide, generator, after_pass, runs, _passes(terms))
     for name, view in views.items():
         step.look(view, [term for term in terms if term.view == name])
     assert step.total is not None
@@ -114,8 +117,9 @@ class _Step:
     likelihood: Likelihood
     scale: Scale | None
     divide: float
-    generator: torch.Generator | None
+    generator: Source | None
     after_pass: Callable[[], None] | None
+    runs: int
     passes_left: int
     parts: dict[str, Tensor] = field(default_factory=dict)
     total: Tensor | None = None
@@ -161,7 +165,7 @@ class _Step:
             # The backward ran on a mean: undo that for directions that keep the gradient's length. Where the loss
             # is scaled there are none, and gradients in half precision would overflow.
             overflows = self.scale is not None and x.dtype.itemsize < 4
-            undo = 1.0 if overflows else len(x) * self.divide / clean[0].weight
+            undo = 1.0 if overflows else len(x) // self.runs * self.divide / clean[0].weight
             gradients[directions[0]] = torch.zeros_like(x) if x.grad is None else x.grad * undo
         for gradient in gradients.values():
             check_gradient(view, gradient)
@@ -189,9 +193,13 @@ class _Step:
             self._passed()
 
     def _backward(self, group: list[Term], prediction: Tensor, view: View, *, learned: bool) -> None:
-        values = {term.name: term.mean(self.likelihood, prediction, view.target, view.weight) for term in group}
+        values = {
+            term.name: term.mean(self.likelihood, prediction, view.target, view.weight, self.runs) for term in group
+        }
         loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
-        share = loss / self.divide if self.divide != 1 else loss
+        share = loss if self.runs == 1 else loss.sum()
+        if self.divide != 1:
+            share = share / self.divide
         if prediction.requires_grad and not share.requires_grad:  # a measure without a gradient, such as an accuracy
             share = share + 0 * prediction.sum()  # a backward all the same: the last one exchanges what others left
         if share.requires_grad:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.checks import check_gradient, check_input, check_output
+from rcad.draws import Source
 from rcad.errors import InputError
 from rcad.likelihoods import Categorical, Likelihood
 from rcad.passes import Inputs, Model, frozen_batch_stats
@@ -94,7 +95,7 @@ def evaluate(
     terms: Sequence[Term],
     views: dict[str, View],
     *,
-    generator: torch.Generator | None = None,
+    generator: Source | None = None,
 ) -> Losses:
     """The weighted sum of the terms over the views, with the graph to run backward."""
     total: Tensor | None = None
@@ -113,7 +114,7 @@ def evaluate(
 
 
 def _evaluate_view(
-    likelihood: Likelihood, terms: list[Term], view: View, generator: torch.Generator | None, *, last: bool
+    likelihood: Likelihood, terms: list[Term], view: View, generator: Source | None, *, last: bool
 ) -> tuple[Tensor | None, list[Tensor]]:
     """The clean output, and each term's mean in the order given."""
     directions = direction_losses(likelihood, terms)
@@ -165,7 +166,7 @@ def perturbed(
     likelihood: Likelihood,
     view: View,
     gradients: dict[Likelihood, Tensor],
-    generator: torch.Generator | None,
+    generator: Source | None,
 ) -> Tensor:
     """x' for a term, from a gradient that is already known where there is one."""
     assert term.where is not None
@@ -210,7 +211,7 @@ class Objective(nn.Module):
         weight: Tensor | None = None,
         raw: Inputs | None = None,
         raw_target: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         step: int | None = None,
     ) -> Losses:
         """The losses of one batch.

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from rcad.draws import Source, drawn
 from rcad.geometry import Move, masked, unit
 from rcad.likelihoods import Categorical, Likelihood
 from rcad.passes import Forward, Model, undisturbed
@@ -36,7 +37,7 @@ class Perturbation(Protocol):
         likelihood: Likelihood = ...,
         *,
         mask: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         gradient: Tensor | None = None,
     ) -> Tensor: ...
 
@@ -60,7 +61,7 @@ def reaching_gradient(loss: Tensor, x: Tensor, *, retain_graph: bool = False) ->
     return torch.zeros_like(x) if gradient is None else gradient
 
 
-def _uniform(shape: torch.Size, **options: Any) -> Tensor:
+def _uniform(shape: tuple[int, ...], **options: Any) -> Tensor:
     """Noise drawn uniformly from [-1, 1)."""
     return 2 * torch.rand(shape, **options) - 1
 
@@ -84,7 +85,7 @@ class _Travel(Move):
         likelihood: Likelihood = Categorical(),
         *,
         mask: Tensor | None = None,
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         gradient: Tensor | None = None,
     ) -> Tensor:
         loss = self.direction_loss(likelihood) or likelihood
@@ -98,8 +99,10 @@ class _Travel(Move):
                 return self.direction(input_gradient(model, start, target, loss), mask)
 
         def draw(sample: Callable[..., Tensor]) -> Tensor:
-            noise = sample(wide.shape, device=wide.device, dtype=wide.dtype, generator=generator)
-            return masked(noise, mask)
+            def noise(count: int, **options: Any) -> Tensor:
+                return sample((count, *wide.shape[1:]), device=wide.device, dtype=wide.dtype, **options)
+
+            return masked(drawn(noise, len(wide), generator), mask)
 
         return self.moved(x, self.travel(uphill, draw))
 

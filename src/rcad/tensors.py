@@ -33,3 +33,9 @@ def matching_target(output: Tensor, target: Tensor) -> Tensor:
     raise InputError(
         f"expected a target of shape {tuple(output.shape)} like the prediction, but got {tuple(target.shape)}"
     )
+
+
+def same_order(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape lie in memory in the same order."""
+    wide = [i for i, size in enumerate(other.shape) if size > 1]
+    return one.shape == other.shape and all(one.stride(i) == other.stride(i) for i in wide)

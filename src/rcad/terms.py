@@ -89,10 +89,16 @@ class Term(Value):
         measure = self.measure if callable(self.measure) else MEASURES[self.measure]
         return measure(self.likelihood or likelihood, output, target)
 
-    def mean(self, likelihood: Likelihood, output: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """The measure averaged over the batch: the one place where that happens."""
+    def mean(
+        self, likelihood: Likelihood, output: Tensor, target: Tensor, weight: Tensor | None, runs: int = 1
+    ) -> Tensor:
+        """The measure averaged over the batch, or over each of the runs whose examples alternate in it, (runs,).
+
+        The one place where that happens.
+        """
         values = self.values(likelihood, output, target)
-        return values.mean() if weight is None else (weight.to(values.dtype) * values).mean()
+        weighted = values if weight is None else weight.to(values.dtype) * values
+        return weighted.mean() if runs == 1 else weighted.view(-1, runs).mean(0)
 
 
 class Losses(NamedTuple):
@@ -101,6 +107,7 @@ class Losses(NamedTuple):
     Attributes:
         total: the sum of weight * part; carries the graph unless it was already run backward.
         parts: each term's mean measure, unweighted and detached, by name; absent where a term rested.
+            Where several runs share the batch, both hold one number for each.
         output: the model's prediction for the unperturbed batch, detached; None if it was never computed.
     """
 

@@ -108,7 +108,8 @@ def config(seed: int = 0, dropout: float | None = None) -> RunConfig:
 
 
 def grid(device: str) -> Grid:
-    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", lambda folder: (), lambda record, again: "")
+    quiet: Any = (lambda folder: (), lambda record, again: "")
+    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", 1, *quiet)
 
 
 def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +127,15 @@ def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_asks_for_company_on_the_cpu_is_told(cli: Cli) -> None:
     done = cli(*SEEDS, "--at-once", "2", "--device", "cpu", "--quiet")
     assert done.code == 0
-    assert done.err == "rcad: --at-once is for runs that share a GPU; on the CPU they go one after the other\n"
+    assert done.err == "rcad: --at-once: only for runs that share a GPU; on the CPU they go one after the other\n"
     assert cli(*SEEDS, "--at-once", "2", "--device", "cpu", "--quiet").err == ""  # nothing was left to run
+
+
+def test_joining_is_for_a_gpu_as_well(cli: Cli) -> None:
+    done = cli(*SEEDS, "--join", "3", "--at-once", "2", "--device", "cpu", "--quiet")
+    assert done.code == 0
+    assert done.err.startswith("rcad: --at-once and --join: only for runs that share a GPU")
+    assert {record.resolved["engine"] for record in Store.open("runs").records()} == {"eager"}
 
 
 @pytest.fixture
@@ -150,6 +158,21 @@ def test_seeds_side_by_side_are_kept_as_if_alone(cli: Cli) -> None:
     assert single.metrics == records[1].metrics
     again = cli(*SEEDS, "--device", "cpu")
     assert again.out.count("done already") == 3
+
+
+@pytest.mark.usefixtures("_as_if_on_a_gpu")
+def test_joined_seeds_are_kept_as_if_alone(cli: Cli) -> None:
+    done = cli(*SEEDS, "--join", "2", "--device", "cpu")
+    assert (done.code, done.err) == (0, "")
+    records = {record.config.seed: record for record in Store.open("runs").records()}
+    assert [records[seed].resolved["engine"] for seed in range(3)] == [
+        "eager, 2 joined, 3 runs at once",
+        "eager, 2 joined, 3 runs at once",
+        "eager, 3 runs at once",
+    ]
+    assert cli(*SEEDS, "--runs", "other", "--at-once", "1", "--device", "cpu").code == 0
+    for single in Store.open("other").records():
+        assert records[single.config.seed].metrics == pytest.approx(single.metrics, rel=1e-3)
 
 
 @pytest.mark.usefixtures("_as_if_on_a_gpu")
@@ -195,6 +218,7 @@ def test_side_by_side_too_a_seed_of_another_process_is_left_to_it(cli: Cli) -> N
     ("words", "says"),
     [
         (("--at-once", "0"), "--at-once"),
+        (("--join", "0"), "--join"),
         (("--engine", "warp"), "--engine"),
         (("--engine", "graph", "--device", "cpu"), "expected a GPU for engine=graph"),
     ],

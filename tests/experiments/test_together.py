@@ -20,9 +20,10 @@ from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord
 from rcad.experiments.run import Place, canonical_config, run
 from rcad.experiments.store import Store
-from rcad.experiments.together import can_share, run_together
+from rcad.experiments.together import can_share, in_groups, run_together
 from rcad.train.checkpoint import load_tensors
 from rcad.train.reporting import Silent
+from rcad.train.team import Team
 
 METHODS = ("erm", "rcad", "data_augmentation + rcad_random", "me_ada")
 
@@ -34,7 +35,8 @@ def config(method: str = "rcad", seed: int = 0, epochs: int = 3, **train: Any) -
 
 
 def go(configs: list[RunConfig], folder: Path, **options: Any) -> list[RunRecord | None]:
-    place = Place(Store.open(folder), device="cpu", checkpoint_seconds=options.pop("seconds", 15.0))
+    seconds, joined = options.pop("seconds", 15.0), options.pop("joined", 1)
+    place = Place(Store.open(folder), device="cpu", checkpoint_seconds=seconds, joined=joined)
     return run_together(configs, place, reporter_of=options.pop("reporter_of", lambda index: Silent()), **options)
 
 
@@ -102,6 +104,77 @@ def test_a_stop_saves_every_run_and_the_same_call_goes_on(tmp_path: Path) -> Non
     assert all(same(one, other) for one, other in zip(resumed, straight, strict=True))
 
 
+def close(one: RunRecord | None, other: RunRecord | None) -> bool:
+    assert one is not None
+    assert other is not None
+    return one.id == other.id and one.metrics == pytest.approx(other.metrics, rel=1e-3)
+
+
+def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> None:
+    configs = [config(method, seed) for seed in (0, 1, 2) for method in ("rcad", "me_ada", "data_augmentation + mixup")]
+    assert in_groups(configs, 2) == [[0, 3], [1, 4], [2, 5], [6], [7], [8]]
+    assert in_groups(configs, 1) == [[i] for i in range(9)]
+    joined = go(configs, tmp_path / "a", joined=2)
+    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    assert all(close(one, other) for one, other in zip(joined, alone, strict=True))
+    words = [record.resolved["engine"].removesuffix(", 9 runs at once") for record in joined if record]
+    # Sets that grow cannot be joined, and the third seed has nobody to join.
+    assert words == ["eager, 2 joined", "eager", "eager, 2 joined"] * 2 + ["eager"] * 3
+
+
+def test_joined_runs_stop_and_go_on_together(tmp_path: Path) -> None:
+    class Stopping(Silent):
+        def stepped(self, epoch: int, step: int) -> None:
+            if (epoch, step) == (2, 2):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    configs = [config(seed=seed, epochs=3) for seed in range(3)]
+    stopped = go(configs, tmp_path / "a", joined=3, reporter_of=lambda i: Stopping() if i == 1 else Silent())
+    assert [record and record.status for record in stopped] == ["interrupted"] * 3
+    resumed = go(configs, tmp_path / "a", joined=3, seconds=0.0)  # and a checkpoint after every step
+    straight = go(configs, tmp_path / "b", joined=3)
+    assert all(same(one, other) for one, other in zip(resumed, straight, strict=True))
+    assert {record.resolved["engine"] for record in resumed if record} == {"eager, 3 joined, 3 runs at once"}
+
+
+def test_a_joined_run_that_is_done_already_is_not_waited_for(tmp_path: Path) -> None:
+    configs = [config(seed=seed) for seed in range(3)]
+    run(configs[1], Store.open(tmp_path), device="cpu")
+    records = go(configs, tmp_path, joined=3)
+    assert [record and record.resolved["engine"].partition(",")[2] for record in records] == [
+        " 2 joined, 3 runs at once",
+        "",
+        " 2 joined, 3 runs at once",
+    ]
+
+
+def test_when_a_joined_run_fails_the_others_keep_what_they_have(tmp_path: Path) -> None:
+    class Failing(Silent):
+        def epoch(self, epoch: int, row: Any) -> None:
+            raise InputError("expected a disk, but got none")
+
+    configs = [config(seed=seed) for seed in range(3)]
+    with pytest.raises(InputError, match="a disk"):
+        go(configs, tmp_path, joined=3, reporter_of=lambda index: Failing() if index == 1 else Silent())
+    store = Store.open(tmp_path)
+    saved = [(store.checkpoint(run) / "last.safetensors").exists() for run in store.ids()]
+    assert sorted(saved) == [False, True, True]
+    assert all(record and record.status == "done" for record in go(configs, tmp_path, joined=3))
+
+
+def test_joined_runs_that_find_no_memory_go_on_unjoined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(self: Any, runs: Any) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr("rcad.train.joined.JoinedUpdate.__init__", too_large)
+    configs = [config(seed=seed) for seed in range(4)]
+    records = go(configs, tmp_path / "a", joined=2, at_once=4)
+    assert [record and record.status for record in records] == ["done"] * 4
+    assert all("joined" not in record.resolved["engine"] for record in records if record)
+    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    assert all(same(one, other) for one, other in zip(records, alone, strict=True))
+
+
 def test_when_one_run_fails_the_others_keep_what_they_have(tmp_path: Path) -> None:
     class Failing(Silent):
         def epoch(self, epoch: int, row: Any) -> None:
@@ -151,6 +224,9 @@ def test_who_may_share_a_device() -> None:
     assert not can_share(config(deterministic=True))  # a switch of the whole process
     assert not can_share(replace(one, model=replace(one.model, dropout=0.1)))
     assert not can_share(replace(one, model=replace(one.model, name="timm:resnet18")))
+    wide = replace(one, model=replace(one.model, name="wrn16_8"))
+    assert not can_share(wide)  # it drops out unless told not to
+    assert can_share(replace(wide, model=replace(wide.model, dropout=0.0)))
 
 
 @pytest.mark.parametrize("engine", ["graph", "compile"])
@@ -174,16 +250,35 @@ def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(crowd, "_reserved", lambda: reserved[0])
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
     crowd.taken_before = 100
-    assert crowd._room()
+    assert crowd._room(1)
     crowd.lanes.append(_lane(epochs=together.WARM_UP))
-    assert not crowd._room()  # it may not have captured its last kind of step yet
+    assert not crowd._room(1)  # it may not have captured its last kind of step yet
     crowd.lanes[0] = _lane(epochs=together.WARM_UP + 1)
     reserved[0], free[0] = 400.0, 700.0
-    assert crowd._room()  # each takes 300; 360 are free
+    assert crowd._room(1)  # each takes 300; 360 are free
     crowd.lanes.append(_lane(epochs=0))
-    assert crowd._room()  # 300 of the 700 are promised: 400 are left
+    assert crowd._room(1)  # 300 of the 700 are promised: 400 are left
     crowd.lanes.append(_lane(epochs=0))
-    assert not crowd._room()
+    assert not crowd._room(1)
+
+
+def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = Place(Store.open(tmp_path), device="cpu", joined=4)
+    configs = [config(seed=seed) for seed in range(12)]
+    crowd = together._Crowd(configs, place, 9, lambda index: Silent(), lambda c: (), _Event())
+    assert list(crowd.waiting) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    crowd._admit()
+    assert [lane.index for lane in crowd.lanes] == list(range(8))  # the third four would make twelve
+    crowd.device = torch.device("cuda")
+    monkeypatch.setattr(crowd, "_reserved", lambda: 1300.0)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
+    crowd.taken_before, crowd.limit, free = 100, 12, [479.0]
+    assert not crowd._room(4)
+    crowd.lanes = [_lane(epochs=together.WARM_UP + 1) for _ in range(12)]
+    crowd.limit = 20
+    assert not crowd._room(4)  # each takes 100; 480 would do for four
+    free[0] = 481.0
+    assert crowd._room(4)
 
 
 def test_nobody_joins_after_a_signal(tmp_path: Path) -> None:
@@ -204,7 +299,7 @@ class _Event:
 def _lane(epochs: int) -> together.Lane:
     counter = together._Counting(Silent())
     counter.epochs = epochs
-    return together.Lane(0, None, None, counter)  # type: ignore[arg-type]
+    return together.Lane(0, None, None, counter, Team(1, "eager").seats[0])  # type: ignore[arg-type]
 
 
 def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_padded_channels_change_nothing(channels: int, monkeypatch: pytest.Monke
     ours = FirstConv2d(channels, 5, 3, 2, padding=1)
     ours.load_state_dict(plain.state_dict())
     seen = []
-    monkeypatch.setattr(first_conv, "_on_tensor_cores", lambda x: True)
+    monkeypatch.setattr(first_conv, "on_tensor_cores", lambda x: True)
     monkeypatch.setattr(ours, "_conv_forward", lambda x, *rest: (seen.append(x.shape[1]), plain_forward(x, *rest))[1])
     plain_forward = FirstConv2d._conv_forward.__get__(ours)
     found = []

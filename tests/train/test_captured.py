@@ -6,57 +6,19 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from rcad.data.dataset import Dataset, Split
-from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import deterministic, side_stream
 from rcad.train import captured
 from rcad.train.captured import Captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
-from rcad.train.loop import Engine, Trainer
-from rcad.train.problem import method_of, model_of, prepare
-from rcad.train.step import Plan
+from rcad.train.step import Engine, Plan
+from tiny_runs import config, distance, trainer
 
-CPU = torch.device("cpu")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-def dataset(count: int = 100) -> Dataset:
-    draw = np.random.default_rng(0)
-    y = np.arange(count) % 4
-    x = (draw.integers(0, 120, (count, 1, 8, 8)) + 40 * y[:, None, None, None]).astype(np.uint8)
-    return Dataset("images", "classification", Split(x, y.astype(np.int64)), classes=("a", "b", "c", "d"))
-
-
-def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", **train: Any) -> RunConfig:
-    rows = tuple((name.strip(), ()) for name in method.split("+"))
-    if method.startswith("every"):
-        rows = (("rcad", (("every", int(method[5:])), ("alpha", 0.5))),)
-    if method.startswith("grow"):
-        rows = (("me_ada", (("epochs", 1), ("rounds", 1), ("steps", 2))),)
-    return RunConfig(
-        data=DataConfig(name="images"),
-        model=ModelConfig(name=model, width=8),
-        method=rows,
-        optim=OptimConfig(name=optim, lr=0.02, weight_decay=1e-3, clip=1.0, schedule="cosine"),
-        train=TrainConfig(**{"epochs": 5, "batch_size": 16, **train}),
-    )
-
-
-def trainer(settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager") -> Trainer:
-    problem = prepare(settings, dataset(), device)
-    return Trainer(settings, problem, method_of(settings, problem), model_of(settings, problem), engine=engine)
-
-
-def distance(one: Trainer, other: Trainer) -> float:
-    """Relative distance of all weights and buffers."""
-    pairs = list(zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True))
-    apart = sum((a.double() - b.double()).square().sum() for a, b in pairs)
-    return float((apart / sum(b.double().square().sum() for _, b in pairs)).sqrt())
 
 
 KINDS = [

@@ -8,17 +8,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad.train.clipped_sgd import BLOCK, ClippedSGD, _chunks, _dense, _like, _same_order, suits
+from rcad.tensors import same_order
+from rcad.train.clipped_sgd import BLOCK, ClippedSGD, Run, _chunks, _dense, _like, suits
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def test_chunks_cover_every_element_once() -> None:
     sizes = [1, BLOCK, BLOCK + 1, 3 * BLOCK]
-    chunks = _chunks(sizes).tolist()
-    assert [i for i, _ in chunks] == [0, 1, 2, 2, 3, 3, 3]
-    assert all(start % BLOCK == 0 and start < sizes[i] for i, start in chunks)
-    assert len({(i, start) for i, start in chunks}) == 7
+    chunks = _chunks(sizes, [0, 0, 0, 1]).tolist()
+    assert [i for i, _, _ in chunks] == [0, 1, 2, 2, 3, 3, 3]
+    assert all(start % BLOCK == 0 and start < sizes[i] for i, start, _ in chunks)
+    assert len({(i, start) for i, start, _ in chunks}) == 7
+    assert [run for _, _, run in chunks] == [0, 0, 0, 0, 1, 1, 1]
 
 
 def test_the_order_in_memory_is_what_counts() -> None:
@@ -26,13 +28,13 @@ def test_the_order_in_memory_is_what_counts() -> None:
     assert _dense(weight)
     assert not _dense(torch.zeros(4, 6)[:, ::2])
     assert not _dense(torch.zeros(8)[1:5])  # begins 4 bytes after a place where wide loads may begin
-    assert not _same_order(torch.zeros(4, 3, 2, 2), weight)
+    assert not same_order(torch.zeros(4, 3, 2, 2), weight)
     narrow = torch.zeros(4, 3, 1, 1)  # here both layouts are the same bytes
-    assert _same_order(narrow, narrow.contiguous(memory_format=torch.channels_last))
+    assert same_order(narrow, narrow.contiguous(memory_format=torch.channels_last))
     grad = torch.arange(48.0).view(4, 3, 2, 2)
     moved = _like(grad, weight)
     assert moved is not None
-    assert _same_order(moved, weight)
+    assert same_order(moved, weight)
     assert torch.equal(moved, grad)
     assert _like(moved, weight) is moved
     assert _like(None, weight) is None
@@ -40,7 +42,17 @@ def test_the_order_in_memory_is_what_counts() -> None:
 
 def test_without_a_gpu_torch_does_the_work() -> None:
     model = nn.Linear(3, 2)
-    assert not suits(torch.optim.SGD(model.parameters(), momentum=0.9), list(model.parameters()))
+    weights = list(model.parameters())
+    assert not suits(Run(torch.optim.SGD(weights, momentum=0.9), weights, weights))
+
+
+def test_a_weight_that_has_no_copy_is_written_once() -> None:
+    """Also where it comes as a view: its bf16 copy would be written over it."""
+    weights = [nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(8))]
+    leaves = [weights[0].detach()[:], weights[1].detach().bfloat16()]
+    run = Run(torch.optim.SGD(weights, momentum=0.9), weights, leaves)
+    table = ClippedSGD([run], None)._table([0, 1], [[torch.ones(8), torch.ones(8)]])
+    assert table[:, 3].tolist() == [0, leaves[1].data_ptr()]
 
 
 def net() -> nn.Module:
@@ -81,14 +93,15 @@ def sum_into(weights: list[nn.Parameter], passes: list[list[Tensor | None]]) -> 
 def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int, half: bool) -> None:
     weights, optimizer, others, plain = pair(nesterov=nesterov)
     leaves = [nn.Parameter(w.detach().bfloat16()) if half and w.ndim > 1 else w for w in weights]
-    assert suits(optimizer, leaves)
-    kernels = ClippedSGD(optimizer, weights, leaves, limit)
+    run = Run(optimizer, weights, leaves)
+    assert suits(run)
+    kernels = ClippedSGD([run], limit)
     for turn in range(3):
         grads = draw(leaves, passes)
         if turn == 1:  # in another memory order than the weight
             grads[0][0] = None if grads[0][0] is None else grads[0][0].contiguous()
         with torch.no_grad():
-            kernels.step(grads)
+            kernels.step([[row] for row in grads])
         sum_into(others, grads)
         if limit is not None:
             nn.utils.clip_grad_norm_(others, limit)
@@ -106,7 +119,7 @@ def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int
 @needs_gpu
 def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
     weights, optimizer, others, plain = pair()
-    kernels = ClippedSGD(optimizer, weights, weights, 1.0)
+    kernels = ClippedSGD([Run(optimizer, weights, weights)], 1.0)
     for turn in range(2):
         grads = draw(weights, 2)
         sum_into(others, grads)
@@ -119,17 +132,45 @@ def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
                 optimizer.state[one] = {key: value.contiguous() for key, value in memory.items()}
         else:
             with torch.no_grad():
-                kernels.step(grads)
+                kernels.step([[row] for row in grads])
     for one, other in zip(weights, others, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.gpu
 @needs_gpu
+@pytest.mark.parametrize("limit", [None, 1.0])
+def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None) -> None:
+    made = [pair() for _ in range(3)]
+    kernels = ClippedSGD([Run(optimizer, weights, weights) for weights, optimizer, _, _ in made], limit)
+    for _ in range(3):
+        # Gradients of very different lengths; the shortest stays below the limit.
+        grads = [draw(weights, 2) for weights, _, _, _ in made]
+        grads = [
+            [[None if grad is None else scale * grad for grad in row] for row in rows]
+            for rows, scale in zip(grads, (1e-4, 1.0, 100.0), strict=True)
+        ]
+        with torch.no_grad():
+            kernels.step([[rows[k] for rows in grads] for k in range(2)])
+        for (weights, _, others, plain), rows in zip(made, grads, strict=True):
+            sum_into(others, rows)
+            if limit is not None:
+                nn.utils.clip_grad_norm_(others, limit)
+            plain.step()
+            for one, other in zip(weights, others, strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+@needs_gpu
 def test_other_optimizers_are_left_to_torch() -> None:
     weights, _, _, _ = pair()
+
+    def suited(optimizer: torch.optim.Optimizer) -> bool:
+        return suits(Run(optimizer, weights, weights))
+
     for odd in ({"momentum": 0.0}, {"momentum": 0.9, "dampening": 0.1}, {"momentum": 0.9, "maximize": True}):
-        assert not suits(torch.optim.SGD(weights, lr=0.1, **odd), weights)
-    assert not suits(torch.optim.AdamW(weights), weights)
-    assert not suits(torch.optim.SGD([{"params": weights[:1]}, {"params": weights[1:]}], momentum=0.9), weights)
-    assert suits(torch.optim.SGD(weights, lr=0.1, momentum=0.9), weights)
+        assert not suited(torch.optim.SGD(weights, lr=0.1, **odd))
+    assert not suited(torch.optim.AdamW(weights))
+    assert not suited(torch.optim.SGD([{"params": weights[:1]}, {"params": weights[1:]}], momentum=0.9))
+    assert suited(torch.optim.SGD(weights, lr=0.1, momentum=0.9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,7 +68,7 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T7 --scale smoke",
         "rcad paper run F7 --scale smoke --out results",
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
-        "rcad paper run T4 --precision bf16 --only n=500 --data-dir DATA",
+        "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
         a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
         for images, needs a GPU. Data sets that are not there are named and left out.""",
@@ -86,6 +87,10 @@ def run_target(
         int | None,
         typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU."),
     ] = None,
+    join: Annotated[
+        int,
+        typer.Option("--join", min=1, metavar="N", help="Seeds trained as one compiled network on a GPU."),
+    ] = 1,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     out: Out = RESULTS,
@@ -101,13 +106,14 @@ def run_target(
     one_of("--precision", precision, PRECISIONS)
     if not TARGETS[wanted].is_suite:
         given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
-        given |= {"--protocol": None if protocol == "one-view" else protocol}
+        given |= {"--protocol": None if protocol == "one-view" else protocol, "--join": None if join == 1 else join}
         _no_options(wanted, {**given, "--precision": None if precision == "fp32" else precision})
         _run_study(wanted, scale, data_dir, out, again)
         return
     _no_options(wanted, {"--again": again or None})
     one_of("--device", device, DEVICES)
-    _run_suite(_order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out))
+    order = _order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out)
+    _run_suite(replace(order, joined=join))
 
 
 @app.command(

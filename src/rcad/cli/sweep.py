@@ -67,6 +67,7 @@ def sweep(
     device: str = "auto",
     engine: str = "auto",
     at_once: int | None = None,
+    joined: int = 1,
     trackers: Trackers = lambda folder: (),
     told: Said | None = None,
     leave_busy: bool = False,
@@ -75,6 +76,7 @@ def sweep(
 
     Args:
         at_once: how many runs share a GPU; by default as many as pay. On the CPU they go one after the other.
+        joined: how many of them, alike but for their seed, are trained there as one network.
         told: how a run's end is shown; by default with its test metrics.
         leave_busy: go on with the other runs where another process works on one, and look at that one again at the
             end; only where no run is free it is an error, as it always is by default.
@@ -82,7 +84,7 @@ def sweep(
     configs = [canonical(config) for config in configs]
     already = {config_id(config) for config in configs if store.status(config) in FINISHED}
     words = told or partial(said, most=2)
-    grid = Grid(store, view, data_dir, cache_dir, device, engine, trackers, words)
+    grid = Grid(store, view, data_dir, cache_dir, device, engine, joined, trackers, words)
     records: dict[str, RunRecord] = {}
     left: dict[str, BusyError] = {}
 
@@ -143,6 +145,7 @@ class Grid:
     cache_dir: Path | None
     device: str
     engine: str
+    joined: int
     trackers: Trackers
     told: Said
 
@@ -175,15 +178,16 @@ class Grid:
 
     def shared(self, configs: Sequence[RunConfig], at_once: int | None) -> list[RunConfig]:
         """The runs that go side by side: on a GPU, and only if there are several."""
-        if len(configs) < 2 or at_once == 1 or (at_once is None and self.device == "cpu"):
+        given = [name for name, value in (("--at-once", at_once), ("--join", self.joined)) if value not in (None, 1)]
+        if len(configs) < 2 or at_once == 1 or (not given and self.device == "cpu"):
             return []
         from rcad.experiments.machine import allow_many_queues, pick_device
         from rcad.experiments.together import can_share
 
         allow_many_queues()
         if pick_device(self.device).type != "cuda":
-            if at_once is not None:
-                warn("--at-once is for runs that share a GPU; on the CPU they go one after the other")
+            if given:
+                warn(f"{' and '.join(given)}: only for runs that share a GPU; on the CPU they go one after the other")
             return []
         sharing = [config for config in configs if can_share(config)]
         return sharing if len(sharing) > 1 else []
@@ -209,7 +213,14 @@ class Grid:
 
         found = run_together(
             configs,
-            Place(self.store, self.data_dir, self.cache_dir, self.device, self.engine),  # type: ignore[arg-type]
+            Place(
+                self.store,
+                self.data_dir,
+                self.cache_dir,
+                self.device,
+                self.engine,  # type: ignore[arg-type]
+                joined=self.joined,
+            ),
             at_once=at_once,
             reporter_of=crowd.member,
             trackers_of=self._trackers,

@@ -91,6 +91,10 @@ def train(
     at_once: Annotated[
         int | None, typer.Option("--at-once", metavar="N", help="Runs that share a GPU; else as many as pay.")
     ] = None,
+    join: Annotated[
+        int,
+        typer.Option("--join", metavar="N", help="Seeds trained as one compiled network on a GPU: 5 for long runs."),
+    ] = 1,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files, beside the record.")
     ] = False,
@@ -109,6 +113,7 @@ def train(
     one_of("--engine", engine, ENGINES)
     if at_once is not None:
         whole("--at-once", at_once, minimum=1)
+    whole("--join", join, minimum=1)
     request = Request(
         data=data,
         target=target,
@@ -137,6 +142,7 @@ def train(
         device=device,
         engine=engine,
         at_once=at_once,
+        joined=join,
         trackers=_tensorboard if tensorboard else _no_trackers,
         leave_busy=True,
     )

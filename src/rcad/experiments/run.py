@@ -22,9 +22,11 @@ from rcad.experiments.record import RunRecord
 from rcad.experiments.rows import Defaults, without_defaults
 from rcad.experiments.store import Store
 from rcad.methods import METHODS
-from rcad.train.loop import Engine, Trainer
+from rcad.train.loop import Trainer
 from rcad.train.problem import Problem, method_of, model_of, prepare, read
 from rcad.train.reporting import Reporter, Silent, Tracker
+from rcad.train.step import Engine
+from rcad.train.team import Seat
 from rcad.validate import one_of
 
 __all__ = ["CHECKPOINT", "ENGINES", "WEIGHTS", "Place", "canonical_config", "method_defaults", "run"]
@@ -42,8 +44,11 @@ class Place:
         data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
         device: "auto" takes a GPU where there is one.
         engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
-            model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
+            model compiled besides: half a minute at first, then faster; "auto" takes it for joined runs). Results
+            differ by rounding alone.
         checkpoint_seconds: time between checkpoints, more where saving is slow.
+        joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
+            Results differ by rounding alone.
     """
 
     store: Store
@@ -52,13 +57,15 @@ class Place:
     device: str = "auto"
     engine: EngineName = "auto"
     checkpoint_seconds: float = 15.0
+    joined: int = 1
 
     def resolve(self) -> tuple[torch.device, Engine]:
         """The device and the engine themselves."""
         one_of("engine", self.engine, ENGINES)
         device = pick_device(self.device)
         if self.engine == "auto":
-            return device, "graph" if device.type == "cuda" else "eager"
+            fast: Engine = "graph" if self.joined == 1 else "compile"  # uncompiled, joined runs are slower than others
+            return device, fast if device.type == "cuda" else "eager"
         if self.engine != "eager" and device.type != "cuda":
             raise InputError(f"expected a GPU for engine={self.engine}, but got the {device.type.upper()}; use eager")
         return device, self.engine
@@ -124,13 +131,31 @@ def begin(
     *,
     stop: threading.Event | None = None,
     beside: int = 1,
+    seat: Seat | None = None,
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
     Args:
         stop: asks the run to stop; by default signals do.
         beside: how many runs share the device.
+        seat: its place among runs that take their steps together; left at the end, however that comes.
     """
+    try:
+        return (yield from _course(config, place, reporter, trackers, stop, beside, seat))
+    finally:
+        if seat is not None:
+            seat.leave()
+
+
+def _course(
+    config: RunConfig,
+    place: Place,
+    reporter: Reporter,
+    trackers: Sequence[Tracker],
+    stop: threading.Event | None,
+    beside: int,
+    seat: Seat | None,
+) -> Generator[None, None, RunRecord]:
     config, store = canonical_config(config), place.store
     device, engine = place.resolve()
     if config.train.precision == "bf16" and device.type == "cpu":
@@ -145,7 +170,8 @@ def begin(
     _check_same_data(store, config, problem)
     if (record := _finished(store, config)) is not None:
         return record
-    trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), reporter, engine)
+    method, model = method_of(config, problem), model_of(config, problem)
+    trainer = Trainer(config, problem, method, model, reporter, engine, seat)
     reporter.note(_words(dataset, problem))
     with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:

@@ -1,7 +1,8 @@
 """Many runs on one GPU at once: each has its own queue, its own graphs, its own randomness and its own record.
 
 One small network leaves most of a GPU idle. Here every run is a course that launches a step and hands over; the
-device works on all of them. No run can see another: a record is the same whatever stood beside it, up to rounding.
+device works on all of them. Runs that differ in their seed alone may take their steps together, as one network in one
+queue. No run can see another: a record is the same whatever stood beside it, up to rounding.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,8 +23,9 @@ from rcad.experiments.record import RunRecord
 from rcad.experiments.run import Place, begin
 from rcad.train.captured import WARM_UP
 from rcad.train.reporting import Reporter, Row, Tracker
+from rcad.train.team import Seat, Team
 
-AT_ONCE = 10
+AT_ONCE, JOINED_AT_ONCE = 10, 20
 """Runs at once where the user does not say."""
 SPARE = 1.2
 """A run is started where this many times what one takes is free."""
@@ -31,8 +33,20 @@ SPARE = 1.2
 
 def can_share(config: RunConfig) -> bool:
     """Whether a run may go beside others: it must not draw from the generator that all of them have in common."""
-    draws = bool(config.model.dropout) or config.model.name.startswith("timm:")
-    return not draws and not config.train.deterministic
+    model = config.model
+    dropout = model.name.startswith("wrn") if model.dropout is None else bool(model.dropout)
+    return not dropout and not model.name.startswith("timm:") and not config.train.deterministic
+
+
+def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
+    """The indices of runs that differ in their seed alone, at most so many at a time, in the order of the configs."""
+    groups: dict[RunConfig, list[list[int]]] = {}
+    for index, config in enumerate(configs):
+        alike = groups.setdefault(replace(config, seed=0, data=replace(config.data, seed=None)), [[]])
+        if len(alike[-1]) == size:
+            alike.append([])
+        alike[-1].append(index)
+    return sorted(group for alike in groups.values() for group in alike)
 
 
 class _Counting:
@@ -55,13 +69,20 @@ class Lane:
 
     Attributes:
         index: its place among the configs.
-        queue: the context in which its work is launched.
+        own_queue: where its work is launched unless it takes its steps with others.
+        seat: its place among those.
     """
 
     index: int
     course: Generator[None, None, RunRecord]
-    queue: AbstractContextManager[Any]
+    own_queue: AbstractContextManager[Any]
     counter: _Counting
+    seat: Seat
+
+    @property
+    def queue(self) -> AbstractContextManager[Any]:
+        """The context in which its work is launched."""
+        return self.seat.queue or self.own_queue
 
     @property
     def settled(self) -> bool:
@@ -91,7 +112,8 @@ def run_together(
     devices = [] if device.type == "cpu" else [device]
     fastest = deterministic(False, device, thorough=engine == "compile")
     with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
-        crowd = _Crowd(configs, place, min(at_once or AT_ONCE, len(configs)), reporter_of, trackers_of, stop, busy)
+        limit = min(at_once or (AT_ONCE if place.joined == 1 else JOINED_AT_ONCE), len(configs))
+        crowd = _Crowd(configs, place, limit, reporter_of, trackers_of, stop, busy)
         crowd.go(ended)
         return crowd.records
 
@@ -110,9 +132,9 @@ class _Crowd:
         busy: Callable[[int, BusyError], None] | None = None,
     ) -> None:
         self.configs, self.place, self.limit, self.stop, self.busy = configs, place, limit, stop, busy
-        self.device, _ = place.resolve()
+        self.device, self.engine = place.resolve()
         self.reporter_of, self.trackers_of = reporter_of, trackers_of
-        self.waiting = deque(range(len(configs)))
+        self.waiting = deque(in_groups(configs, min(place.joined, limit)))
         self.lanes: list[Lane] = []
         self.records: list[RunRecord | None] = [None] * len(configs)
         self.taken_before = self._reserved()
@@ -132,28 +154,31 @@ class _Crowd:
             raise
 
     def _admit(self) -> None:
-        while self.waiting and not self.stop.is_set() and self._room():
-            index = self.waiting.popleft()
-            config, counter = self.configs[index], _Counting(self.reporter_of(index))
-            course = begin(config, self.place, counter, self.trackers_of(config), stop=self.stop, beside=self.limit)
-            self.lanes.append(Lane(index, course, side_stream(self.device), counter))
+        while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
+            group = self.waiting.popleft()
+            team = Team(len(group), self.engine)
+            for index, seat in zip(group, team.seats, strict=True):
+                config, counter = self.configs[index], _Counting(self.reporter_of(index))
+                trackers = self.trackers_of(config)
+                course = begin(config, self.place, counter, trackers, stop=self.stop, beside=self.limit, seat=seat)
+                self.lanes.append(Lane(index, course, side_stream(self.device), counter, seat))
 
-    def _room(self) -> bool:
-        """The first run goes alone until all it needs is allocated; that tells how many more there is room for."""
+    def _room(self, wanted: int) -> bool:
+        """The first runs go alone until all they need is allocated; that tells how many more there is room for."""
         if not self.lanes:
             return True
-        if len(self.lanes) >= self.limit:
+        if len(self.lanes) + wanted > self.limit:
             return False
         if self.device.type != "cuda":
             return True
         if self.need is None:
-            if not self.lanes[0].settled:
+            if not all(lane.settled for lane in self.lanes):
                 return False
-            self.need = float(self._reserved() - self.taken_before)
+            self.need = (self._reserved() - self.taken_before) / len(self.lanes)
         # Runs that were admitted a moment ago have not taken their share yet.
         promised = self.need * sum(not lane.settled for lane in self.lanes)
         free, _ = torch.cuda.mem_get_info(self.device)
-        return free - promised > SPARE * self.need
+        return free - promised > SPARE * self.need * wanted
 
     def _advance(self, lane: Lane) -> RunRecord | None:
         """The next instalment of a run; its record if that was the last."""
@@ -171,10 +196,12 @@ class _Crowd:
             self.busy(lane.index, error)
         except torch.OutOfMemoryError:
             self.lanes.remove(lane)
-            if not self.lanes:
+            mates = lane.seat.team.seats
+            others = [other for other in self.lanes if other.seat not in mates]
+            if not others and len(mates) == 1:
                 raise
-            self.limit = len(self.lanes)
-            self.waiting.appendleft(lane.index)
+            self.limit = len(others) or self.limit
+            self.waiting.appendleft([lane.index])  # later, and not joined with others any more
             torch.cuda.empty_cache()
         return None
 
@@ -182,15 +209,15 @@ class _Crowd:
         """One run has failed, or the user insists: the others keep what they have."""
         self.stop.set()
         while self.lanes:
-            lane = self.lanes[0]
-            try:
-                with lane.queue:
-                    next(lane.course)
-            except StopIteration as end:
-                self.records[lane.index] = end.value
-                self.lanes.remove(lane)
-            except BaseException:  # a broken device, or the one that failed
-                self.lanes.remove(lane)
+            for lane in tuple(self.lanes):  # in turns: some take their steps together
+                try:
+                    with lane.queue:
+                        next(lane.course)
+                except StopIteration as end:
+                    self.records[lane.index] = end.value
+                    self.lanes.remove(lane)
+                except BaseException:  # a broken device, or the one that failed
+                    self.lanes.remove(lane)
 
     def _reserved(self) -> int:
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0

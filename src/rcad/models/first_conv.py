@@ -14,19 +14,22 @@ class FirstConv2d(nn.Conv2d):
     """A convolution over few channels, with zero channels added where that makes it faster.
 
     Three channels do not fit tensor cores: cuDNN falls back on slower kernels, or copies and pads by itself in every
-    pass. Zeros change nothing in the result; parameters and their names are those of `nn.Conv2d`.
+    pass. Zeros change nothing in the result; parameters and their names are those of `nn.Conv2d`. Where the channels
+    come in groups, whoever groups them adds the zeros.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        missing = -self.in_channels % CHANNELS
-        if not missing or self.groups != 1 or not _on_tensor_cores(x):
+        each = self.in_channels // self.groups
+        zeros = (0, 0, 0, 0, 0, -each % CHANNELS)
+        if zeros[-1] and self.groups == 1 and on_tensor_cores(x):
+            x = pad(x, zeros)
+        elif self.groups == 1 or x.shape[1] == self.in_channels:
             return super().forward(x)
-        zeros = (0, 0, 0, 0, 0, missing)
-        y: Tensor = self._conv_forward(pad(x, zeros), pad(self.weight, zeros), self.bias)
+        y: Tensor = self._conv_forward(x, pad(self.weight, zeros), self.bias)
         return y
 
 
-def _on_tensor_cores(x: Tensor) -> bool:
+def on_tensor_cores(x: Tensor) -> bool:
     """Whether the convolution will run in bf16 on a GPU."""
     if not x.is_cuda:
         return False

@@ -18,4 +18,4 @@ class StridedPointwise(nn.Conv2d):
         if not is_compiling():
             return super().forward(x)
         down, right = self.stride
-        return conv2d(x[:, :, ::down, ::right], self.weight, self.bias)
+        return conv2d(x[:, :, ::down, ::right], self.weight, self.bias, groups=self.groups)

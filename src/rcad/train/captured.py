@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.fused import goes_back_twice
-from rcad.train.clipped_sgd import ClippedSGD, suits
+from rcad.train.clipped_sgd import ClippedSGD, Run, suits
 from rcad.train.step import Plan, Stepper, Update
 from rcad.train.twin import Twin
 
@@ -52,9 +52,13 @@ class Captured(Stepper):
         if compiled:
             self._compiled = cast(nn.Module, torch.compile(self._twin.model, dynamic=False))
         self._sgd: ClippedSGD | None = None
-        if suits(update.optimizer, self._twin.leaves):
-            limit = update.config.optim.clip
-            self._sgd = ClippedSGD(update.optimizer, self._twin.weights, self._twin.leaves, limit)
+        owned, leaves = update.owned(self._twin.weights), update.split(self._twin.weights, self._twin.leaves)
+        runs = [
+            Run(member.optimizer, own, cast(list[Tensor], twins))
+            for member, own, twins in zip(update.members, owned, leaves, strict=True)
+        ]
+        if all(suits(run) for run in runs):
+            self._sgd = ClippedSGD(runs, update.config.optim.clip)
         self._full = update.config.train.batch_size
         self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
         self._warm: Counter[Kind] = Counter()
@@ -68,7 +72,7 @@ class Captured(Stepper):
         self._rates = torch.empty(0, device=device)
 
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
-        if len(order) != len(self._order) or len(rates) != len(self._rates):
+        if order.shape != self._order.shape or len(rates) != len(self._rates):
             self._forget(order, rates)
         self.rates = rates
         _send(order, self._order)
@@ -94,11 +98,12 @@ class Captured(Stepper):
     def _take(self, plan: Plan) -> None:
         """The step itself, in terms of tensors that stay where they are; eager or under capture."""
         rate = self._rates.index_select(0, self._where[:1]).view(())
-        for group in self.update.optimizer.param_groups:
-            group["lr"].copy_(rate)
+        for member in self.update.members:
+            for group in member.optimizer.param_groups:
+                group["lr"].copy_(rate)
         batches, done = [], 0
         for size in plan.sizes:
-            batches.append(self._order.index_select(0, self._where[1:] + (self._ahead[:size] + done)))
+            batches.append(self._order.index_select(-1, self._where[1:] + (self._ahead[:size] + done)))
             done += size
         self._twin.forget()
         after_pass = self._twin.gather if self._sgd is None else self._twin.keep
@@ -107,27 +112,30 @@ class Captured(Stepper):
             self.update.batch(model, batch, len(batches), plan.number + offset, after_pass)
         if self._sgd is None:
             self._twin.deliver()
-            self._clip()
-            self.update.optimizer.step()
+            self.update.hand_out()
+            for member in self.update.members:
+                self._clip(member)
+                member.optimizer.step()
             self._twin.cast()
         else:
-            self._sgd.step(self._twin.passes)
+            self._sgd.step([self.update.split(self._twin.weights, grads) for grads in self._twin.passes])
         self._twin.count()
         self.update.follow()
         self._where[0] += 1
         self._where[1] += done
 
-    def _clip(self) -> None:
+    def _clip(self, member: Update) -> None:
         """Gradients are shortened by the optimizer's own kernel, which can divide them by a tensor as it reads them."""
         limit = self.update.config.optim.clip
         if limit is not None:
-            grads = [p.grad for p in self.update.model.parameters() if p.grad is not None]
+            grads = [p.grad for p in member.model.parameters() if p.grad is not None]
             length = nn.utils.get_total_norm(grads)
-            self.update.optimizer.grad_scale = ((length + 1e-6) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
+            member.optimizer.grad_scale = ((length + 1e-6) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
 
     def _capture(self, kind: Kind, plan: Plan) -> None:
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.update.generator)
+        for member in self.update.members:
+            graph.register_generator_state(member.generator)
         here = torch.cuda.current_stream()
         stream = None if here == torch.cuda.default_stream() else here  # the default stream cannot be captured
         if self._sgd is not None:
@@ -151,8 +159,8 @@ class Captured(Stepper):
 
     def _release_generators(self) -> None:
         """A failed capture leaves generators that refuse to draw, as if it went on; copies of their states do not."""
-        own = self.update.generator
-        for generator in (own, torch.cuda.default_generators[own.device.index or 0]):
+        own = [member.generator for member in self.update.members]
+        for generator in (*own, torch.cuda.default_generators[own[0].device.index or 0]):
             generator.graphsafe_set_state(generator.clone_state())
 
     def _forget(self, order: Tensor, rates: Sequence[float]) -> None:
@@ -163,7 +171,7 @@ class Captured(Stepper):
         self._pool = None
         if self._sgd is not None:
             self._sgd.release()
-        self._order = torch.zeros(len(order), dtype=torch.int64, device=device)
+        self._order = torch.zeros(order.shape, dtype=torch.int64, device=device)
         self._rates = torch.zeros(len(rates), device=device)
 
 

@@ -8,10 +8,13 @@ finds every tensor by its address, 290. The numbers are those of `torch.optim.SG
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from rcad.tensors import same_order
 
 BLOCK, WARPS, ALIGNMENT = 8192, 8, 16
 PROGRAMS = 66
@@ -25,13 +28,28 @@ Gradients = list[Tensor | None]
 """One gradient a parameter, as a backward left them."""
 
 
-def suits(optimizer: torch.optim.Optimizer, leaves: Sequence[Tensor]) -> bool:
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run's share of the work.
+
+    Args:
+        optimizer: holds the settings and the momentum, and is kept as if it had stepped itself.
+        weights: the parameters, in fp32.
+        leaves: where the passes find each weight: its bf16 copy, or the weight itself.
+    """
+
+    optimizer: torch.optim.Optimizer
+    weights: Sequence[nn.Parameter]
+    leaves: Sequence[Tensor]
+
+
+def suits(run: Run) -> bool:
     """Whether the kernels can do this optimizer's work."""
-    if not all(leaf.is_cuda and leaf.dtype in (torch.float32, torch.bfloat16) and _dense(leaf) for leaf in leaves):
+    if not all(leaf.is_cuda and leaf.dtype in (torch.float32, torch.bfloat16) and _dense(leaf) for leaf in run.leaves):
         return False
-    if type(optimizer) is not torch.optim.SGD or len(optimizer.param_groups) != 1:
+    if type(run.optimizer) is not torch.optim.SGD or len(run.optimizer.param_groups) != 1:
         return False
-    group = optimizer.param_groups[0]
+    group = run.optimizer.param_groups[0]
     if not group["momentum"] or group["dampening"] or group["maximize"]:
         return False
     try:
@@ -45,47 +63,50 @@ class ClippedSGD:
     """The last part of a step that is captured in a CUDA graph.
 
     Args:
-        optimizer: holds the settings and the momentum, and is kept as if it had stepped itself.
-        weights: the parameters, in fp32.
-        leaves: where the passes find each weight: its bf16 copy, or the weight itself.
+        runs: those that step together, with the same settings; each is clipped by itself.
         limit: the length to which gradients are clipped; none leaves them as they are.
     """
 
-    def __init__(
-        self,
-        optimizer: torch.optim.Optimizer,
-        weights: Sequence[nn.Parameter],
-        leaves: Sequence[Tensor],
-        limit: float | None,
-    ) -> None:
-        self._optimizer, self._weights, self._leaves, self._limit = optimizer, list(weights), list(leaves), limit
-        self._divisor = torch.ones((), device=weights[0].device)
+    def __init__(self, runs: Sequence[Run], limit: float | None) -> None:
+        self._runs, self._limit = list(runs), limit
+        self._weights = [weight for run in runs for weight in run.weights]
+        self._leaves = [leaf for run in runs for leaf in run.leaves]
+        self._owners = [number for number, run in enumerate(runs) for _ in run.weights]
+        self._divisors = torch.ones(len(runs), device=self._weights[0].device)
         self._room: list[Tensor] = []
         self._unfilled: list[tuple[Tensor, Tensor]] = []
 
-    def step(self, passes: Sequence[Gradients]) -> None:
+    def step(self, passes: Sequence[Sequence[Gradients]]) -> None:
         """Updates weights, momentum and bf16 copies from the sum of these passes' gradients.
 
         Before a capture, `make_room` must be called; after it, and before the first replay, `settle`.
+
+        Args:
+            passes: for each pass the gradients of every run.
         """
         from rcad.train import sgd_kernels as kernels
 
-        chosen = [i for i in range(len(self._weights)) if any(grads[i] is not None for grads in passes)]
-        found = [[_like(grads[i], self._leaves[i]) for i in chosen] for grads in passes]
+        flat = [[grad for grads in runs for grad in grads] for runs in passes]
+        chosen = [i for i in range(len(self._weights)) if any(grads[i] is not None for grads in flat)]
+        found = [[_like(grads[i], self._leaves[i]) for i in chosen] for grads in flat]
         table = self._table(chosen, found)
-        chunks = self._sent(_chunks([self._weights[i].numel() for i in chosen]), CHUNKS)
-        group, count = self._optimizer.param_groups[0], len(chunks)
+        chunks = self._sent(
+            _chunks([self._weights[i].numel() for i in chosen], [self._owners[i] for i in chosen]), CHUNKS
+        )
+        group, count = self._runs[0].optimizer.param_groups[0], len(chunks)
         sizes: dict[str, Any] = {"COUNT": count, "WIDTH": table.shape[1], "PASSES": len(passes), "BLOCK": BLOCK}
         sizes["num_warps"], grid = WARPS, (min(count, PROGRAMS),)
         partial = torch.empty(count, device=table.device)
         if self._limit is not None:
             kernels.squared_length[grid](table, chunks, partial, **sizes)
-            kernels.divisor_of[(1,)](partial, self._divisor, self._limit, COUNT=count, BLOCK=1024)
+            kernels.divisor_of[(len(self._runs),)](
+                partial, chunks, self._divisors, self._limit, COUNT=count, BLOCK=1024
+            )
         kernels.update[grid](
             table,
             chunks,
             group["lr"],
-            self._divisor,
+            self._divisors,
             group["weight_decay"],
             group["momentum"],
             NESTEROV=group["nesterov"],
@@ -94,9 +115,9 @@ class ClippedSGD:
 
     def make_room(self, passes: int) -> None:
         """Memory for the tables of a capture, outside the graph's own, which its earlier kernels write to as well."""
-        weights, device = self._weights, self._divisor.device
-        chunks = len(_chunks([weight.numel() for weight in weights]))
-        for cells in (len(weights) * (FIXED + 2 * passes), 2 * chunks):
+        weights, device = self._weights, self._divisors.device
+        chunks = _chunks([weight.numel() for weight in weights], self._owners)
+        for cells in (len(weights) * (FIXED + 2 * passes), chunks.numel()):
             self._room.append(torch.empty(cells, dtype=torch.int64, device=device))
 
     def settle(self) -> None:
@@ -114,42 +135,45 @@ class ClippedSGD:
         rows = []
         for place, i in enumerate(chosen):
             weight, leaf = self._weights[i], self._leaves[i]
-            row = [weight.numel(), weight.data_ptr(), self._momentum(weight).data_ptr()]
-            row.append(0 if leaf is weight else leaf.data_ptr())
+            momentum = _momentum(self._runs[self._owners[i]].optimizer, weight)
+            row = [weight.numel(), weight.data_ptr(), momentum.data_ptr()]
+            row.append(0 if leaf.data_ptr() == weight.data_ptr() else leaf.data_ptr())
             for grads in found:
                 grad = grads[place]
                 row += [0, 0] if grad is None else [grad.data_ptr(), int(grad.dtype == torch.bfloat16)]
             rows.append(row)
         return self._sent(torch.tensor(rows, dtype=torch.int64), TABLE)
 
-    def _momentum(self, weight: nn.Parameter) -> Tensor:
-        """The optimizer's own, laid out as the weight is; a checkpoint may have brought it in another order."""
-        memory = self._optimizer.state[weight]
-        old = memory.get("momentum_buffer")
-        if old is None:
-            memory["momentum_buffer"] = torch.zeros_like(weight)
-        elif not _same_order(old, weight):
-            memory["momentum_buffer"] = torch.empty_like(weight).copy_(old)
-        buffer: Tensor = memory["momentum_buffer"]
-        return buffer
-
     def _sent(self, source: Tensor, room: int) -> Tensor:
         """A table on the device; under capture in the room made for it."""
-        if not (self._divisor.is_cuda and torch.cuda.is_current_stream_capturing()):
-            return source.to(self._divisor.device)
+        if not (self._divisors.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return source.to(self._divisors.device)
         target = self._room[room][: source.numel()].view(source.shape)
         self._unfilled.append((target, source))
         return target
 
 
-def _chunks(sizes: Sequence[int]) -> Tensor:
-    """Rows (parameter, first element): what each program of a kernel works on."""
-    return torch.tensor([(i, start) for i, size in enumerate(sizes) for start in range(0, size, BLOCK)])
+def _momentum(optimizer: torch.optim.Optimizer, weight: nn.Parameter) -> Tensor:
+    """The optimizer's own, laid out as the weight is; a checkpoint may have brought it in another order."""
+    memory = optimizer.state[weight]
+    old = memory.get("momentum_buffer")
+    if old is None:
+        memory["momentum_buffer"] = torch.zeros_like(weight)
+    elif not same_order(old, weight):
+        memory["momentum_buffer"] = torch.empty_like(weight).copy_(old)
+    buffer: Tensor = memory["momentum_buffer"]
+    return buffer
+
+
+def _chunks(sizes: Sequence[int], owners: Sequence[int]) -> Tensor:
+    """Rows (parameter, first element, run): what each program of a kernel works on."""
+    parameters = enumerate(zip(sizes, owners, strict=True))
+    return torch.tensor([(i, start, run) for i, (size, run) in parameters for start in range(0, size, BLOCK)])
 
 
 def _like(grad: Tensor | None, leaf: Tensor) -> Tensor | None:
     """The gradient in the memory order of its leaf, which is how autograd leaves it but for rare exceptions."""
-    if grad is None or (_same_order(grad, leaf) and grad.data_ptr() % ALIGNMENT == 0):
+    if grad is None or (same_order(grad, leaf) and grad.data_ptr() % ALIGNMENT == 0):
         return grad
     return torch.empty_like(leaf, dtype=grad.dtype).copy_(grad)
 
@@ -163,8 +187,3 @@ def _dense(tensor: Tensor) -> bool:
             return False
         expected *= size
     return tensor.data_ptr() % ALIGNMENT == 0
-
-
-def _same_order(one: Tensor, other: Tensor) -> bool:
-    wide = [i for i, size in enumerate(other.shape) if size > 1]
-    return one.shape == other.shape and all(one.stride(i) == other.stride(i) for i in wide)

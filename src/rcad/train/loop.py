@@ -14,17 +14,16 @@ from torch import Tensor, nn
 from rcad.composition import Method
 from rcad.criterion import Criterion
 from rcad.experiments.config import RunConfig
-from rcad.train.captured import Captured
 from rcad.train.metrics import measuring, read
 from rcad.train.optimizers import build_optimizer
 from rcad.train.problem import Problem
 from rcad.train.reporting import Reporter, Silent
 from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
-from rcad.train.step import Plan, Stepper, Update
+from rcad.train.step import Engine, Plan, Stepper, Update
+from rcad.train.team import Seat, stepper_for
 
 Outcome = Literal["done", "interrupted", "diverged"]
-Engine = Literal["eager", "graph", "compile"]
 Course = Generator[None, None, Outcome]
 
 
@@ -34,6 +33,7 @@ class Trainer:
     Args:
         engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
             "compile" compiles the model besides.
+        seat: a place among runs that take their steps together; by default this run steps by itself.
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
@@ -51,6 +51,7 @@ class Trainer:
         model: nn.Module,
         reporter: Reporter | None = None,
         engine: Engine = "eager",
+        seat: Seat | None = None,
     ) -> None:
         self.config, self.problem, self.method = config, problem, method
         self.reporter = reporter or Silent()
@@ -69,7 +70,8 @@ class Trainer:
         self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)
         self.best_weights: dict[str, Tensor] = {}
         self.seconds = 0.0
-        self.stepper = self._stepper(engine)
+        update = self._update()
+        self.stepper: Stepper = stepper_for(update, engine) if seat is None else seat.take(update)
 
     @property
     def selected(self) -> nn.Module:
@@ -132,8 +134,8 @@ class Trainer:
             while not event.query():  # type: ignore[no-untyped-call]
                 yield
 
-    def _stepper(self, engine: Engine) -> Stepper:
-        update = Update(
+    def _update(self) -> Update:
+        return Update(
             config=self.config,
             method=self.method,
             criterion=self.criterion,
@@ -146,9 +148,6 @@ class Trainer:
             x=self.x,
             y=self.y,
         )
-        if engine == "eager":
-            return Stepper(update)
-        return Captured(update, compiled=engine == "compile")
 
     def _order(self) -> Tensor:
         """The order in which this epoch takes the examples, on the CPU."""
@@ -181,7 +180,10 @@ class Trainer:
             self.step += len(plan.sizes)
             self.reporter.stepped(self.epoch + 1, self.step)
             yield
-            if plan is not plans[-1] and pause():  # after a step, so that every call makes some progress
+            while self.stepper.waiting:
+                yield
+            # After a step, so that every call makes some progress.
+            if plan is not plans[-1] and self.stepper.agreed(pause()):
                 return False
         return True
 

@@ -11,6 +11,11 @@ MOMENTUM = tl.constexpr(2)
 CAST = tl.constexpr(3)
 GRADS = tl.constexpr(4)
 """Columns of a parameter's row; from GRADS on, two for each pass: where its gradient is, and whether it is bf16."""
+PARAMETER = tl.constexpr(0)
+START = tl.constexpr(1)
+RUN = tl.constexpr(2)
+COLUMNS = tl.constexpr(3)
+"""Those of a chunk's row."""
 
 
 @triton.jit
@@ -39,8 +44,8 @@ def squared_length(
 ):
     """Each chunk's share of the gradient's squared length."""
     for chunk in range(tl.program_id(0), COUNT, tl.num_programs(0)):
-        row = table + tl.load(chunks + 2 * chunk) * WIDTH
-        start = tl.load(chunks + 2 * chunk + 1)
+        row = table + tl.load(chunks + COLUMNS * chunk + PARAMETER) * WIDTH
+        start = tl.load(chunks + COLUMNS * chunk + START)
         at = start + tl.arange(0, BLOCK)
         size = tl.load(row + SIZE)
         if start + BLOCK <= size:
@@ -51,14 +56,17 @@ def squared_length(
 
 
 @triton.jit
-def divisor_of(partial, divisor, limit, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """What gradients are divided by so that their length is at most the limit."""
+def divisor_of(partial, chunks, divisors, limit, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """What a run's gradients are divided by so that their length is at most the limit; a program for each run."""
+    run = tl.program_id(0)
     total = tl.zeros([BLOCK], tl.float32)
     for start in range(0, COUNT, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        total += tl.load(partial + at, mask=at < COUNT, other=0.0)
+        inside = at < COUNT
+        mine = inside & (tl.load(chunks + COLUMNS * at + RUN, mask=inside, other=-1) == run)
+        total += tl.load(partial + at, mask=mine, other=0.0)
     length = tl.sqrt(tl.sum(total))
-    tl.store(divisor, tl.maximum((length + 1e-6) / limit, 1.0))
+    tl.store(divisors + run, tl.maximum((length + 1e-6) / limit, 1.0))
 
 
 @triton.jit
@@ -93,7 +101,7 @@ def update(
     table,
     chunks,
     rate,
-    divisor,
+    divisors,
     decay,
     momentum,
     NESTEROV: tl.constexpr,
@@ -103,10 +111,11 @@ def update(
     BLOCK: tl.constexpr,
 ):
     """SGD on all chunks: weight, momentum and the weight's bf16 copy."""
-    lr, scale = tl.load(rate), tl.load(divisor)
+    lr = tl.load(rate)
     for chunk in range(tl.program_id(0), COUNT, tl.num_programs(0)):
-        row = table + tl.load(chunks + 2 * chunk) * WIDTH
-        start = tl.load(chunks + 2 * chunk + 1)
+        scale = tl.load(divisors + tl.load(chunks + COLUMNS * chunk + RUN))
+        row = table + tl.load(chunks + COLUMNS * chunk + PARAMETER) * WIDTH
+        start = tl.load(chunks + COLUMNS * chunk + START)
         at = start + tl.arange(0, BLOCK)
         size = tl.load(row + SIZE)
         if start + BLOCK <= size:

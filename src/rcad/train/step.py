@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from rcad.augmentations import augment
 from rcad.composition import Method
 from rcad.criterion import Criterion
+from rcad.draws import Source
 from rcad.experiments.config import RunConfig
 from rcad.growth import as_unit_float
 from rcad.train.optimizers import set_learning_rate
 
 AfterPass = Callable[[], None]
+Engine = Literal["eager", "graph", "compile"]
 
 
 class Plan(NamedTuple):
@@ -59,30 +61,58 @@ class Update:
     x: Tensor
     y: Tensor
 
+    @property
+    def members(self) -> Sequence[Update]:
+        """The runs that the step is taken for: this one."""
+        return (self,)
+
+    @property
+    def source(self) -> Source:
+        """Where the members' random numbers come from."""
+        return self.generator
+
     def __call__(self, group: Sequence[Tensor], number: int) -> None:
         """The step over these batches of indices."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         for offset, index in enumerate(group):
             self.batch(self.model, index, len(group), number + offset)
-        if self.config.optim.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip)
-        self.optimizer.step()
+        self.hand_out()
+        for member in self.members:
+            if self.config.optim.clip is not None:
+                nn.utils.clip_grad_norm_(member.model.parameters(), self.config.optim.clip)
+            member.optimizer.step()
         self.follow()
 
+    def owned(self, weights: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+        """Each member's own parameters behind these of the model."""
+        return [list(weights)]
+
+    def split(self, weights: Sequence[nn.Parameter], tensors: Sequence[Tensor | None]) -> list[list[Tensor | None]]:
+        """Each member's part of tensors that belong to these weights of the model."""
+        return [list(tensors)]
+
+    def hand_out(self) -> None:
+        """Gives the members their gradients; a run by itself has them."""
+
     def follow(self) -> None:
-        """The moving average takes up the new weights."""
-        if self.average is not None:
-            update_average(self.average, self.model, self.config.train.ema or 0.0)
+        """The moving averages take up the new weights."""
+        for member in self.members:
+            if member.average is not None:
+                update_average(member.average, member.model, member.config.train.ema or 0.0)
+
+    def examples(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The training examples with these indices."""
+        return self.x[index], self.y[index]
 
     def batch(
         self, model: nn.Module, index: Tensor, accumulate: int, number: int, after_pass: AfterPass | None = None
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
-        y = self.y[index]
-        raw = as_unit_float(self.x[index])
+        stored, y = self.examples(index)
+        raw = as_unit_float(stored)
         if self.config.train.channels_last:
             raw = raw.contiguous(memory_format=torch.channels_last)
-        x, target = augment(self.method.augment, raw, y, classes=self.classes, generator=self.generator)
+        x, target = augment(self.method.augment, raw, y, classes=self.classes, generator=self.source)
         with self._precision():
             losses = self.criterion.backward(
                 model,
@@ -91,14 +121,17 @@ class Update:
                 raw=raw,
                 raw_target=y,
                 accumulate=accumulate,
-                generator=self.generator,
+                generator=self.source,
                 step=number,
                 after_pass=after_pass,
+                runs=len(self.members),
             )
-        self.sums[0] += losses.total * len(y)
-        self.sums[2] += len(y)
+        each = len(y) // len(self.members)
+        self.sums[..., 0] += losses.total * each
+        self.sums[..., 2] += each
         if self.classes and losses.output is not None:
-            self.sums[1] += (losses.output.argmax(1) == y).sum()
+            hits = losses.output.argmax(1) == y
+            self.sums[..., 1] += hits.view(-1, *self.sums.shape[:-1]).sum(0)
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.config.train.precision == "fp32":
@@ -107,9 +140,14 @@ class Update:
 
 
 class Stepper:
-    """Takes the steps of an epoch one after the other."""
+    """Takes the steps of an epoch one after the other.
+
+    Attributes:
+        waiting: whether a step was asked for that is not launched yet, since others must ask for theirs first.
+    """
 
     name = "eager"
+    waiting = False
 
     def __init__(self, update: Update) -> None:
         self.update = update
@@ -122,9 +160,14 @@ class Stepper:
 
     def step(self, plan: Plan) -> None:
         """Take one step; returns as soon as it is launched."""
-        set_learning_rate(self.update.optimizer, self.rates[plan.turn])
-        examples = self.order[plan.start : plan.start + sum(plan.sizes)]
-        self.update(torch.split(examples, list(plan.sizes)), plan.number)
+        for member in self.update.members:
+            set_learning_rate(member.optimizer, self.rates[plan.turn])
+        examples = self.order[..., plan.start : plan.start + sum(plan.sizes)]
+        self.update(torch.split(examples, list(plan.sizes), -1), plan.number)
+
+    def agreed(self, pause: bool) -> bool:
+        """Whether to pause after this step, where others that step with this run must pause as well."""
+        return pause
 
 
 @torch.no_grad()

@@ -37,6 +37,7 @@ class Order:
         runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
         precision: of the products in training.
+        joined: how many runs that differ in their seed alone are trained as one network on a GPU.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Order:
     device: str = "auto"
     workers: int | None = None
     precision: Precision = "fp32"
+    joined: int = 1
 
     @property
     def record(self) -> Path:
@@ -88,7 +90,7 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
         warn(sentence)
     make_folder(order.record.parent)
     store = Store.open(order.store)
-    place = Place(store, order.data_dir, order.cache_dir, order.device)
+    place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined)
     before = sum(store.status(config) in FINISHED for config in planned.configs().values())
     if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")

@@ -1,0 +1,181 @@
+"""Runs that take their steps together, as one joined network; each goes its own way in everything else.
+
+Every run has a seat. A step is launched once all seats that are taken have asked for it. A run that ends leaves its
+seat: its part of the network trains on unheard, and the others do not notice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError
+from rcad.train.captured import Captured
+from rcad.train.joined import JoinedUpdate
+from rcad.train.step import Engine, Plan, Stepper, Update
+
+log = logging.getLogger("rcad")
+
+
+def stepper_for(update: Update, engine: Engine) -> Stepper:
+    """What takes this update's steps."""
+    return Stepper(update) if engine == "eager" else Captured(update, compiled=engine == "compile")
+
+
+class Team:
+    """The seats, and what takes the step of all once every one of them has asked.
+
+    Where the runs turn out not to fit each other (they go on from different steps, say), each steps by itself.
+
+    Args:
+        size: how many runs are to come.
+        engine: how steps are taken.
+    """
+
+    def __init__(self, size: int, engine: Engine) -> None:
+        self.seats = [Seat(self) for _ in range(size)]
+        self.engine = engine
+        self.apart = size == 1
+        self.queue: AbstractContextManager[Any] | None = None
+        self.taken = 0
+        self._joined: list[Seat] = []
+        self._stepper: Stepper | None = None
+        self._failed: Exception | None = None
+        self._answer = (-1, False)
+
+    @property
+    def name(self) -> str:
+        """How the joined steps are taken, in words."""
+        return f"{self._stepper.name}, {len(self._joined)} joined" if self._stepper else "joined"
+
+    def go(self) -> None:
+        """Takes the step if all who are here have asked for it."""
+        if self._failed is not None:
+            raise self._failed
+        here = [seat for seat in self.seats if not seat.left]
+        if self.apart or any(seat.plan is None for seat in here):
+            return
+        try:
+            if self._stepper is None:
+                self._join(here)
+            if self._stepper is not None:
+                self._step(here)
+        except Exception as error:  # too little memory: nobody's step was taken, and nobody's can be
+            self._failed = error
+            raise
+
+    def agreed(self, pause: bool) -> bool:
+        """The answer of the first who asks after a step is the answer for all: they pause after the same step."""
+        if self._answer[0] != self.taken:
+            self._answer = self.taken, pause
+        return self._answer[1]
+
+    def leave(self) -> None:
+        """Once all have left, what they had in common goes."""
+        if all(seat.left for seat in self.seats):
+            self._stepper, self._joined = None, []
+
+    def _join(self, here: Sequence[Seat]) -> None:
+        first = here[0]
+        try:
+            if any((seat.plan, seat.rates) != (first.plan, first.rates) for seat in here):
+                raise InputError("expected runs that stand at the same step to join them, but these do not")
+            if first.update.x.is_cuda:
+                torch.cuda.synchronize(first.update.x.device)  # what each has launched in its own queue
+            self._stepper = stepper_for(JoinedUpdate([seat.update for seat in here]), self.engine)
+        except InputError as error:
+            log.warning("the runs are not joined: %s", error)
+            self.apart = True
+            return
+        self._joined = list(here)
+        if first.update.x.is_cuda:
+            self.queue = torch.cuda.stream(torch.cuda.current_stream())
+
+    def _step(self, here: Sequence[Seat]) -> None:
+        plan = here[0].plan
+        assert self._stepper is not None
+        assert plan is not None
+        if any(seat.begun for seat in here):
+            self._stepper.begin(torch.stack([seat.order for seat in self._joined]), here[0].rates, plan)
+        self._stepper.step(plan)
+        self.taken += 1
+        for seat in here:
+            seat.plan, seat.begun = None, False
+
+
+class Seat(Stepper):
+    """One run's place in a team.
+
+    Attributes:
+        update: what its steps change, once it has sat down.
+        plan: the step that it has asked for and that is not taken yet.
+        begun: whether it has begun an epoch, or gone on with one, since the last step.
+        left: whether its run has ended.
+    """
+
+    update: Update
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self._own: Stepper | None = None
+        self.order, self.rates = torch.empty(0, dtype=torch.int64), ()
+        self.first: Plan | None = None
+        self.plan: Plan | None = None
+        self.begun = self.left = False
+        self._name = ""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        if self.left:
+            return self._name
+        return self.team.name if self._own is None else self._own.name
+
+    @property
+    def queue(self) -> AbstractContextManager[Any] | None:
+        """Where the run's work is launched now; None for its own queue."""
+        return self.team.queue
+
+    @property
+    def waiting(self) -> bool:  # type: ignore[override]
+        if self.plan is not None:
+            self.team.go()
+            self._by_itself()
+        return self.plan is not None
+
+    def take(self, update: Update) -> Seat:
+        """Sits down."""
+        self.update = update
+        return self
+
+    def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
+        self.order, self.rates, self.first, self.begun = order, rates, first, True
+
+    def step(self, plan: Plan) -> None:
+        self.plan = plan
+        self.team.go()
+        self._by_itself()
+
+    def agreed(self, pause: bool) -> bool:
+        return pause if self.team.apart else self.team.agreed(pause)
+
+    def leave(self) -> None:
+        """The run has ended; the others need not wait for it any more."""
+        self._name = self.name
+        self.left, self.plan, self._own = True, None, None
+        self.team.leave()
+
+    def _by_itself(self) -> None:
+        if not self.team.apart or self.plan is None:
+            return
+        if self._own is None:
+            self._own = stepper_for(self.update, self.team.engine)
+        if self.begun:
+            assert self.first is not None
+            self._own.begin(self.order, self.rates, self.first)
+        self._own.step(self.plan)
+        self.plan, self.begun = None, False

@@ -1,0 +1,120 @@
+"""The joined network is the single ones: outputs, gradients, statistics, and the weights themselves."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from rcad.errors import InputError
+from rcad.models import build, first_conv, joined
+from rcad.models.joined import Joined
+
+RUNS = 3
+
+
+def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
+    """Different weights and different statistics of the images."""
+    made: list[nn.Module] = []
+    for seed in range(RUNS):
+        torch.manual_seed(seed)
+        mean = (0.1 * (seed + 1), 0.5, 0.4)
+        model = build(name, num_outputs=7, in_shape=(3, 8, 8), norm=norm, mean=mean, std=(0.2, 0.3, 0.4), **options)
+        with torch.no_grad():
+            for parameter in model.parameters():  # zeros at the start would hide much
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        made.append(model.double())
+    return made
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("norm", ["batch", "group", "none"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("resnet18", {"width": 4}),
+        ("resnet18", {"width": 4, "stem": "imagenet"}),
+        ("resnet50", {"width": 4}),
+        ("wrn16_8", {"width": 2, "dropout": 0.0}),
+        ("small_cnn", {"width": 4}),
+    ],
+)
+def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str, channels_last: bool) -> None:
+    singles = networks(name, norm, **options)
+    if channels_last:
+        singles = [single.to(memory_format=torch.channels_last) for single in singles]  # type: ignore[call-overload]
+    views = copy.deepcopy(singles)
+    network = Joined(views)
+    x = torch.rand(5 * RUNS, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    y = network(x)
+    assert y.shape == (5 * RUNS, 7)
+    y.square().sum().backward()
+    assert x.grad is not None
+    with torch.no_grad():
+        for parameter in network.parameters():
+            assert parameter.grad is not None
+            parameter -= 0.01 * parameter.grad
+    for i, (single, view) in enumerate(zip(singles, views, strict=True)):
+        own = x.detach()[i::RUNS].requires_grad_(True)
+        mine = single(own)
+        torch.testing.assert_close(mine, y[i::RUNS])
+        mine.square().sum().backward()
+        torch.testing.assert_close(own.grad, x.grad[i::RUNS])
+        with torch.no_grad():
+            for parameter in single.parameters():
+                assert parameter.grad is not None
+                parameter -= 0.01 * parameter.grad
+        # One step of the joined network is a step of each: weights, running averages and counts.
+        torch.testing.assert_close(dict(view.state_dict()), dict(single.state_dict()))
+
+
+def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    singles = networks("resnet18", width=4)
+    x = torch.rand(2 * RUNS, 3, 8, 8, dtype=torch.float64)
+    network = Joined(singles)
+    plain = network(x)
+    seen = []
+    for module in (joined, first_conv):
+        monkeypatch.setattr(module, "on_tensor_cores", lambda x: True)
+    conv = network.network.conv1
+    monkeypatch.setattr(conv, "_conv_forward", lambda x, *rest: (seen.append(x.shape[1]), forward(x, *rest))[1])
+    forward = type(conv)._conv_forward.__get__(conv)
+    torch.testing.assert_close(network(x), plain)
+    assert seen == [8 * RUNS]
+
+
+def test_one_network_cannot_reach_another() -> None:
+    """Not even by a value that is not a number."""
+    x = torch.rand(4 * RUNS, 3, 8, 8, dtype=torch.float64)
+    network = Joined(networks("resnet18", width=4))
+    before = network(x)
+    x[1::RUNS] = torch.nan
+    after = network(x)
+    assert after[1::RUNS].isnan().all()
+    for i in (0, 2):
+        assert torch.equal(after[i::RUNS], before[i::RUNS])
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+def test_rows_begin_where_wide_loads_may(classes: int) -> None:
+    singles = [build("resnet18", num_outputs=classes, in_shape=(3, 8, 8), width=8) for _ in range(2)]
+    Joined(singles)
+    for single in singles:
+        for name, parameter in single.named_parameters():
+            assert parameter.storage_offset() * 2 % 16 == 0, name  # bf16 copies lie at the same places
+
+
+def test_what_cannot_be_joined_is_refused_and_left_as_it_was() -> None:
+    tables = [build("mlp", num_outputs=2, in_shape=(4,)) for _ in range(2)]
+    with pytest.raises(InputError, match=r"can be joined \(ResNet, WideResNet, SmallCNN\), but got MLP"):
+        Joined(tables)
+    narrow, wide = networks("resnet18", width=4)[0], networks("resnet18", width=8)[0]
+    before = narrow.get_parameter("fc.weight").data_ptr()
+    with pytest.raises(InputError, match="of one architecture to join"):
+        Joined([narrow, wide])
+    assert narrow.get_parameter("fc.weight").data_ptr() == before
+    with pytest.raises(InputError, match="without dropout"):
+        Joined(networks("small_cnn", dropout=0.1))
