@@ -73,7 +73,8 @@ class Autograd(Criterion):
     """What `criterion(model, x, y).backward()` does: one graph for all passes."""
 
     def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
-        options.pop("accumulate")
+        for name in ("accumulate", "runs"):
+            options.pop(name)
         after_pass = options.pop("after_pass")
         losses = self.losses(model, x, y, **options)
         losses.total.backward()  # type: ignore[no-untyped-call]

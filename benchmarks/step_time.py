@@ -103,6 +103,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """The rows of one group, their times taken in turns."""
     device = torch.device(options.device)
+    gc.collect()  # the group before: its memory would be freed while this one's is measured
     replicas = layout.replicas
     longer = 1 if replicas == 1 else 2
     settings, problem = problem_of(options, batch, device, longer * options.steps * (options.rounds + 1))

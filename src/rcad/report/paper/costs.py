@@ -62,13 +62,19 @@ def chart(path: Path, record: Record) -> Picture | None:
     )
 
 
+def _at_once(row: Record) -> str:
+    """ "10", or "10, joined by 5" where each five are one network."""
+    joined = row.get("joined", 1)
+    return f"{row.get('replicas', '-')}{f', joined by {joined}' if joined != 1 else ''}"
+
+
 def table(record: Record) -> Table:
     """Every row that was measured."""
     header = (
         "model",
         "batch",
         "mode",
-        "replicas",
+        "runs at once",
         "method",
         "ms per run and step",
         "times ERM",
@@ -80,7 +86,7 @@ def table(record: Record) -> Table:
             str(row.get("model", "-")),
             str(row.get("batch", "-")),
             str(row.get("mode", "-")),
-            str(row.get("replicas", "-")),
+            _at_once(row),
             str(row.get("method", "-")),
             fixed(row.get("ms_per_seed_step"), 3),
             fixed(row.get("ratio_to_erm"), 2),

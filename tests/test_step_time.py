@@ -1,0 +1,24 @@
+"""The benchmark itself runs: every way of taking a step, on a network of a moment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "me_ada"]
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "step_time.py"
+
+
+def test_it_measures_every_method(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--size", "8", "--channels", "1", "--classes", "3"]
+    command += ["--model", "small_cnn", "--batches", "4", "--modes", "eager", "--replicas", "1", "--all"]
+    command += ["--steps", "4", "--rounds", "1", "--methods", ",".join(METHODS), "--out", str(tmp_path / "a.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert {"device", "torch", "date"} <= record.keys()
+    wanted = {"model", "batch", "method", "mode", "replicas", "joined", "ms_per_seed_step", "ratio_to_erm"}
+    assert all(wanted | {"ratio_to_floor", "peak_memory_gib"} <= row.keys() for row in record["rows"])
+    assert [row["method"] for row in record["rows"]] == METHODS
+    assert all(row["ratio_to_erm"] > 1.1 for row in record["rows"][1:])
