@@ -72,6 +72,8 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
         (["T4", "--protocol", "three-views"], "expected --protocol to be"),
         (["T4", "--precision", "fp16"], "expected --precision to be"),
         (["T8", "--scale", "smoke", "--precision", "bf16"], "expected no --precision for T8"),
+        (["T8", "--scale", "smoke", "--join", "5"], "expected no --join for T8"),
+        (["T4", "--join", "0"], "expected --join to be"),
         (
             ["T4", "--scale", "smoke", "--only", "n=500", "--device", "cpu", "--precision", "bf16"],
             "expected a GPU for --precision bf16, but got the CPU; use fp32",

@@ -157,6 +157,20 @@ def test_a_stop_writes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not wanted.record.exists()
 
 
+def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places, told = [], []
+
+    def make_runs(planned: Any, place: Any, *rest: Any) -> bool:
+        places.append(place)
+        return False
+
+    monkeypatch.setattr(making, "make_runs", make_runs)
+    make(order("T3", tmp_path, joined=5), silent, silent, told.append)
+    make(order("T3", tmp_path), silent, silent, told.append)
+    assert [place.joined for place in places] == [5, 1]
+    assert [words for words in told if "--join" in words] == ["--join: only for runs that share a GPU"]
+
+
 def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, _ = t4
     before = wanted.record.read_text()

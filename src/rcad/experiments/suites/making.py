@@ -82,7 +82,7 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
     """The suite's files; None where a signal stopped the runs. Starting again makes only what is left.
 
     Args:
-        warn: told of each data set that is missing, before any run.
+        warn: told of each data set that is missing, and of options without effect, before any run.
     """
     records.refuse_to_replace_larger(order.record, order.scale)
     planned = order.plan()
@@ -94,6 +94,8 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
     before = sum(store.status(config) in FINISHED for config in planned.configs().values())
     if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
+    if order.joined > 1 and pick_device(order.device).type == "cpu":
+        warn("--join: only for runs that share a GPU")
     if not make_runs(planned, place, lambda configs: suitable(order.device, configs, order.workers), tell):
         return None
     shelf = Shelf(store, order.data_dir, order.cache_dir, order.device)
