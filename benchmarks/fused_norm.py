@@ -184,7 +184,7 @@ def main() -> None:
     device, rows = torch.device("cuda"), []
     shape = SimpleNamespace(channels=3, size=32, classes=100, model="resnet18")
     torch._dynamo.config.recompile_limit = 64
-    with deterministic(False, device, thorough=True):
+    with deterministic(False, device):
         settings, problem = problem_of(shape, options.batch, device, 64 * (options.rounds + 1))
         for text in options.layouts.split(","):
             for method in options.methods.split(","):

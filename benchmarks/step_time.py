@@ -229,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         return mode_by_mode(options, sys.argv[1:] if arguments is None else arguments)
     device = torch.device(options.device)
     torch._dynamo.config.recompile_limit = 64  # every method and batch size is a graph of its own
-    with deterministic(False, device, thorough="compile" in options.modes):
+    with deterministic(False, device):
         rate = rate_of(device)
         settings, problem = problem_of(options, 2, device)
         flops = flops_of(model_of(settings, problem).to(device), problem.train[0][:1].float() / 255)

@@ -68,6 +68,28 @@ def test_a_pass_that_goes_back_twice_is_not_compiled(
     assert len([r for r in caplog.records if "is not compiled" in r.message]) == twice
 
 
+@pytest.mark.parametrize(
+    ("engine", "full", "limit"), [("compile", True, 0), ("compile", False, 10), ("graph", True, 10)]
+)
+def test_all_convolutions_are_tried_where_steps_repeat(
+    engine: Engine, full: bool, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 10, raising=False)
+    monkeypatch.setattr(torch, "compile", lambda model, **options: torch.nn.Sequential(model))
+    run, seen = trainer(config("rcad"), engine=engine), []
+    assert isinstance(run.stepper, Captured)
+    monkeypatch.setattr(run.stepper, "_take", lambda plan: seen.append(torch.backends.cudnn.benchmark_limit))
+    run.stepper.step(Plan(0, 0, (16 if full else 8,), 0))
+    assert seen == [limit]
+    assert torch.backends.cudnn.benchmark_limit == 10
+
+
+def test_a_build_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", None, raising=False)
+    with captured._all_convolutions():
+        assert torch.backends.cudnn.benchmark_limit is None
+
+
 def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
     run = trainer(config("every3", accumulate=2), engine="graph")
     assert isinstance(run.stepper, Captured)

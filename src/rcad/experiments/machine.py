@@ -45,25 +45,17 @@ def side_stream(device: torch.device) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def deterministic(wanted: bool, device: torch.device, *, thorough: bool = False) -> Iterator[None]:
-    """Deterministic algorithms where wanted; else, on a GPU, the fastest convolutions, found by trying them.
-
-    Args:
-        thorough: try all there are instead of the ten that look best, which takes seconds more at the start.
-    """
+def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
+    """Deterministic algorithms where wanted; else, on a GPU, the fastest convolutions, found by trying them."""
     cudnn = torch.backends.cudnn
-    before = torch.are_deterministic_algorithms_enabled(), cudnn.benchmark, cudnn.benchmark_limit
+    before = torch.are_deterministic_algorithms_enabled(), cudnn.benchmark
     torch.use_deterministic_algorithms(wanted or before[0])
     cudnn.benchmark = before[1] or (device.type == "cuda" and not wanted)
-    if thorough and before[2] is not None:  # None: a build without cuDNN
-        cudnn.benchmark_limit = 0
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0])
         cudnn.benchmark = before[1]
-        if before[2] is not None:
-            cudnn.benchmark_limit = before[2]
 
 
 @contextmanager

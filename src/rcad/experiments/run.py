@@ -102,11 +102,11 @@ def run(
     can be wrong with the input is found before anything is written.
     """
     place = Place(store, data_dir, cache_dir, device, engine, checkpoint_seconds)
-    where, how = place.resolve()
+    where, _ = place.resolve()
     # The global generators are seeded inside; the caller's state is given back.
     with (
         torch.random.fork_rng(devices=[] if where.type == "cpu" else [where]),
-        deterministic(config.train.deterministic, where, thorough=how == "compile"),
+        deterministic(config.train.deterministic, where),
         side_stream(where),
     ):
         course = begin(config, place, reporter or Silent(), trackers)

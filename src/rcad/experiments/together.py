@@ -108,9 +108,9 @@ def run_together(
         ended: told of each record as it comes.
         busy: told of a run that another process works on, which is left out; by default that is an error.
     """
-    device, engine = place.resolve()
+    device, _ = place.resolve()
     devices = [] if device.type == "cpu" else [device]
-    fastest = deterministic(False, device, thorough=engine == "compile")
+    fastest = deterministic(False, device)
     with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
         limit = min(at_once or (AT_ONCE if place.joined == 1 else JOINED_AT_ONCE), len(configs))
         crowd = _Crowd(configs, place, limit, reporter_of, trackers_of, stop, busy)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -88,7 +89,9 @@ class Captured(Stepper):
             self._graphs[kind].replay()
         else:
             self._warm[kind] += 1
-            self._take(plan)
+            often = self._compiled is not self._twin.model and set(plan.sizes) == {self._full}
+            with _all_convolutions() if often else nullcontext():
+                self._take(plan)
             self._passes[kind] = len(self._twin.passes)
 
     def _kind(self, plan: Plan) -> Kind:
@@ -173,6 +176,24 @@ class Captured(Stepper):
             self._sgd.release()
         self._order = torch.zeros(order.shape, dtype=torch.int64, device=device)
         self._rates = torch.zeros(len(rates), device=device)
+
+
+@contextmanager
+def _all_convolutions() -> Iterator[None]:
+    """Where the fastest algorithms are found by trying them: tries all there are, not the ten that look best.
+
+    That takes seconds, and pays for steps that are replayed thousands of times.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark_limit
+    if before is None:  # a build without cuDNN
+        yield
+        return
+    cudnn.benchmark_limit = 0
+    try:
+        yield
+    finally:
+        cudnn.benchmark_limit = before
 
 
 def _send(source: Tensor, target: Tensor) -> None:
