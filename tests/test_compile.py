@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch._functorch.config
 import torch._inductor.config
 
 from fused_cases import CASES, take
@@ -21,9 +22,13 @@ BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=SLOW)]
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    """Compiled anew: a backward from torch's cache may be one that writes over what it would need the second time."""
+    """Compiled anew: a backward from torch's cache may be one that writes over what it would need the second time.
+
+    Only the C++ compiler need not compile the same text again.
+    """
     torch._dynamo.reset()
-    with torch._inductor.config.patch(force_disable_caches=True):
+    graphs = torch._inductor.config.patch(fx_graph_cache=False)
+    with graphs, torch._functorch.config.patch(enable_autograd_cache=False):
         yield
 
 

@@ -197,8 +197,9 @@ def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
 
 
 def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
+    pages = evidence.pages(ROOT).pages
     for target in ("T7", "T8"):
-        page = evidence.pages(ROOT).pages[f"evidence/{target}.md"]
+        page = pages[f"evidence/{target}.md"]
         assert "after a first full run, whose test numbers had been seen" in page
         assert "'published' is the gain over ERM" in page
         rows = [line for line in page.splitlines() if "than a random direction" in line]

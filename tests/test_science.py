@@ -25,13 +25,13 @@ def moons(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def accuracy(method: Method, seed: int, train_size: int = 1000, epochs: int = 100) -> float:
+def accuracy(method: Method, seed: int, train_size: int = 1000, epochs: int = 50) -> float:
     generator = torch.Generator().manual_seed(seed)
     x, y = moons(train_size, generator)
     x_test, y_test = moons(4000, generator)
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(DIMENSIONS, 128), nn.ReLU(), nn.Linear(128, 2))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     criterion = method.criterion()
     for _ in range(epochs):
         for index in torch.randperm(train_size, generator=generator).split(128):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
+from cli.made import table
 from rcad.cli import screen
 from rcad.cli.main import run
 
@@ -63,7 +64,8 @@ def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
 
 
 def test_training_outlives_a_closed_pipe(tmp_path: Path) -> None:
-    words = ["train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2"]
+    (tmp_path / "my.csv").write_text(table())
+    words = ["train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "2"]
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "rcad.cli", *words]

@@ -244,6 +244,29 @@ def test_an_unfinished_run_and_changed_data(cli: Cli) -> None:
     assert "my.csv has changed since" in result.err
 
 
+def test_images_that_got_another_size_are_changed_data(cli: Cli) -> None:
+    """The command has no option for sizes, so none is named."""
+    images()
+    assert cli("train", "--data", "images", "--method", "erm", "--epochs", "1", "-q").code == 0
+    Path("images/class0/0.png").write_bytes(png(12))
+    result = cli("evaluate", *Store.open("runs").ids(), "--suite", "calibration")
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert "images has changed since; point --data-dir to the old data, or remove the run" in result.err
+
+
+def test_a_foreign_table_has_the_target_of_the_run(cli: Cli) -> None:
+    files(my_dot_csv=table(), other_dot_csv=table(30), bare_dot_csv=table().replace("colour", "c"))
+    assert cli("train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "1", "-q").code == 0
+    words = ("evaluate", *Store.open("runs").ids(), "--suite", "ood", "--ood-data")
+    result = cli(*words, "other.csv", "--json")
+    assert result.code == 0, result.err
+    assert "ood_other.csv_msp_auroc" in json.loads(result.out)["groups"][0]["numbers"]
+    refused = cli(*words, "bare.csv")
+    assert refused.code == 2
+    assert "expected target to be a column of bare.csv, but got 'colour'" in refused.err
+
+
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
 def test_a_missing_package_is_named_first(module: str, cli: Cli, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util

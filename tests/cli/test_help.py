@@ -28,14 +28,14 @@ PATHS = [path for path, _ in commands()]
 
 
 def test_help_is_quick() -> None:
-    times = []
-    for _ in range(5):
+    def seconds() -> float:
         before = os.times()
         subprocess.run([sys.executable, "-m", "rcad.cli", "--help"], check=True, capture_output=True)
         after = os.times()
         # Processor time: on a machine that is busy with other tests the clock on the wall says nothing.
-        times.append(after.children_user - before.children_user + after.children_system - before.children_system)
-    assert min(times) < 0.4
+        return after.children_user - before.children_user + after.children_system - before.children_system
+
+    assert any(seconds() < 0.4 for _ in range(5))  # the best of five
 
 
 @pytest.mark.parametrize(

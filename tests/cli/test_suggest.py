@@ -35,7 +35,11 @@ def test_images_of_differing_sizes(cli: Cli) -> None:
     Path("images/class0/0.png").write_bytes(png(12))
     refused = cli("suggest-alpha", "--data", "images", "--no-check")
     assert refused.code == 2
-    assert "(--size)" in refused.err
+    assert "pass size= (--size or --set data.size=), e.g. 8, to resize and crop them" in refused.err
+    for words in (("tune", "--method", "rcad"), ("compare",)):  # they have --set, and no --size
+        assert cli(*words, "--data", "images").err == refused.err
+    sized = ("--data", "images", "--set", "data.size=6", "--budget", "1", "--epochs", "1", "-q")
+    assert cli("tune", "--method", "erm", *sized).code == 0
     result = cli("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
     assert result.code == 0, result.err
     assert "inputs of shape (3, 6, 6)" in result.out

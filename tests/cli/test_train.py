@@ -76,6 +76,7 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     assert [lines[header + i].split()[0] for i in (2, 3)] == ["3", "5"]
     assert lines[header + 5].startswith("mean")
     assert lines[header + 5].count("±") == 3
+    assert lines[-1] == f"mean ± standard deviation over seeds; each in {Path('runs', '<run>')}"
     one = cli(*SMALL, "--method", "erm", "--seed", "3").out
     assert "±" not in one
     assert "mean" not in one
@@ -97,7 +98,7 @@ def test_quiet_prints_one_line(cli: Cli) -> None:
     assert one.out.startswith("done: erm on digits[:100], seed 0")
     two = cli(*SMALL, "--method", "erm", "--seeds", "2", "-q")
     assert two.out.count("\n") == 1
-    assert two.out.startswith("2 of 2 runs done")
+    assert two.out.startswith("2 of 2 runs done, mean ± standard deviation  test_accuracy ")
     assert one.err == two.err == ""
 
 
@@ -176,7 +177,8 @@ def test_an_interruption_stops_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int, tmp_path: Path, cli: Cli) -> None:
-    words = ["train", "--data", "digits[:100]", "--method", "erm", "--epochs", "100000"]
+    files(my_dot_csv=table())
+    words = ["train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "100000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "rcad.cli", *words],
         cwd=tmp_path,
@@ -253,7 +255,8 @@ def test_where_no_run_is_free_it_is_one_line(cli: Cli, other_process: Callable[.
 
 def test_two_equal_sweeps_share_the_seeds(cli: Cli, tmp_path: Path) -> None:
     """A second process, started while the first trains, takes what is free; neither stops at the other's lock."""
-    words = ["train", "--data", "digits[:100]", "--method", "erm", "--epochs", "60", "--seeds", "3"]
+    files(my_dot_csv=table())
+    words = ["train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "400", "--seeds", "3"]
     command = [sys.executable, "-m", "rcad.cli", *words]
     options: dict[str, Any] = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **options) for _ in range(2)]

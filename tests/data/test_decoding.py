@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from rcad.data import decoding
-from rcad.data.decoding import decode_splits
+from rcad.data.decoding import SizesDifferError, decode_splits
 from rcad.data.encoded import FileRun
 from rcad.data.images import decode
 from rcad.errors import InputError
@@ -108,7 +108,7 @@ def runs_of(tmp_path, names):
 def test_errors_keep_their_line_across_processes(tmp_path, workers):
     names, _ = make_files(tmp_path, 3)
     (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
-    with pytest.raises(InputError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
+    with pytest.raises(SizesDifferError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
         decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
     (tmp_path / "2.png").unlink()
     with pytest.raises(InputError, match=r"2\.png to be readable"):

@@ -44,6 +44,16 @@ def test_tables(name: str, shape: tuple[int, int], classes: tuple[str, ...]) -> 
     assert data.train.y.dtype == (np.int64 if classes else np.float32)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_whoever_writes_into_the_arrays_changes_no_later_reading(name: str) -> None:
+    first = load(name)
+    x, y = first.train.x.copy(), first.train.y.copy()
+    first.train.x[:], first.train.y[:] = 7, 1
+    again = load(name)
+    assert np.array_equal(again.train.x, x)
+    assert np.array_equal(again.train.y, y)
+
+
 def test_diabetes_is_not_scaled_with_all_rows() -> None:
     data = load("diabetes")
     age = data.train.x[:, data.columns.index("age")]

@@ -7,11 +7,13 @@ interrupted (SIGINT, SIGTERM).
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
 
@@ -53,15 +55,13 @@ def _invoke(arguments: Sequence[str]) -> int:
         import typer
 
         from rcad.cli.app import app
-        from rcad.cli.options import plain_switches
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         raise MissingExtraError(error.name, "cli") from None
     if COMPLETION in os.environ:  # a shell asks what could come next; Typer answers and exits
         app(prog_name="rcad")
-    command = typer.main.get_command(app)
-    plain_switches(command)
+    command = _command(app)
     try:
         # Not `app()`: that one handles Ctrl-C and closed pipes in its own way.
         with command.make_context("rcad", list(arguments)) as context:
@@ -69,6 +69,18 @@ def _invoke(arguments: Sequence[str]) -> int:
     except typer.Exit as end:
         return end.exit_code
     return 0
+
+
+@functools.cache
+def _command(app: Any) -> Any:
+    """The tree of commands, made once for a process that calls `run` again and again."""
+    import typer
+
+    from rcad.cli.options import plain_switches
+
+    command = typer.main.get_command(app)
+    plain_switches(command)
+    return command
 
 
 def _unusual(error: Exception) -> int:

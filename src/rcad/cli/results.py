@@ -62,7 +62,8 @@ def show_table(records: Sequence[RunRecord], store: Store) -> None:
         ]
     rows = [_row(record, names, bool(status)) for record in records]
     table(["seed", *names, *status, "time", "run"], rows, last=last)
-    say(f"\nin {store.folder(records[0].id)}" if len(records) == 1 else f"\neach in {store.path / '<run>'}")
+    spread = "" if last is None else "mean ± standard deviation over seeds; "
+    say(f"\nin {store.folder(records[0].id)}" if len(records) == 1 else f"\n{spread}each in {store.path / '<run>'}")
 
 
 def final_line(outcome: Outcome) -> str:
@@ -74,7 +75,8 @@ def final_line(outcome: Outcome) -> str:
     done = [record for record in outcome.records if record.status == "done"]
     names = leading((name for record in done for name in record.metrics), 3)
     means = [f"{name} {mean_and_spread(name, [record.metrics.get(name) for record in done])}" for name in names]
-    return "  ".join([f"{len(done)} of {len(outcome.records)} runs done", *means])
+    spread = ", mean ± standard deviation" if len(done) > 1 else ""
+    return "  ".join([f"{len(done)} of {len(outcome.records)} runs done{spread}", *means])
 
 
 def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:

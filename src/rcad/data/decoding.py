@@ -31,8 +31,19 @@ Progress = Callable[[int, int], None]
 # Below this many images, starting processes costs more than it saves.
 _WORTH_WORKERS = 1000
 _BLOCK_BYTES = 1 << 20
-# How a worker's error is raised again here.
-_ERRORS: dict[str, type[Exception]] = {"input": InputError, "disk": OSError, "other": RuntimeError}
+
+
+class SizesDifferError(InputError):
+    """Images of one set that are not of one size, where no size to bring them to was given."""
+
+
+# How a worker's error is raised again here: the first that it is one of.
+_ERRORS: dict[str, type[Exception]] = {
+    "sizes": SizesDifferError,
+    "input": InputError,
+    "disk": OSError,
+    "other": RuntimeError,
+}
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,7 @@ def perform(job: Job) -> Iterator[int]:
         for origin, data in job.run.images():
             pixels = decode(data, origin, job.size)
             if pixels.shape != job.shape:
-                raise InputError(_differing(job.shape, pixels.shape, origin))
+                raise SizesDifferError(_differing(job.shape, pixels.shape, origin))
             block[filled] = pixels
             filled += 1
             if filled == len(block):
@@ -215,5 +226,5 @@ def _differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> 
     first, other = (f"{shape[2]}x{shape[1]}" for shape in (expected, got))
     return (
         f"expected every image to be {first} like the first, but got {other} in {origin}; "
-        f"pass size= (--size), e.g. size={min(*expected[1:], *got[1:])}, to resize and crop them"
+        f"pass size= (--size or --set data.size=), e.g. {min(*expected[1:], *got[1:])}, to resize and crop them"
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,13 +34,11 @@ def load(
         near = difflib.get_close_matches(name_or_path, NAMES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
         raise InputError(f"expected one of {', '.join(NAMES)}, but got {name_or_path!r}; {hint}")
-    sources = need("sklearn.datasets", "scikit-learn", "sklearn")
+    bunch = _read(name_or_path, need("sklearn.datasets", "scikit-learn", "sklearn"))
     if name_or_path == "digits":
-        return _digits(sources.load_digits())
+        return _digits(bunch)
     if name_or_path == "diabetes":
-        # The default is scaled with the statistics of all rows, test rows among them.
-        return _diabetes(sources.load_diabetes(scaled=False))
-    bunch = sources.load_wine() if name_or_path == "wine_recognition" else sources.load_breast_cancer()
+        return _diabetes(bunch)
     return Dataset(
         name_or_path,
         "classification",
@@ -47,6 +47,16 @@ def load(
         columns=tuple(map(str, bunch.feature_names)),
         note=f"scikit-learn's {name_or_path}: {len(bunch.target)} rows, {bunch.data.shape[1]} columns",
     )
+
+
+@functools.cache
+def _read(name: str, sources: ModuleType) -> Any:
+    """As scikit-learn gives it, kept: reading takes longer than a short run's training. Data sets are copies of it."""
+    if name == "diabetes":
+        # The default is scaled with the statistics of all rows, test rows among them.
+        return sources.load_diabetes(scaled=False)
+    loaders = {"digits": "load_digits", "wine_recognition": "load_wine", "breast_cancer": "load_breast_cancer"}
+    return getattr(sources, loaders[name])()
 
 
 def _digits(bunch: Any) -> Dataset:

@@ -25,6 +25,10 @@ MOST_INTEGER_CLASSES = 20
 _LARGEST_TARGET = 2.0**53
 
 
+class NoTargetError(InputError):
+    """A table of which no column was named as the one to predict."""
+
+
 def load(
     name_or_path: str,
     *,
@@ -124,7 +128,7 @@ def _find(name: str, data_dir: Path | None) -> Path:
 
 def _target_position(table: Table, target: str | int | None) -> int:
     if target is None:
-        raise InputError(
+        raise NoTargetError(
             f"expected the name of the column to predict, but got none; choose a target out of {_some(table)}"
         )
     if isinstance(target, str) and target not in table.names:

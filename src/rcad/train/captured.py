@@ -185,7 +185,7 @@ def _all_convolutions() -> Iterator[None]:
     That takes seconds, and pays for steps that are replayed thousands of times.
     """
     cudnn = torch.backends.cudnn
-    before = cudnn.benchmark_limit
+    before: int | None = cudnn.benchmark_limit
     if before is None:  # a build without cuDNN
         yield
         return

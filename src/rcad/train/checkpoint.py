@@ -17,16 +17,18 @@ from rcad.train.loop import Trainer
 from rcad.train.optimizers import optimizer_tensors, restore_optimizer
 
 VERSION = "1"
+_KEY = "checkpoint"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Writes the file whole or not at all."""
+    """Writes the file whole or not at all; equal content gives equal bytes."""
     # Cloned on the CPU: safetensors refuses tensors that share memory, and views of larger ones.
     plain = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+    header = {_KEY: json.dumps({"version": VERSION, "meta": meta})}  # one key: several come in an arbitrary order
     make_folder(path.parent)
     with replacing(path) as temporary:
         try:
-            save_file(plain, str(temporary), metadata={"version": VERSION, "meta": json.dumps(meta)})
+            save_file(plain, str(temporary), metadata=header)
         except SafetensorError as error:  # how it tells of a full disk
             raise OSError(str(error)) from None
 
@@ -37,12 +39,18 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(str(path), framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if header.get("version") != VERSION:
-            raise InputError(f"expected a checkpoint of version {VERSION} in {path}, but got {header.get('version')!r}")
-        meta: dict[str, Any] = json.loads(header["meta"])
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
+        return tensors, _meta(header, path)
+    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise InputError(f"expected a whole checkpoint in {path}, but got: {error}; remove it to start over") from None
-    return tensors, meta
+
+
+def _meta(header: dict[str, str], path: Path) -> dict[str, Any]:
+    """What was saved beside the tensors; files of early runs have it and the version as two keys."""
+    found: dict[str, Any] = {**json.loads(header[_KEY])} if _KEY in header else {**header}
+    if found.get("version") != VERSION:
+        raise InputError(f"expected a checkpoint of version {VERSION} in {path}, but got {found.get('version')!r}")
+    meta: dict[str, Any] = found["meta"] if _KEY in header else json.loads(found["meta"])
+    return meta
 
 
 def save_trainer(trainer: Trainer, path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rcad.cli import main
 from rcad.errors import InputError
 from rcad.experiments.config import RunConfig
 from rcad.experiments.record import RunRecord
@@ -79,9 +80,11 @@ def finished(runs: Path) -> dict[str, str]:
     return found
 
 
-def test_a_signal_to_the_command_and_the_same_command_again(tmp_path: Path) -> None:
-    words = "paper run T4 --scale smoke --seeds 2 --only n=500 --workers 2 --device cpu"
-    command = [sys.executable, "-m", "rcad.cli", *words.split()]
+def test_a_signal_to_the_command_and_the_same_command_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["paper", "run", "T4", "--scale", "smoke", "--seeds", "2", "--only", "n=500", "--device", "cpu"]
+    command = [sys.executable, "-m", "rcad.cli", *words, "--workers", "2"]
     runs = tmp_path / "results" / "T4" / "runs"
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -94,9 +97,8 @@ def test_a_signal_to_the_command_and_the_same_command_again(tmp_path: Path) -> N
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "rcad: stopped; every finished run is kept, and the same command goes on from here"
     assert not (tmp_path / "results" / "T4" / "T4.json").exists()
-    command[command.index("--workers") + 1] = "1"
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main.run([*words, "--workers", "1"]) == 0, capsys.readouterr().err
     last = finished(runs)
     assert len(last) == 14
     assert {run: last[run] for run in first} == first

@@ -28,7 +28,8 @@ def foreign(subject: Subject, shelf: Shelf, name: str, count: int, seed: int) ->
         return make((count, *subject.shape), generator=generator).to(subject.problem.device)
     if name == parse_spec(subject.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
-    dataset = shelf.other(name, max(subject.shape[1:]) if subject.is_image else None)
+    size = max(subject.shape[1:]) if subject.is_image else None
+    dataset = shelf.other(name, size, subject.record.config.data.target)
     part = dataset.train if dataset.test is None else dataset.test
     x = part.x[drawn(len(part), count, seed).numpy()]
     if dataset.is_image != subject.is_image:

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from rcad.data.dataset import Dataset
+from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import load
 from rcad.data.splits import parse_spec
+from rcad.data.tabular import NoTargetError
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import watched
 from rcad.experiments.config import DataConfig
@@ -92,7 +94,7 @@ class Shelf:
     data_dir: Path | None = None
     cache_dir: Path | None = None
     device: str = "auto"
-    _read: dict[DataConfig | tuple[str, int | None], Dataset] = field(default_factory=dict)
+    _read: dict[DataConfig | tuple[str, int | str | None], Dataset] = field(default_factory=dict)
 
     def take(self, run: str) -> Subject:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
@@ -102,14 +104,13 @@ class Shelf:
         bare = replace(config, model=replace(config.model, weights=None))
         try:
             dataset = self.dataset(config.data)
+        except SizesDifferError:  # they did not when it was trained
+            raise InputError(self._changed(record)) from None
         except InputError as error:
             raise InputError(f"{error} (or point --data-dir to where the run's data lie)") from None
         problem = prepare(bare, dataset, pick_device(self.device))
         if record.data_sha256 != problem.fingerprint:
-            raise InputError(
-                f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
-                f"point --data-dir to the old data, or {start_over(self.store, record.id)}"
-            )
+            raise InputError(self._changed(record))
         tensors = whole_weights(self.store, record.id)
         model = model_of(bare, problem)
         try:
@@ -121,6 +122,12 @@ class Shelf:
             ) from None
         return Subject(record, problem, model.to(problem.device).eval().requires_grad_(False))
 
+    def _changed(self, record: RunRecord) -> str:
+        return (
+            f"expected the data that run {record.id} was made from, but {record.config.data.name} has changed since; "
+            f"point --data-dir to the old data, or {start_over(self.store, record.id)}"
+        )
+
     def dataset(self, config: DataConfig) -> Dataset:
         # The count in name[:count] is applied later: subsets of one set share its data.
         key = replace(config, name=parse_spec(config.name)[0])
@@ -128,24 +135,28 @@ class Shelf:
             self._read[key] = read(config, self.data_dir, self.cache_dir, Silent())
         return self._read[key]
 
-    def other(self, name: str, size: int | None = None) -> Dataset:
+    def other(self, name: str, size: int | None = None, target: str | None = None) -> Dataset:
         """A data set that no run names.
 
         Args:
             size: images whose sizes differ are brought to so many pixels a side, as `--size` does in training.
+            target: the column that is not among the inputs, of a table that does not say which.
         """
-        for wanted in dict.fromkeys((None, size)):
+        for wanted in (None, size, target):
             if (name, wanted) in self._read:
                 return self._read[name, wanted]
+        needed: int | str | None = None
         try:
-            self._read[name, None] = found = self._load(name)
-        except InputError as error:
+            found = self._load(name)
+        except SizesDifferError:
             if size is None:
                 raise
-            try:
-                self._read[name, size] = found = self._load(name, size=size)
-            except InputError:
-                raise error from None  # the sizes were not what is wrong
+            needed, found = size, self._load(name, size=size)
+        except NoTargetError:
+            if target is None:
+                raise
+            needed, found = target, self._load(name, target=target)
+        self._read[name, needed] = found
         return found
 
     def _load(self, name: str, **options: Any) -> Dataset:
