@@ -102,10 +102,12 @@ class Criterion:
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
             runs: how many networks the model holds, whose examples alternate in the batch: each has a loss of its
-                own, as if it were alone. For methods that draw no random numbers in their terms.
+                own, as if it were alone. For random numbers as if alone, `generator` must be an `Alternating`.
         """
         whole("accumulate", accumulate, minimum=1)
         whole("runs", runs, minimum=1)
+        if runs > 1 and len(y) % runs:
+            raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
         terms = active(self.loss.terms, self._counter.next(step))

@@ -107,12 +107,12 @@ def config(seed: int = 0, dropout: float | None = None) -> RunConfig:
     )
 
 
-def grid(device: str) -> Grid:
+def grid(device: str, joined: int = 1) -> Grid:
     quiet: Any = (lambda folder: (), lambda record, again: "")
-    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", 1, *quiet)
+    return Grid(Store(Path("runs")), Nothing(), None, None, device, "auto", joined, *quiet)
 
 
-def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     several = [config(0), config(1), config(2, dropout=0.5)]
     assert grid("cpu").shared(several, None) == []
     monkeypatch.setattr("rcad.experiments.machine.pick_device", lambda name: torch.device("cuda"))
@@ -120,6 +120,9 @@ def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grid("auto").shared(several, 1) == []
     assert grid("auto").shared(several[:1], None) == []
     assert grid("auto").shared(several[1:], None) == []  # one that may share has nobody to share with
+    assert not capsys.readouterr().err
+    assert grid("auto", joined=2).shared(several[1:], None) == []
+    assert capsys.readouterr().err.startswith("rcad: --join: not for dropout")
     monkeypatch.setattr("rcad.experiments.machine.pick_device", lambda name: torch.device("cpu"))
     assert grid("auto").shared(several, None) == []
 
@@ -175,6 +178,14 @@ def test_joined_seeds_are_kept_as_if_alone(cli: Cli) -> None:
         assert records[single.config.seed].metrics == pytest.approx(single.metrics, rel=1e-3)
 
 
+def test_the_papers_seeds_are_joined_where_asked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: list[Any] = []
+    monkeypatch.setattr("rcad.cli.paper._run_suite", orders.append)
+    assert cli("paper", "run", "T4", "--scale", "smoke", "--join", "5").code == 0
+    assert cli("paper", "run", "T4", "--scale", "smoke").code == 0
+    assert [order.joined for order in orders] == [5, 1]
+
+
 @pytest.mark.usefixtures("_as_if_on_a_gpu")
 def test_ctrl_c_stops_all_and_the_same_command_goes_on(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     course = Trainer.course
@@ -219,6 +230,7 @@ def test_side_by_side_too_a_seed_of_another_process_is_left_to_it(cli: Cli) -> N
     [
         (("--at-once", "0"), "--at-once"),
         (("--join", "0"), "--join"),
+        (("--join", "3", "--at-once", "1"), "several runs at once for --join 3, but got --at-once 1"),
         (("--engine", "warp"), "--engine"),
         (("--engine", "graph", "--device", "cpu"), "expected a GPU for engine=graph"),
     ],

@@ -86,16 +86,36 @@ def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.Monke
     assert seen == [8 * RUNS]
 
 
-def test_one_network_cannot_reach_another() -> None:
-    """Not even by a value that is not a number."""
-    x = torch.rand(4 * RUNS, 3, 8, 8, dtype=torch.float64)
-    network = Joined(networks("resnet18", width=4))
-    before = network(x)
-    x[1::RUNS] = torch.nan
-    after = network(x)
+GPU = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_one_network_cannot_reach_another(device: str) -> None:
+    """Not even by a value that is not a number, forward or backward: no zero of a group may meet it."""
+    x = torch.rand(4 * RUNS, 3, 8, 8, device=device)
+    seen: list[tuple[torch.Tensor, list[list[torch.Tensor]]]] = []
+    for lost in (False, True):
+        singles = [single.float().to(device) for single in networks("resnet18", width=4)]
+        x[1::RUNS] = torch.nan if lost else 0.5
+        network = Joined(singles)
+        with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
+            y = network(x)
+        y.float().square().view(-1, RUNS, 7).mean((0, 2)).sum().backward()
+        grads = [_parts(parameter.grad) for parameter in network.parameters()]
+        seen.append((y.detach(), grads))
+    (before, grads), (after, others) = seen
     assert after[1::RUNS].isnan().all()
     for i in (0, 2):
-        assert torch.equal(after[i::RUNS], before[i::RUNS])
+        torch.testing.assert_close(after[i::RUNS], before[i::RUNS], rtol=1e-2, atol=1e-3)
+        for mine, its in zip(grads, others, strict=True):
+            torch.testing.assert_close(its[i], mine[i], rtol=1e-2, atol=1e-3)
+    assert any(its[1].isnan().any() for its in others)
+
+
+def _parts(grad: torch.Tensor | None) -> list[torch.Tensor]:
+    """Each network's, of a gradient that lies as they do: one after the other."""
+    assert grad is not None
+    return list(grad.chunk(RUNS))
 
 
 @pytest.mark.parametrize("classes", [10, 100])

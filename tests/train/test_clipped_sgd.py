@@ -55,6 +55,19 @@ def test_a_weight_that_has_no_copy_is_written_once() -> None:
     assert table[:, 3].tolist() == [0, leaves[1].data_ptr()]
 
 
+def test_each_run_has_its_own_momentum_and_its_own_length() -> None:
+    weights = [[nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(16))] for _ in range(3)]
+    runs = [Run(torch.optim.SGD(own, momentum=0.9), own, own) for own in weights]
+    kernels = ClippedSGD(runs, 1.0)
+    assert kernels._owners == [0, 0, 1, 1, 2, 2]
+    assert len(kernels._divisors) == 3
+    table = kernels._table([0, 3, 5], [[torch.ones(8), torch.ones(16), torch.ones(16)]])
+    chosen = [(runs[0], weights[0][0]), (runs[1], weights[1][1]), (runs[2], weights[2][1])]
+    places = [run.optimizer.state[weight]["momentum_buffer"].data_ptr() for run, weight in chosen]
+    assert table[:, 2].tolist() == places
+    assert table[:, 1].tolist() == [weight.data_ptr() for _, weight in chosen]
+
+
 def net() -> nn.Module:
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 70, 3, bias=False), nn.BatchNorm2d(70), nn.Conv2d(70, 16, 3), nn.Flatten()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +13,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import deterministic, side_stream
 from rcad.train import captured
+from rcad.train import team as team_module
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
-from rcad.train.step import Engine
+from rcad.train.step import Engine, Plan, Stepper, Update
 from rcad.train.team import Team
 from tiny_runs import CPU, config, distance, trainer
 
@@ -189,6 +193,45 @@ def test_those_that_do_not_fit_go_each_by_itself(why: str, caplog: pytest.LogCap
         assert distance(runs[1], alone) == 0.0
 
 
+def test_only_joined_steps_are_compiled_for_being_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines: list[tuple[int, Engine]] = []
+
+    def noted(update: Update, engine: Engine) -> Stepper:
+        engines.append((len(update.members), engine))
+        return Stepper(update)
+
+    monkeypatch.setattr(team_module, "stepper_for", noted)
+    for method, seeds in (("rcad", (0, 1)), ("grow", (0, 1)), ("rcad", (0,))):
+        team = Team(len(seeds), "compile", "graph")
+        runs = [trainer(replace(config(method), seed=seed), seat=team.seats[seed]) for seed in seeds]
+        names = {run.stepper.name for run in runs}
+        assert names == {"graph" if len(seeds) == 1 else "joined"}  # before any step
+        go(team, runs, [side_stream(CPU) for _ in runs])
+    assert engines == [(2, "compile"), (1, "graph"), (1, "graph"), (1, "graph")]
+
+
+def test_an_epoch_begins_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = Stepper.begin, []
+
+    def noted(self: Stepper, order: Tensor, rates: Sequence[float], first: Plan) -> None:
+        begun.append((order.shape[0], first.turn, first.number))
+        begin(self, order, rates, first)
+
+    monkeypatch.setattr(Stepper, "begin", noted)
+    team, runs, queues = seated(config("erm", epochs=2), (0, 1, 2))
+    go(team, runs, queues)
+    assert begun == [(3, 0, 0), (3, 0, runs[0]._batches())]
+
+
+def test_why_runs_are_not_joined_is_said_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    said: set[str] = set()
+    for _ in range(2):
+        team = Team(2, "eager", said=said)
+        runs = [trainer(replace(config("grow", epochs=1), seed=seed), seat=team.seats[seed]) for seed in (0, 1)]
+        go(team, runs, [side_stream(CPU) for _ in runs])
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["the runs are not joined"]
+
+
 def test_those_who_never_come_are_not_waited_for() -> None:
     settings = config("rcad")
     team = Team(3, "eager")
@@ -218,6 +261,55 @@ def test_after_a_failed_step_nobody_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     team.seats[1].leave()
     with pytest.raises(torch.OutOfMemoryError):
         next(courses[0])
+
+
+class Large:
+    """Something that takes memory."""
+
+
+@pytest.fixture
+def _without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_without_collector")
+def test_what_a_failed_step_held_goes_with_those_who_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    team, runs, _ = seated(config("rcad"), (0, 1))
+    courses, held = [run.course() for run in runs], []
+    for course in courses:
+        next(course)
+
+    def fails(*args: Any) -> None:
+        large = Large()
+        held.append(weakref.ref(large))
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(team._stepper, "step", fails)
+    next(courses[0])
+    for seat, course in zip(reversed(team.seats), reversed(courses), strict=True):
+        try:
+            next(course)
+        except torch.OutOfMemoryError:
+            seat.leave()
+    assert [large() for large in held] == [None]
+
+
+@pytest.mark.usefixtures("_without_collector")
+def test_runs_by_themselves_let_go_one_by_one() -> None:
+    team, runs, _ = seated(config("grow"), (0, 1))
+    courses = [run.course() for run in runs]
+    for course in courses * 2:
+        next(course)
+    assert team.apart
+    model = weakref.ref(runs[0].model)
+    courses[0].close()
+    team.seats[0].leave()
+    del runs[0], courses[0], course
+    assert model() is None
+    next(courses[0])
 
 
 @pytest.mark.gpu

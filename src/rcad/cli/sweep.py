@@ -190,6 +190,8 @@ class Grid:
                 warn(f"{' and '.join(given)}: only for runs that share a GPU; on the CPU they go one after the other")
             return []
         sharing = [config for config in configs if can_share(config)]
+        if given and len(sharing) < 2:
+            warn(f"{' and '.join(given)}: not for dropout, timm or train.deterministic; those go one after the other")
         return sharing if len(sharing) > 1 else []
 
     def side_by_side(

@@ -105,6 +105,7 @@ def train(
     from rcad.cli.seeds import parse_seeds
     from rcad.cli.sweep import open_store, sweep
     from rcad.cli.views import view
+    from rcad.errors import InputError
     from rcad.validate import one_of, whole
 
     one_of("--device", device, DEVICES)
@@ -112,6 +113,8 @@ def train(
     if at_once is not None:
         whole("--at-once", at_once, minimum=1)
     whole("--join", join, minimum=1)
+    if join > 1 and at_once == 1:
+        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     request = Request(
         data=data,
         target=target,

@@ -89,7 +89,7 @@ class Execution:
             outcome = yield from self.trainer.course(
                 pause=lambda due=due: stop.is_set() or time.monotonic() > due  # type: ignore[misc]
             )
-            if outcome != "interrupted" or stop.is_set():
+            if outcome != "interrupted" or self.trainer.stepper.agreed(stop.is_set(), "stop"):
                 return outcome
             start = time.monotonic()
             save_trainer(self.trainer, self.checkpoint)

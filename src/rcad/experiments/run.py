@@ -27,12 +27,16 @@ from rcad.train.problem import Problem, method_of, model_of, prepare, read
 from rcad.train.reporting import Reporter, Silent, Tracker
 from rcad.train.step import Engine
 from rcad.train.team import Seat
-from rcad.validate import one_of
+from rcad.validate import one_of, whole
 
 __all__ = ["CHECKPOINT", "ENGINES", "WEIGHTS", "Place", "canonical_config", "method_defaults", "run"]
 
 EngineName = Literal["auto", "eager", "graph", "compile"]
 ENGINES = get_args(EngineName)
+TOO_LARGE = (
+    "expected the run to fit into the GPU's memory, but there was too little; "
+    "make train.batch_size smaller (and train.accumulate larger)"
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Place:
         data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
         device: "auto" takes a GPU where there is one.
         engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
-            model compiled besides: half a minute at first, then faster; "auto" takes it for joined runs). Results
+            model compiled besides: half a minute at first, then faster; "auto" takes it for joined steps). Results
             differ by rounding alone.
         checkpoint_seconds: time between checkpoints, more where saving is slow.
         joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
@@ -62,6 +66,7 @@ class Place:
     def resolve(self) -> tuple[torch.device, Engine]:
         """The device and the engine themselves."""
         one_of("engine", self.engine, ENGINES)
+        whole("joined", self.joined, minimum=1)
         device = pick_device(self.device)
         if self.engine == "auto":
             fast: Engine = "graph" if self.joined == 1 else "compile"  # uncompiled, joined runs are slower than others
@@ -117,10 +122,7 @@ def run(
             record: RunRecord = end.value
             return record
         except torch.OutOfMemoryError:
-            raise InputError(
-                "expected the run to fit into the GPU's memory, but there was too little; "
-                "make train.batch_size smaller (and train.accumulate larger)"
-            ) from None
+            raise InputError(TOO_LARGE) from None
 
 
 def begin(

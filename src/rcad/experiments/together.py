@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from rcad.errors import InputError
 from rcad.experiments.config import RunConfig
 from rcad.experiments.locks import BusyError
 from rcad.experiments.machine import deterministic, side_stream, stop_signals
 from rcad.experiments.record import RunRecord
-from rcad.experiments.run import Place, begin
+from rcad.experiments.run import TOO_LARGE, Place, begin
 from rcad.train.captured import WARM_UP
 from rcad.train.reporting import Reporter, Row, Tracker
 from rcad.train.team import Seat, Team
@@ -133,6 +134,8 @@ class _Crowd:
     ) -> None:
         self.configs, self.place, self.limit, self.stop, self.busy = configs, place, limit, stop, busy
         self.device, self.engine = place.resolve()
+        _, self.alone = replace(place, joined=1).resolve()
+        self.said: set[str] = set()
         self.reporter_of, self.trackers_of = reporter_of, trackers_of
         self.waiting = deque(in_groups(configs, min(place.joined, limit)))
         self.lanes: list[Lane] = []
@@ -156,19 +159,22 @@ class _Crowd:
     def _admit(self) -> None:
         while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
             group = self.waiting.popleft()
-            team = Team(len(group), self.engine)
-            for index, seat in zip(group, team.seats, strict=True):
-                config, counter = self.configs[index], _Counting(self.reporter_of(index))
-                trackers = self.trackers_of(config)
-                course = begin(config, self.place, counter, trackers, stop=self.stop, beside=self.limit, seat=seat)
-                self.lanes.append(Lane(index, course, side_stream(self.device), counter, seat))
+            seats = Team(len(group), self.engine, self.alone, said=self.said).seats
+            # All or none: a seat without a lane would be waited for without end.
+            self.lanes += [self._lane(index, seat) for index, seat in zip(group, seats, strict=True)]
+
+    def _lane(self, index: int, seat: Seat) -> Lane:
+        config, counter = self.configs[index], _Counting(self.reporter_of(index))
+        trackers = self.trackers_of(config)
+        course = begin(config, self.place, counter, trackers, stop=self.stop, beside=self.limit, seat=seat)
+        return Lane(index, course, side_stream(self.device), counter, seat)
 
     def _room(self, wanted: int) -> bool:
         """The first runs go alone until all they need is allocated; that tells how many more there is room for."""
         if not self.lanes:
             return True
-        if len(self.lanes) + wanted > self.limit:
-            return False
+        if len(self.lanes) + wanted > self.limit or any(lane.seat.team.failed for lane in self.lanes):
+            return False  # those of a failed team are about to go, and hold their memory until all have
         if self.device.type != "cuda":
             return True
         if self.need is None:
@@ -182,6 +188,7 @@ class _Crowd:
 
     def _advance(self, lane: Lane) -> RunRecord | None:
         """The next instalment of a run; its record if that was the last."""
+        short = False
         try:
             with lane.queue:
                 next(lane.course)
@@ -195,15 +202,21 @@ class _Crowd:
             self.lanes.remove(lane)
             self.busy(lane.index, error)
         except torch.OutOfMemoryError:
-            self.lanes.remove(lane)
-            mates = lane.seat.team.seats
-            others = [other for other in self.lanes if other.seat not in mates]
-            if not others and len(mates) == 1:
-                raise
-            self.limit = len(others) or self.limit
-            self.waiting.appendleft([lane.index])  # later, and not joined with others any more
+            self._put_off(lane)
+            short = True
+        if short:  # not earlier: the error holds what the step had made
             torch.cuda.empty_cache()
         return None
+
+    def _put_off(self, lane: Lane) -> None:
+        """Later, and not joined with others any more."""
+        self.lanes.remove(lane)
+        mates = lane.seat.team.seats
+        others = [other for other in self.lanes if other.seat not in mates]
+        if not others and len(mates) == 1:
+            raise InputError(TOO_LARGE) from None
+        self.limit = len(others) or self.limit
+        self.waiting.appendleft([lane.index])
 
     def _save_the_others(self) -> None:
         """One run has failed, or the user insists: the others keep what they have."""
@@ -218,6 +231,7 @@ class _Crowd:
                     self.lanes.remove(lane)
                 except BaseException:  # a broken device, or the one that failed
                     self.lanes.remove(lane)
+                    lane.seat.leave()  # which a course that was never begun does not do
 
     def _reserved(self) -> int:
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0

@@ -165,9 +165,9 @@ class Stepper:
         examples = self.order[..., plan.start : plan.start + sum(plan.sizes)]
         self.update(torch.split(examples, list(plan.sizes), -1), plan.number)
 
-    def agreed(self, pause: bool) -> bool:
-        """Whether to pause after this step, where others that step with this run must pause as well."""
-        return pause
+    def agreed(self, answer: bool, question: str = "pause") -> bool:
+        """Whether to pause, or to stop, after this step, where others that step with this run must as well."""
+        return answer
 
 
 @torch.no_grad()

@@ -34,24 +34,34 @@ class Team:
 
     Args:
         size: how many runs are to come.
-        engine: how steps are taken.
+        engine: how joined steps are taken.
+        alone: how those are that a run takes by itself; by default in the same way.
+        said: why runs were not joined, shared with other teams so that nobody is told twice.
     """
 
-    def __init__(self, size: int, engine: Engine) -> None:
+    def __init__(self, size: int, engine: Engine, alone: Engine | None = None, *, said: set[str] | None = None) -> None:
         self.seats = [Seat(self) for _ in range(size)]
-        self.engine = engine
+        self.engine, self.alone = engine, alone or engine
         self.apart = size == 1
+        self._said = set() if said is None else said
         self.queue: AbstractContextManager[Any] | None = None
         self.taken = 0
         self._joined: list[Seat] = []
         self._stepper: Stepper | None = None
-        self._failed: Exception | None = None
-        self._answer = (-1, False)
+        self._failed: BaseException | None = None
+        self._answers: dict[str, tuple[int, bool]] = {}
 
     @property
     def name(self) -> str:
-        """How the joined steps are taken, in words."""
-        return f"{self._stepper.name}, {len(self._joined)} joined" if self._stepper else "joined"
+        """How steps are taken, in words."""
+        if self._stepper is None:
+            return self.alone if self.apart else "joined"
+        return f"{self._stepper.name}, {len(self._joined)} joined"
+
+    @property
+    def failed(self) -> bool:
+        """Whether a step has failed, so that all who are here will."""
+        return self._failed is not None
 
     def go(self) -> None:
         """Takes the step if all who are here have asked for it."""
@@ -65,23 +75,30 @@ class Team:
                 self._join(here)
             if self._stepper is not None:
                 self._step(here)
-        except Exception as error:  # too little memory: nobody's step was taken, and nobody's can be
+        except BaseException as error:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
             self._failed = error
             raise
 
-    def agreed(self, pause: bool) -> bool:
+    def agreed(self, answer: bool, question: str) -> bool:
         """The answer of the first who asks after a step is the answer for all: they pause after the same step."""
-        if self._answer[0] != self.taken:
-            self._answer = self.taken, pause
-        return self._answer[1]
+        if self._answers.get(question, (-1, False))[0] != self.taken:
+            self._answers[question] = self.taken, answer
+        return self._answers[question][1]
 
     def leave(self) -> None:
-        """Once all have left, what they had in common goes."""
-        if all(seat.left for seat in self.seats):
-            self._stepper, self._joined = None, []
+        """What nobody needs any more goes at once: a GPU's memory must not wait for the collector of cycles."""
+        gone = [seat for seat in self.seats if seat.left]
+        if self.apart or len(gone) == len(self.seats):
+            for seat in gone:
+                vars(seat).pop("update", None)
+        if len(gone) == len(self.seats):
+            self._stepper, self._joined, self._failed = None, [], None
 
     def _join(self, here: Sequence[Seat]) -> None:
         first = here[0]
+        if len(here) == 1:
+            self.apart = True  # the others had been finished before, or are busy
+            return
         try:
             if any((seat.plan, seat.rates) != (first.plan, first.rates) for seat in here):
                 raise InputError("expected runs that stand at the same step to join them, but these do not")
@@ -89,7 +106,10 @@ class Team:
                 torch.cuda.synchronize(first.update.x.device)  # what each has launched in its own queue
             self._stepper = stepper_for(JoinedUpdate([seat.update for seat in here]), self.engine)
         except InputError as error:
-            log.warning("the runs are not joined: %s", error)
+            reason = str(error)  # whoever keeps the log keeps no error, which holds the runs
+            if reason not in self._said:
+                self._said.add(reason)
+                log.warning("the runs are not joined: %s", reason)
             self.apart = True
             return
         self._joined = list(here)
@@ -112,7 +132,7 @@ class Seat(Stepper):
     """One run's place in a team.
 
     Attributes:
-        update: what its steps change, once it has sat down.
+        update: what its steps change, while it sits there.
         plan: the step that it has asked for and that is not taken yet.
         begun: whether it has begun an epoch, or gone on with one, since the last step.
         left: whether its run has ended.
@@ -160,8 +180,8 @@ class Seat(Stepper):
         self.team.go()
         self._by_itself()
 
-    def agreed(self, pause: bool) -> bool:
-        return pause if self.team.apart else self.team.agreed(pause)
+    def agreed(self, answer: bool, question: str = "pause") -> bool:
+        return answer if self.team.apart else self.team.agreed(answer, question)
 
     def leave(self) -> None:
         """The run has ended; the others need not wait for it any more."""
@@ -173,7 +193,7 @@ class Seat(Stepper):
         if not self.team.apart or self.plan is None:
             return
         if self._own is None:
-            self._own = stepper_for(self.update, self.team.engine)
+            self._own = stepper_for(self.update, self.team.alone)
         if self.begun:
             assert self.first is not None
             self._own.begin(self.order, self.rates, self.first)

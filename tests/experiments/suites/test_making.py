@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from rcad.errors import InputError
 from rcad.experiments.evaluation.subject import Shelf
@@ -169,6 +170,10 @@ def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pyte
     make(order("T3", tmp_path), silent, silent, told.append)
     assert [place.joined for place in places] == [5, 1]
     assert [words for words in told if "--join" in words] == ["--join: only for runs that share a GPU"]
+    monkeypatch.setattr(making, "pick_device", lambda name: torch.device("cuda"))
+    for workers in (1, 2):
+        make(order("T3", tmp_path, joined=5, workers=workers), silent, silent, told.append)
+    assert len([words for words in told if "--join" in words]) == 2  # one worker has nobody to share with
 
 
 def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

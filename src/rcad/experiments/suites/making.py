@@ -94,7 +94,7 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
     before = sum(store.status(config) in FINISHED for config in planned.configs().values())
     if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
-    if order.joined > 1 and pick_device(order.device).type == "cpu":
+    if order.joined > 1 and (order.workers == 1 or pick_device(order.device).type == "cpu"):
         warn("--join: only for runs that share a GPU")
     if not make_runs(planned, place, lambda configs: suitable(order.device, configs, order.workers), tell):
         return None
