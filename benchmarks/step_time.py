@@ -179,7 +179,7 @@ def _worthwhile(method: str, batch: int, mode: str, layout: Layout) -> bool:
             return method in SHARED
         return layout in ASKED and batch <= 32 and method == "rcad_released"
     if batch > 32:
-        return mode != "compile" and method in SHARED
+        return (mode != "compile" and method in SHARED) or (mode == "eager" and method in CRITERIA)
     if method == "rcad autograd":
         return mode == "eager"
     return mode != "compile" or method in ("rcad every=4", "rcad_released")
