@@ -17,7 +17,7 @@ from cli.conftest import Cli
 from rcad.cli import views
 from rcad.cli.bars import Bars
 from rcad.cli.crowd import Crowd
-from rcad.cli.sweep import Grid
+from rcad.cli.grid import Grid
 from rcad.cli.views import Lines, Nothing
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 
 from rcad.cli.figures import metric
 from rcad.cli.request import Request
-from rcad.cli.sweep import title
+from rcad.cli.run_words import title
 from rcad.experiments.config import KEYS, RunConfig
 from rcad.experiments.record import RunRecord
 from rcad.experiments.rows import label

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from rcad.cli.figures import duration, leading, metric, number, plural, size, sparkline
+from rcad.cli.run_words import seconds
 from rcad.cli.screen import fields, say, table
-from rcad.cli.sweep import seconds
 from rcad.experiments.pruning import Pruned
 from rcad.experiments.record import STATUSES, RunRecord
 from rcad.experiments.rows import label

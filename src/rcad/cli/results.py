@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rcad.cli.figures import duration, leading, mean_and_spread, metric
+from rcad.cli.run_words import said, seconds
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.cli.sweep import Outcome, canonical, said, seconds
+from rcad.cli.sweep import Outcome, canonical
 from rcad.experiments.config import RunConfig
 from rcad.experiments.plain import config_id, to_plain
 from rcad.experiments.record import RunRecord
