@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor
 
 from rcad.data.dataset import Dataset, Split
+from rcad.train import captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.problem import method_of, model_of, prepare
+from rcad.train.step import Engine
 from rcad.train.team import Seat, Team
 from tiny_runs import CPU, config, distance, trainer
 
@@ -89,3 +92,24 @@ def test_real_targets_of_images() -> None:
         assert distance(run, alone) < 2e-5
         assert [row.keys() for row in run.rows] == [row.keys() for row in alone.rows]
         assert run.rows[-1]["loss"] == pytest.approx(alone.rows[-1]["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["eager", "graph"])
+def test_gradients_of_the_step_before_are_let_go(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the passes, whose own take their room."""
+    monkeypatch.setattr(captured, "WARM_UP", 10**9)
+    team = Team(2, engine)
+    runs = [trainer(replace(config("rcad"), seed=seed), CPU, engine, seat) for seed, seat in enumerate(team.seats)]
+    courses, held = [run.course() for run in runs], []
+    batch = JoinedUpdate.batch
+
+    def watching(self: JoinedUpdate, *rest: Any) -> None:
+        held.append(sum(p.grad is not None for member in self.members for p in member.model.parameters()))
+        batch(self, *rest)
+
+    monkeypatch.setattr(JoinedUpdate, "batch", watching)
+    for _ in range(3):
+        for course in courses:
+            next(course)
+    assert held == [0, 0, 0]
+    assert all(p.grad is not None for run in runs for p in run.model.parameters())

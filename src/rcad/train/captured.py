@@ -108,6 +108,7 @@ class Captured(Stepper):
         for size in plan.sizes:
             batches.append(self._order.index_select(-1, self._where[1:] + (self._ahead[:size] + done)))
             done += size
+        self.update.forget()
         self._twin.forget()
         after_pass = self._twin.gather if self._sgd is None else self._twin.keep
         for offset, (size, batch) in enumerate(zip(plan.sizes, batches, strict=True)):

@@ -73,7 +73,7 @@ class Update:
 
     def __call__(self, group: Sequence[Tensor], number: int) -> None:
         """The step over these batches of indices."""
-        self.model.zero_grad(set_to_none=True)
+        self.forget()
         for offset, index in enumerate(group):
             self.batch(self.model, index, len(group), number + offset)
         self.hand_out()
@@ -90,6 +90,11 @@ class Update:
     def split(self, weights: Sequence[nn.Parameter], tensors: Sequence[Tensor | None]) -> list[list[Tensor | None]]:
         """Each member's part of tensors that belong to these weights of the model."""
         return [list(tensors)]
+
+    def forget(self) -> None:
+        """Lets go of the gradients of the step before."""
+        for update in (self, *self.members):
+            update.model.zero_grad(set_to_none=True)
 
     def hand_out(self) -> None:
         """Gives the members their gradients; a run by itself has them."""
