@@ -123,8 +123,9 @@ def measure(
         ratio = statistics.median(times[index] / times[erm] for times in rounds)
         rows.append(_row(options, batch, job.method, mode, layout, seconds / replicas * 1e3, ratio))
         rows[-1]["engine"] = job.trainers[0].stepper.name
-        rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
+        rows[-1]["peak_memory_gib"] = None  # known of GPUs alone
         if device.type == "cuda":
+            rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
             rows[-1]["launch_ms_per_seed_step"] = round(job.launching * 1e3, 4)
         if job.method in CRITERIA and "rcad" in names:
             fused = names.index("rcad")
