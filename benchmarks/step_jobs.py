@@ -41,8 +41,8 @@ PASSES = {
     "rcad_released": 3.0,
 }
 """Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
-WARM_STEPS = 8
-"""Steps before memory is looked at: they choose algorithms, compile and capture."""
+FIRST_STEPS, WARM_STEPS = 2, 8
+"""Steps that choose algorithms and compile, which takes memory of its own; those after which all are captured."""
 
 
 class Layout(NamedTuple):
@@ -106,7 +106,12 @@ CRITERIA: dict[str, type[Criterion]] = {"rcad reference": Reference, "rcad autog
 
 
 class Job:
-    """Some runs of one method that take their steps in turns."""
+    """Some runs of one method that take their steps in turns.
+
+    Attributes:
+        peak: bytes in tensors at most: those that stay, and for each run what comes and goes in one of its steps.
+        held: bytes that are kept from others for it: where graphs were captured, with the gaps between their tensors.
+    """
 
     def __init__(
         self,
@@ -124,7 +129,7 @@ class Job:
         self.queues = [side_stream(device) for _ in range(layout.replicas)]
         self.seats = [seat for _ in range(layout.teams) for seat in Team(layout.joined, mode).seats]
         self.trainers, self.courses = [], []
-        tensors_before, _, held_before = memory(device)
+        tensors_before, held_before = memory(device)
         for seed, (queue, seat) in enumerate(zip(self.queues, self.seats, strict=True)):
             config = replace(settings, method=rows, seed=seed)
             with queue:
@@ -136,11 +141,11 @@ class Job:
                     trainer.stepper.update.criterion = trainer.criterion
             self.trainers.append(trainer)
             self.courses.append(trainer.course())
-        self.run(WARM_STEPS)
-        memory(device)
+        self.run(FIRST_STEPS)
+        passing = self._passing(WARM_STEPS - FIRST_STEPS, device)
         each = self.run(4) / 4
-        _, peak, held = memory(device)
-        self.memory = max(peak - tensors_before, held - held_before)
+        tensors, held = memory(device)
+        self.peak, self.held = tensors - tensors_before + passing, held - held_before
         self.steps = max(4, min(limit, int(seconds / each) // 4 * 4))
         self.launching = min(self.run(1, waiting=False) for _ in range(4)) / layout.replicas
 
@@ -154,12 +159,26 @@ class Job:
         wait(device)
         start = time.perf_counter()
         for _ in range(steps):
-            for course, queue, seat in zip(self.courses, self.queues, self.seats, strict=True):
-                with seat.queue or queue:
-                    next(course)
+            for run in range(len(self.courses)):
+                self._step(run)
         if waiting:
             wait(device)
         return time.perf_counter() - start
+
+    def _step(self, run: int) -> None:
+        with self.seats[run].queue or self.queues[run]:
+            next(self.courses[run])
+
+    def _passing(self, steps: int, device: torch.device) -> int:
+        """Bytes that come and go in one step of every run; takes so many."""
+        most = [0] * len(self.courses)
+        for _ in range(steps):
+            for run in range(len(most)):
+                before, _ = memory(device)
+                self._step(run)
+                if device.type == "cuda":
+                    most[run] = max(most[run], torch.cuda.max_memory_allocated(device) - before)
+        return sum(most)
 
 
 def wait(device: torch.device) -> None:
@@ -167,11 +186,10 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def memory(device: torch.device) -> tuple[int, int, int]:
-    """Bytes in tensors now and at most since the last call, and bytes held, which includes what graphs will use."""
+def memory(device: torch.device) -> tuple[int, int]:
+    """Bytes in tensors now, from which the peak is counted anew, and bytes held, with what graphs will use."""
     if device.type != "cuda":
-        return 0, 0, 0
-    peak = torch.cuda.max_memory_allocated(device)
+        return 0, 0
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
-    return torch.cuda.memory_allocated(device), peak, torch.cuda.memory_reserved(device)
+    return torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)

@@ -123,9 +123,10 @@ def measure(
         ratio = statistics.median(times[index] / times[erm] for times in rounds)
         rows.append(_row(options, batch, job.method, mode, layout, seconds / replicas * 1e3, ratio))
         rows[-1]["engine"] = job.trainers[0].stepper.name
-        rows[-1]["peak_memory_gib"] = None  # known of GPUs alone
+        rows[-1] |= {"peak_memory_gib": None, "held_memory_gib": None}  # known of GPUs alone
         if device.type == "cuda":
-            rows[-1]["peak_memory_gib"] = round(job.memory / 2**30, 4)
+            rows[-1]["peak_memory_gib"] = round(job.peak / 2**30, 4)
+            rows[-1]["held_memory_gib"] = round(job.held / 2**30, 4)
             rows[-1]["launch_ms_per_seed_step"] = round(job.launching * 1e3, 4)
         if job.method in CRITERIA and "rcad" in names:
             fused = names.index("rcad")
@@ -135,7 +136,7 @@ def measure(
         grown = Job("me_ada", settings, problem, mode, layout, **length)
         ms = growing(grown.trainers[0], base, batch)
         rows.append(_row(options, batch, "me_ada", mode, layout, ms, ms / base))
-        rows[-1] |= {"engine": "eager", "peak_memory_gib": None}
+        rows[-1] |= {"engine": "eager", "peak_memory_gib": None, "held_memory_gib": None}
     for row in rows:
         limit = floor(row["method"], batch)
         row["ratio_to_floor"] = round(row["ms_per_seed_step"] / limit, 3)
@@ -176,14 +177,12 @@ def _worthwhile(method: str, batch: int, mode: str, layout: Layout) -> bool:
     if method in ("erm", "rcad"):
         return True
     if layout.replicas > 1:
-        if mode == "graph":
-            return method in SHARED
-        return layout in ASKED and batch <= 32 and method == "rcad_released"
+        return layout in ASKED and batch <= 32 and mode == "graph" and method in (*SHARED, "rcad_released")
     if batch > 32:
         return (mode != "compile" and method in SHARED) or (mode == "eager" and method in CRITERIA)
     if method == "rcad autograd":
         return mode == "eager"
-    return mode != "compile" or method in ("rcad every=4", "rcad_released")
+    return mode != "compile"
 
 
 def groups(options: argparse.Namespace) -> list[tuple[int, Engine, Layout]]:
@@ -198,11 +197,7 @@ def groups(options: argparse.Namespace) -> list[tuple[int, Engine, Layout]]:
 
 def _shares(batch: int, mode: str, layout: Layout) -> bool:
     """Unless all are asked for: how many runs at once are worth their time to build."""
-    if mode == "graph":
-        return layout == Layout(8, 1) and batch <= 128  # joined runs pay where they are compiled
-    if batch <= 32:
-        return True
-    return layout in (ASKED if batch <= 128 else (Layout(4, 1),))
+    return mode == "graph" and (batch <= 32 or (batch <= 128 and layout in ASKED))
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:

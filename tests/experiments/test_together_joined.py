@@ -286,17 +286,6 @@ def test_all_teams_say_once_why_they_are_not_joined(tmp_path: Path, caplog: pyte
     assert len(caplog.records) == 1
 
 
-def test_on_a_gpu_joined_steps_are_compiled_and_lone_ones_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rcad.experiments.run.pick_device", lambda name: torch.device("cuda"))
-    crowd = together._Crowd([], Place(Store.open(tmp_path), joined=5), 0, None, None, None)  # type: ignore[arg-type]
-    assert (crowd.engine, crowd.alone) == ("compile", "graph")
-    place = Place(Store.open(tmp_path), engine="compile", joined=5)
-    crowd = together._Crowd([], place, 0, None, None, None)  # type: ignore[arg-type]
-    assert (crowd.engine, crowd.alone) == ("compile", "compile")  # as asked for
-
-
 def test_alike_are_those_that_differ_in_seeds_alone() -> None:
     one = config(0)
     split = [replace(one, seed=seed, data=replace(one.data, seed=seed + 7)) for seed in (0, 1)]

@@ -15,6 +15,7 @@ from rcad.experiments.machine import deterministic, side_stream
 from rcad.train import captured
 from rcad.train.captured import Captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.train.joined import JoinedUpdate
 from rcad.train.step import Engine, Plan
 from tiny_runs import config, distance, trainer
 
@@ -69,17 +70,25 @@ def test_a_pass_that_goes_back_twice_is_not_compiled(
 
 
 @pytest.mark.parametrize(
-    ("engine", "full", "limit"), [("compile", True, 0), ("compile", False, 10), ("graph", True, 10)]
+    ("engine", "full", "joined", "limit"),
+    [
+        ("compile", True, False, 0),
+        ("compile", False, False, 10),
+        ("graph", True, False, 10),
+        ("graph", True, True, 0),
+        ("graph", False, True, 10),
+    ],
 )
-def test_all_convolutions_are_tried_where_steps_repeat(
-    engine: Engine, full: bool, limit: int, monkeypatch: pytest.MonkeyPatch
+def test_all_convolutions_are_tried_where_it_pays(
+    engine: Engine, full: bool, joined: bool, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 10, raising=False)
     monkeypatch.setattr(torch, "compile", lambda model, **options: torch.nn.Sequential(model))
-    run, seen = trainer(config("rcad"), engine=engine), []
-    assert isinstance(run.stepper, Captured)
-    monkeypatch.setattr(run.stepper, "_take", lambda plan: seen.append(torch.backends.cudnn.benchmark_limit))
-    run.stepper.step(Plan(0, 0, (16 if full else 8,), 0))
+    runs, seen = [trainer(replace(config("rcad"), seed=seed), engine=engine) for seed in range(1 + joined)], []
+    updates = [run.stepper.update for run in runs]
+    stepper = Captured(JoinedUpdate(updates) if joined else updates[0], compiled=engine == "compile")
+    monkeypatch.setattr(stepper, "_take", lambda plan: seen.append(torch.backends.cudnn.benchmark_limit))
+    stepper.step(Plan(0, 0, (16 if full else 8,), 0))
     assert seen == [limit]
     assert torch.backends.cudnn.benchmark_limit == 10
 

@@ -18,10 +18,9 @@ from torch import Tensor
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import deterministic, side_stream
 from rcad.train import captured
-from rcad.train import team as team_module
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
-from rcad.train.step import Engine, Plan, Stepper, Update
+from rcad.train.step import Engine, Plan, Stepper
 from rcad.train.team import Team
 from tiny_runs import CPU, config, distance, trainer
 
@@ -191,23 +190,6 @@ def test_those_that_do_not_fit_go_each_by_itself(why: str, caplog: pytest.LogCap
         alone = trainer(replace(settings, seed=1))
         alone.fit()
         assert distance(runs[1], alone) == 0.0
-
-
-def test_only_joined_steps_are_compiled_for_being_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines: list[tuple[int, Engine]] = []
-
-    def noted(update: Update, engine: Engine) -> Stepper:
-        engines.append((len(update.members), engine))
-        return Stepper(update)
-
-    monkeypatch.setattr(team_module, "stepper_for", noted)
-    for method, seeds in (("rcad", (0, 1)), ("grow", (0, 1)), ("rcad", (0,))):
-        team = Team(len(seeds), "compile", "graph")
-        runs = [trainer(replace(config(method), seed=seed), seat=team.seats[seed]) for seed in seeds]
-        names = {run.stepper.name for run in runs}
-        assert names == {"graph" if len(seeds) == 1 else "joined"}  # before any step
-        go(team, runs, [side_stream(CPU) for _ in runs])
-    assert engines == [(2, "compile"), (1, "graph"), (1, "graph"), (1, "graph")]
 
 
 def test_an_epoch_begins_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

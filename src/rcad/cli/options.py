@@ -57,7 +57,7 @@ Settings = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Join = Annotated[
-    int, typer.Option("--join", metavar="N", help="Seeds trained as one compiled network on a GPU; 5 for long runs.")
+    int, typer.Option("--join", metavar="N", help="Seeds trained as one network on a GPU; 5 for long runs.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
 Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")]

@@ -48,8 +48,7 @@ class Place:
         data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
         device: "auto" takes a GPU where there is one.
         engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
-            model compiled besides: half a minute at first, then faster; "auto" takes it for joined steps). Results
-            differ by rounding alone.
+            model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
         checkpoint_seconds: time between checkpoints, more where saving is slow.
         joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
             Results differ by rounding alone.
@@ -69,8 +68,7 @@ class Place:
         whole("joined", self.joined, minimum=1)
         device = pick_device(self.device)
         if self.engine == "auto":
-            fast: Engine = "graph" if self.joined == 1 else "compile"  # uncompiled, joined runs are slower than others
-            return device, fast if device.type == "cuda" else "eager"
+            return device, "graph" if device.type == "cuda" else "eager"
         if self.engine != "eager" and device.type != "cuda":
             raise InputError(f"expected a GPU for engine={self.engine}, but got the {device.type.upper()}; use eager")
         return device, self.engine

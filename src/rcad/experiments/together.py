@@ -134,7 +134,6 @@ class _Crowd:
     ) -> None:
         self.configs, self.place, self.limit, self.stop, self.busy = configs, place, limit, stop, busy
         self.device, self.engine = place.resolve()
-        _, self.alone = replace(place, joined=1).resolve()
         self.said: set[str] = set()
         self.reporter_of, self.trackers_of = reporter_of, trackers_of
         self.waiting = deque(in_groups(configs, min(place.joined, limit)))
@@ -159,7 +158,7 @@ class _Crowd:
     def _admit(self) -> None:
         while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
             group = self.waiting.popleft()
-            seats = Team(len(group), self.engine, self.alone, said=self.said).seats
+            seats = Team(len(group), self.engine, said=self.said).seats
             # All or none: a seat without a lane would be waited for without end.
             self.lanes += [self._lane(index, seat) for index, seat in zip(group, seats, strict=True)]
 

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Literal, get_args
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
 
 from rcad.errors import InputError
+from rcad.models.activated import activated, normalised
 from rcad.models.base import Model
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
@@ -33,6 +33,13 @@ def _shortcut(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Module:
     return nn.Sequential(_conv(inputs, outputs, 1, stride), norm2d(norm, outputs))
 
 
+def _beside(shortcut: nn.Module, x: Tensor) -> Tensor:
+    if not isinstance(shortcut, nn.Sequential):
+        return x
+    conv, norm = shortcut
+    return normalised(norm, conv(x))
+
+
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions beside a shortcut."""
 
@@ -51,8 +58,8 @@ class BasicBlock(nn.Module):
         return self.conv1, self.conv2
 
     def forward(self, x: Tensor) -> Tensor:
-        y = relu(self.bn1(self.conv1(x)))
-        return relu(self.bn2(self.conv2(y)) + self.downsample(x))
+        y = activated(self.bn1, self.conv1(x))
+        return activated(self.bn2, self.conv2(y), _beside(self.downsample, x))
 
 
 class Bottleneck(nn.Module):
@@ -76,9 +83,9 @@ class Bottleneck(nn.Module):
         return self.conv1, self.conv2, self.conv3
 
     def forward(self, x: Tensor) -> Tensor:
-        y = relu(self.bn1(self.conv1(x)))
-        y = relu(self.bn2(self.conv2(y)))
-        return relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        y = activated(self.bn1, self.conv1(x))
+        y = activated(self.bn2, self.conv2(y))
+        return activated(self.bn3, self.conv3(y), _beside(self.downsample, x))
 
 
 class ResNet(Model):
@@ -142,7 +149,7 @@ class ResNet(Model):
 
     def features(self, x: Tensor) -> Tensor:
         x = self.normalize(x)
-        x = self.maxpool(relu(self.bn1(self.conv1(x))))
+        x = self.maxpool(activated(self.bn1, self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return x.mean((2, 3))
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
+from rcad.models.activated import activated
 from rcad.models.base import Model
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
@@ -62,8 +63,8 @@ class SmallCNN(Model):
 
     def features(self, x: Tensor) -> Tensor:
         x = self.normalize(x)
-        x = max_pool2d(relu(self.bn1(self.conv1(x))), 2)
-        x = max_pool2d(relu(self.bn2(self.conv2(x))), 2)
-        x = relu(self.bn3(self.conv3(x)))
+        x = max_pool2d(activated(self.bn1, self.conv1(x)), 2)
+        x = max_pool2d(activated(self.bn2, self.conv2(x)), 2)
+        x = activated(self.bn3, self.conv3(x))
         features: Tensor = self.dropout(relu(self.hidden(x.flatten(1))))
         return features

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
 
 from rcad.errors import InputError
+from rcad.models.activated import activated
 from rcad.models.base import Model
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
@@ -32,8 +32,8 @@ class WideBlock(nn.Module):
         return self.conv1, self.conv2
 
     def forward(self, x: Tensor) -> Tensor:
-        active = relu(self.bn1(x))
-        y: Tensor = self.conv2(self.dropout(relu(self.bn2(self.conv1(active)))))
+        active = activated(self.bn1, x)
+        y: Tensor = self.conv2(self.dropout(activated(self.bn2, self.conv1(active))))
         # Where the shape changes, the shortcut too starts from the activated input.
         return y + (x if self.shortcut is None else self.shortcut(active))
 
@@ -90,7 +90,7 @@ class WideResNet(Model):
 
     def features(self, x: Tensor) -> Tensor:
         x = self.stages(self.conv1(self.normalize(x)))
-        return relu(self.bn(x)).mean((2, 3))
+        return activated(self.bn, x).mean((2, 3))
 
 
 wrn28_10 = partial(WideResNet, 28, 10, dropout=0.3)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.fused import goes_back_twice
+from rcad.models.activated import own_kernels
 from rcad.train.clipped_sgd import ClippedSGD, Run, suits
 from rcad.train.step import Plan, Stepper, Update
 from rcad.train.twin import Twin
@@ -52,6 +53,7 @@ class Captured(Stepper):
         self._compiled: nn.Module = self._twin.model
         if compiled:
             self._compiled = cast(nn.Module, torch.compile(self._twin.model, dynamic=False))
+        self._thorough = compiled or len(update.members) > 1
         self._sgd: ClippedSGD | None = None
         owned, leaves = update.owned(self._twin.weights), update.split(self._twin.weights, self._twin.leaves)
         runs = [
@@ -89,8 +91,7 @@ class Captured(Stepper):
             self._graphs[kind].replay()
         else:
             self._warm[kind] += 1
-            often = self._compiled is not self._twin.model and set(plan.sizes) == {self._full}
-            with _all_convolutions() if often else nullcontext():
+            with _all_convolutions() if self._thorough and set(plan.sizes) == {self._full} else nullcontext():
                 self._take(plan)
             self._passes[kind] = len(self._twin.passes)
 
@@ -113,7 +114,8 @@ class Captured(Stepper):
         after_pass = self._twin.gather if self._sgd is None else self._twin.keep
         for offset, (size, batch) in enumerate(zip(plan.sizes, batches, strict=True)):
             model = self._compiled if size == self._full else self._twin.model
-            self.update.batch(model, batch, len(batches), plan.number + offset, after_pass)
+            with own_kernels():
+                self.update.batch(model, batch, len(batches), plan.number + offset, after_pass)
         if self._sgd is None:
             self._twin.deliver()
             self.update.hand_out()
@@ -183,7 +185,8 @@ class Captured(Stepper):
 def _all_convolutions() -> Iterator[None]:
     """Where the fastest algorithms are found by trying them: tries all there are, not the ten that look best.
 
-    That takes seconds, and pays for steps that are replayed thousands of times.
+    That takes seconds, and pays for compiled steps and for joined ones, whose grouped layers are cut up by what looks
+    best.
     """
     cudnn = torch.backends.cudnn
     before: int | None = cudnn.benchmark_limit

@@ -34,14 +34,13 @@ class Team:
 
     Args:
         size: how many runs are to come.
-        engine: how joined steps are taken.
-        alone: how those are that a run takes by itself; by default in the same way.
+        engine: how steps are taken.
         said: why runs were not joined, shared with other teams so that nobody is told twice.
     """
 
-    def __init__(self, size: int, engine: Engine, alone: Engine | None = None, *, said: set[str] | None = None) -> None:
+    def __init__(self, size: int, engine: Engine, *, said: set[str] | None = None) -> None:
         self.seats = [Seat(self) for _ in range(size)]
-        self.engine, self.alone = engine, alone or engine
+        self.engine = engine
         self.apart = size == 1
         self._said = set() if said is None else said
         self.queue: AbstractContextManager[Any] | None = None
@@ -55,7 +54,7 @@ class Team:
     def name(self) -> str:
         """How steps are taken, in words."""
         if self._stepper is None:
-            return self.alone if self.apart else "joined"
+            return self.engine if self.apart else "joined"
         return f"{self._stepper.name}, {len(self._joined)} joined"
 
     @property
@@ -193,7 +192,7 @@ class Seat(Stepper):
         if not self.team.apart or self.plan is None:
             return
         if self._own is None:
-            self._own = stepper_for(self.update, self.team.alone)
+            self._own = stepper_for(self.update, self.team.engine)
         if self.begun:
             assert self.first is not None
             self._own.begin(self.order, self.rates, self.first)

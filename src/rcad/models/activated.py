@@ -1,0 +1,160 @@
+"""What follows a convolution: a normalisation, perhaps an addition, perhaps a ReLU.
+
+torch's layers take a pass over memory for each of them, and as many kernels. In captured steps BatchNorm with what
+follows it runs in two kernels of our own, and its backward in two. The numbers are BatchNorm's, rounded once at the end
+instead of after each part. Eager steps, where launches are what costs, keep torch's layers; compiled ones are given
+kernels by the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import relu
+
+BLOCK_M, BLOCK_C, BLOCK_S, WARPS, STAGES = 64, 32, 32, 4, 3
+"""Rows, channels and shares of the rows that a program takes at a time; its warps; how far it reads ahead."""
+ELEMENTS, PROGRAMS = 8192, (132, 528)
+"""How many elements a program should have at least; the fewest and most programs that are worth it nevertheless."""
+
+_wanted: ContextVar[bool] = ContextVar("own_norm_kernels", default=False)
+
+
+@contextmanager
+def own_kernels() -> Iterator[None]:
+    """Inside, forward passes in training use our kernels wherever these suit."""
+    token = _wanted.set(True)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def activated(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    """relu(norm(x) + residual)."""
+    if _suits(norm, x, residual):
+        return _applied(norm, x, residual, active=True)
+    return relu(norm(x) if residual is None else norm(x) + residual)
+
+
+def normalised(norm: nn.Module, x: Tensor) -> Tensor:
+    """norm(x)."""
+    y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
+    return y
+
+
+def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
+    if torch.compiler.is_compiling() or not _wanted.get():
+        return False
+    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None:
+        return False
+    if norm.weight is None or norm.running_mean is None:
+        return False
+    if not _in_rows(x) or x.numel() == x.shape[1]:  # one value a channel: torch says what is wrong with that
+        return False
+    if residual is not None and not (_in_rows(residual) and residual.dtype == x.dtype):
+        return False
+    try:
+        import rcad.models.norm_kernels  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _in_rows(x: Tensor) -> bool:
+    return x.is_cuda and x.is_contiguous(memory_format=torch.channels_last) and x.numel() < 2**31
+
+
+def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> Tensor:
+    if norm.track_running_stats and norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.add_(1)
+    y: Tensor = BatchNormFunction.apply(x, norm.weight, norm.bias, residual, active, norm)  # type: ignore[no-untyped-call]
+    return y
+
+
+class BatchNormFunction(torch.autograd.Function):
+    """relu(BatchNorm(x) + residual) with the batch's statistics; memory order is channels last."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, active: bool, norm: nn.BatchNorm2d
+    ) -> Tensor:
+        from rcad.models import norm_kernels as kernels
+
+        grid, y = _Grid.of(x), torch.empty_like(x)
+        means, squares = torch.empty(2, grid.shares, grid.channels, device=x.device)
+        mean, rstd = torch.empty(2, grid.channels, device=x.device)
+        kernels.statistics[grid.by_share](x, means, squares, grid.rows, grid.channels, grid.share, **grid.blocks)
+        ctx.kinds = {"ADD": residual is not None, "RELU": active}
+        kernels.apply[grid.by_block](
+            x, residual, y, means, squares, mean, rstd, norm.running_mean, norm.running_var, weight, bias,
+            grid.rows, grid.channels, norm.eps, norm.momentum, grid.share, grid.shares, int(norm.track_running_stats),
+            BLOCK_S=BLOCK_S, **ctx.kinds, **grid.blocks,
+        )  # fmt: skip
+        ctx.save_for_backward(x, y if active and residual is not None else None, mean, rstd, weight, bias)
+        ctx.grid = grid
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        from rcad.models import norm_kernels as kernels
+
+        x, y, mean, rstd, weight, bias = ctx.saved_tensors
+        grid, adds, active = ctx.grid, ctx.kinds["ADD"], ctx.kinds["RELU"]
+        dy = dy.contiguous(memory_format=torch.channels_last)
+        plain, along = torch.empty(2, grid.shares, grid.channels, device=x.device)
+        dresidual = torch.empty_like(x) if adds else None
+        kernels.sums[grid.by_share](
+            dy, y, x, dresidual, mean, rstd, weight, bias, plain, along, grid.rows, grid.channels, grid.share,
+            **ctx.kinds, **grid.blocks,
+        )  # fmt: skip
+        dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
+        kernels.apply_back[grid.by_block](
+            dresidual if adds else dy, x, dx, mean, rstd, weight, bias, plain, along, dweight, dbias,
+            grid.rows, grid.channels, grid.shares, RELU=active and not adds, BLOCK_S=BLOCK_S, **grid.blocks,
+        )  # fmt: skip
+        return dx, dweight, dbias, dresidual, None, None
+
+
+class _Grid(NamedTuple):
+    """How the work on (rows, channels) is divided: sums by shares of the rows, the rest by blocks."""
+
+    rows: int
+    channels: int
+    share: int
+    programs: int
+
+    @classmethod
+    def of(cls, x: Tensor) -> _Grid:
+        rows, channels = x.numel() // x.shape[1], x.shape[1]
+        fewest, most = PROGRAMS
+        programs = max(1, min(max(fewest, x.numel() // ELEMENTS), most) // -(-channels // BLOCK_C))
+        share = -(-rows // programs)
+        return cls(rows, channels, share + -share % BLOCK_M, programs)
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        return {"BLOCK_M": BLOCK_M, "BLOCK_C": BLOCK_C, "STAGES": STAGES, "num_warps": WARPS}
+
+    @property
+    def shares(self) -> int:
+        return -(-self.rows // self.share)
+
+    @property
+    def columns(self) -> int:
+        return -(-self.channels // BLOCK_C)
+
+    @property
+    def by_share(self) -> tuple[int, int]:
+        return self.shares, self.columns
+
+    @property
+    def by_block(self) -> tuple[int, int]:
+        return min(-(-self.rows // BLOCK_M), self.programs), self.columns

@@ -1,0 +1,170 @@
+"""Triton kernels of `activated`: BatchNorm in training with what follows it; memory is (rows, channels).
+
+Sums over the rows are taken in shares and then over the shares, always in the same order.
+Sizes are not compiled into the kernels: layers of any size share them.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _tile(first, last, c, C, BLOCK_M: tl.constexpr):
+    """Where a block of rows lies, and which of its places are inside."""
+    m = first + tl.arange(0, BLOCK_M)
+    return m[:, None] * C + c[None, :], (m[:, None] < last) & (c[None, :] < C)
+
+
+@triton.jit(do_not_specialize=["ROWS"])
+def statistics(
+    x, means, squares, M, C, ROWS, BLOCK_M: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr
+):  # fmt: skip
+    """Mean and summed squared distance from it of each channel over one share of the rows."""
+    share = tl.program_id(0)
+    c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    first = share * ROWS
+    last = tl.minimum(first + ROWS, M)
+    # Distances from one of the values, so that squares of a large mean do not swallow the differences.
+    near = tl.load(x + first * C + c, mask=c < C, other=0.0).to(tl.float32)
+    totals = tl.zeros([BLOCK_M, BLOCK_C], tl.float32)
+    powers = tl.zeros([BLOCK_M, BLOCK_C], tl.float32)
+    for start in tl.range(first, last, BLOCK_M, num_stages=STAGES):
+        at, inside = _tile(start, last, c, C, BLOCK_M)
+        apart = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - near[None, :]
+        apart = tl.where(inside, apart, 0.0)
+        totals += apart
+        powers += apart * apart
+    total = tl.sum(totals, 0)
+    shift = total / (last - first)
+    tl.store(means + share * C + c, near + shift, mask=c < C)
+    tl.store(squares + share * C + c, tl.sum(powers, 0) - total * shift, mask=c < C)
+
+
+@triton.jit
+def _settled(means, squares, c, M, C, ROWS, SHARES, BLOCK_S: tl.constexpr, BLOCK_C: tl.constexpr):
+    """The mean of all rows and the summed squared distance from it, out of those of the shares."""
+    before = 0.0
+    middle = tl.zeros([BLOCK_C], tl.float32)
+    spread = tl.zeros([BLOCK_C], tl.float32)
+    for start in range(0, SHARES, BLOCK_S):
+        s = start + tl.arange(0, BLOCK_S)
+        at, inside = _tile(start, SHARES, c, C, BLOCK_S)
+        count = tl.maximum(tl.minimum(M - s * ROWS, ROWS), 0).to(tl.float32)
+        added = tl.sum(count)
+        own = tl.load(means + at, mask=inside, other=0.0)
+        mean = tl.sum(own * count[:, None], 0) / added
+        apart = tl.where(inside, own - mean[None, :], 0.0)
+        square = tl.load(squares + at, mask=inside, other=0.0)
+        step = mean - middle
+        after = before + added
+        middle += step * (added / after)
+        spread += tl.sum(square + apart * apart * count[:, None], 0) + step * step * (before * added / after)
+        before = after
+    return middle, spread
+
+
+@triton.jit(do_not_specialize=["ROWS", "SHARES", "TRACK"])
+def apply(
+    x, residual, y, means, squares, mean, rstd, running_mean, running_var, weight, bias, M, C, eps, momentum,
+    ROWS, SHARES, TRACK, ADD: tl.constexpr, RELU: tl.constexpr,
+    BLOCK_S: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """y = relu((x - mean) * rstd * weight + bias + residual); the first program of a column keeps the statistics."""
+    c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    middle, spread = _settled(means, squares, c, M, C, ROWS, SHARES, BLOCK_S, BLOCK_C)
+    scale = 1.0 / tl.sqrt(spread / M + eps)
+    if tl.program_id(0) == 0:
+        tl.store(mean + c, middle, mask=c < C)
+        tl.store(rstd + c, scale, mask=c < C)
+        if TRACK != 0:
+            old = tl.load(running_mean + c, mask=c < C)
+            tl.store(running_mean + c, old + momentum * (middle - old), mask=c < C)
+            old = tl.load(running_var + c, mask=c < C)
+            tl.store(running_var + c, old + momentum * (spread / (M - 1) - old), mask=c < C)
+    factor = tl.load(weight + c, mask=c < C, other=0.0) * scale
+    offset = tl.load(bias + c, mask=c < C, other=0.0) - middle * factor
+    for start in tl.range(tl.program_id(0) * BLOCK_M, M, tl.num_programs(0) * BLOCK_M, num_stages=STAGES):
+        at, inside = _tile(start, M, c, C, BLOCK_M)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) * factor[None, :] + offset[None, :]
+        if ADD:
+            value += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+        if RELU:
+            value = tl.maximum(value, 0.0)
+        tl.store(y + at, value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _arriving(dy, at, inside, value, factor, offset, RELU: tl.constexpr):
+    """The gradient before the ReLU; what that let through is found again from its input."""
+    gradient = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
+    if RELU:
+        gradient = tl.where(value * factor[None, :] + offset[None, :] > 0, gradient, 0.0)
+    return gradient
+
+
+@triton.jit
+def _channel(mean, rstd, weight, bias, c, C):
+    """Mean, scale, and the factor and offset that were applied."""
+    middle = tl.load(mean + c, mask=c < C, other=0.0)
+    scale = tl.load(rstd + c, mask=c < C, other=0.0)
+    factor = tl.load(weight + c, mask=c < C, other=0.0) * scale
+    return middle, scale, factor, tl.load(bias + c, mask=c < C, other=0.0) - middle * factor
+
+
+@triton.jit(do_not_specialize=["ROWS"])
+def sums(
+    dy, y, x, dresidual, mean, rstd, weight, bias, plain, along, M, C,
+    ROWS, ADD: tl.constexpr, RELU: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Each channel's gradient, summed plainly and times the distance from the mean, over one share of the rows.
+
+    What was added has the gradient before the ReLU, which is written for it and serves `apply_back` as well.
+    """
+    share = tl.program_id(0)
+    c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    middle, _, factor, offset = _channel(mean, rstd, weight, bias, c, C)
+    totals = tl.zeros([BLOCK_M, BLOCK_C], tl.float32)
+    products = tl.zeros([BLOCK_M, BLOCK_C], tl.float32)
+    last = tl.minimum((share + 1) * ROWS, M)
+    for start in tl.range(share * ROWS, last, BLOCK_M, num_stages=STAGES):
+        at, inside = _tile(start, last, c, C, BLOCK_M)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+        gradient = _arriving(dy, at, inside, value, factor, offset, RELU and not ADD)
+        if ADD:
+            if RELU:
+                gradient = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) > 0, gradient, 0.0)
+            tl.store(dresidual + at, gradient.to(dresidual.dtype.element_ty), mask=inside)
+        totals += gradient
+        products += gradient * (value - middle[None, :])
+    tl.store(plain + share * C + c, tl.sum(totals, 0), mask=c < C)
+    tl.store(along + share * C + c, tl.sum(products, 0), mask=c < C)
+
+
+@triton.jit(do_not_specialize=["SHARES"])
+def apply_back(
+    dy, x, dx, mean, rstd, weight, bias, plain, along, dweight, dbias, M, C,
+    SHARES, RELU: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_C: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """The gradient of x; the first program of a column writes those of weight and bias."""
+    c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    total = tl.zeros([BLOCK_C], tl.float32)
+    product = tl.zeros([BLOCK_C], tl.float32)
+    for start in range(0, SHARES, BLOCK_S):
+        at, inside = _tile(start, SHARES, c, C, BLOCK_S)
+        total += tl.sum(tl.load(plain + at, mask=inside, other=0.0), 0)
+        product += tl.sum(tl.load(along + at, mask=inside, other=0.0), 0)
+    middle, scale, factor, offset = _channel(mean, rstd, weight, bias, c, C)
+    if tl.program_id(0) == 0:
+        tl.store(dbias + c, total, mask=c < C)
+        tl.store(dweight + c, product * scale, mask=c < C)
+    level = total / M
+    slope = product * scale * scale / M
+    for start in tl.range(tl.program_id(0) * BLOCK_M, M, tl.num_programs(0) * BLOCK_M, num_stages=STAGES):
+        at, inside = _tile(start, M, c, C, BLOCK_M)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+        gradient = _arriving(dy, at, inside, value, factor, offset, RELU)
+        change = factor[None, :] * (gradient - level[None, :] - (value - middle[None, :]) * slope[None, :])
+        tl.store(dx + at, change.to(dx.dtype.element_ty), mask=inside)
