@@ -102,6 +102,28 @@ def test_averages_that_rest_are_left_alone() -> None:
 @needs_kernels
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("lost", [torch.nan, torch.inf])
+def test_what_is_not_a_number_shows(lost: float, adds: bool) -> None:
+    """A ReLU that took it for zero would hide that a run diverges; and it stays in its channel."""
+    norm, x, residual = layer(40), drawn((4, 40, 3, 3), 2), drawn((4, 40, 3, 3), 3)
+    x[1, 33, 0, 0] = lost
+    x.requires_grad_()
+    with own_kernels():
+        y = activated(norm, x, residual if adds else None)
+    y.sum().backward()
+    hit = torch.arange(40, device=DEVICE) == 33
+    for found in (y, x.grad):
+        assert found is not None
+        assert torch.equal(found.isnan().any(3).any(2).any(0), hit)
+    for found in (norm.weight.grad, norm.running_mean):
+        assert found is not None
+        assert torch.equal(~found.isfinite(), hit)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
 def test_a_gradient_in_another_order_and_a_second_backward() -> None:
     norm, x = layer(8), drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():

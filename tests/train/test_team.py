@@ -70,6 +70,13 @@ KINDS = {
     "twice": config("rcad + confidence_penalty"),
     "adamw": config("cutmix + rcad", optim="adamw"),
 }
+
+
+def wide(settings: RunConfig) -> RunConfig:
+    """With as many channels as joining takes on a GPU."""
+    return replace(settings, model=replace(settings.model, width=16))
+
+
 RESNET = config("rcad", model="resnet18", channels_last=True)  # where a map has one pixel, rounding grows too fast
 
 
@@ -305,7 +312,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
             with monkeypatch.context() as patch:
                 if not captures:
                     patch.setattr(captured.Captured, "_capture", lambda *args: None)
-                team, runs, queues = seated(settings, (0, 1, 2), cuda, "graph")
+                team, runs, queues = seated(wide(settings), (0, 1, 2), cuda, "graph")
                 assert go(team, runs, queues) == ["done"] * 3
             made.append(runs)
         torch.cuda.synchronize()
@@ -318,18 +325,22 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 @pytest.mark.gpu
 @needs_gpu
 def test_who_the_others_are_changes_nothing() -> None:
-    """The same run in the same place of two teams with different mates, bit for bit; places sum in other orders."""
+    """The same run in the same place of teams with other mates, one of them lost; places sum in other orders."""
     cuda = torch.device("cuda")
-    settings = config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16")
+    settings = wide(config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16"))
     with deterministic(True, cuda):
         teams = []
-        for seeds in ((1, 0, 2), (3, 0, 4)):
+        for seeds, lost in (((1, 0, 2), False), ((3, 0, 4), False), ((1, 0, 2), True)):
             team, runs, queues = seated(settings, seeds, cuda, "graph")
-            assert go(team, runs, queues) == ["done"] * 3
+            if lost:
+                with torch.no_grad():
+                    next(runs[0].model.parameters()).fill_(torch.nan)
+            assert go(team, runs, queues) == ["diverged" if lost else "done", "done", "done"]
             teams.append(runs)
         torch.cuda.synchronize()
     assert distance(teams[0][1], teams[1][1]) == 0.0
     assert distance(teams[0][0], teams[1][0]) > 0.01
+    assert distance(teams[0][1], teams[2][1]) == 0.0
 
 
 @pytest.mark.gpu
@@ -339,7 +350,7 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
     """Joined against alone; a repeated lone run says how far apart equals may be."""
     torch._dynamo.reset()
     cuda = torch.device("cuda")
-    settings = config("rcad", "resnet18", precision="bf16", channels_last=True, epochs=10)
+    settings = wide(config("rcad", "resnet18", precision="bf16", channels_last=True, epochs=10))
     with deterministic(False, cuda):
         alone = []
         for seed in (0, 0, 1):
@@ -355,4 +366,4 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
     assert runs[0].stepper.name == ("graph, compiled, 2 joined" if engine == "compile" else "graph, 2 joined")
     assert max(apart) < max(3 * spread, 0.05)
     for run, other in zip(runs, (alone[0], alone[2]), strict=True):
-        assert run.rows[-1]["loss"] == pytest.approx(other.rows[-1]["loss"], rel=0.1)
+        assert run.rows[-1]["loss"] == pytest.approx(other.rows[-1]["loss"], rel=0.25)

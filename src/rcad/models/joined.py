@@ -23,6 +23,9 @@ from rcad.models.strided_pointwise import StridedPointwise
 from rcad.models.wide_resnet import WideResNet
 
 JOINABLE = (ResNet, WideResNet, SmallCNN)
+NARROWEST = 16
+"""Channels from which on a GPU keeps groups apart: narrower ones it takes together with zeros between them, and zero
+times what is not a number is not zero."""
 ALIGNED = 8
 """Short rows of numbers begin at multiples of this many, so that wide loads can read each network's."""
 
@@ -163,5 +166,16 @@ def _check_joinable(networks: Sequence[nn.Module]) -> None:
     shapes = [[(name, value.shape) for name, value in network.state_dict().items()] for network in networks]
     if any(type(network) is not type(first) for network in networks) or any(s != shapes[0] for s in shapes):
         raise InputError("expected networks of one architecture to join, but they differ")
+    narrowest = min(_channels(module) for module in first.modules() if isinstance(module, nn.Conv2d))
+    if narrowest < NARROWEST and next(first.parameters()).is_cuda:
+        raise InputError(
+            f"expected networks of at least {NARROWEST} channels to join on a GPU, but got {narrowest}; narrower ones "
+            "would lose each other if one diverged"
+        )
     if any(isinstance(module, nn.Dropout) and module.p for module in first.modules()):
         raise InputError("expected networks without dropout to join, but got some; it draws for all of them at once")
+
+
+def _channels(conv: nn.Conv2d) -> int:
+    """The fewer of inputs and outputs; images come with channels added."""
+    return conv.out_channels if isinstance(conv, FirstConv2d) else min(conv.in_channels, conv.out_channels)

@@ -91,7 +91,7 @@ def apply(
         if ADD:
             value += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
         if RELU:
-            value = tl.maximum(value, 0.0)
+            value = tl.where(value < 0, 0.0, value)  # what is not a number stays that
         tl.store(y + at, value.to(y.dtype.element_ty), mask=inside)
 
 
@@ -100,7 +100,7 @@ def _arriving(dy, at, inside, value, factor, offset, RELU: tl.constexpr):
     """The gradient before the ReLU; what that let through is found again from its input."""
     gradient = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
     if RELU:
-        gradient = tl.where(value * factor[None, :] + offset[None, :] > 0, gradient, 0.0)
+        gradient = tl.where(value * factor[None, :] + offset[None, :] <= 0, 0.0, gradient)
     return gradient
 
 
@@ -134,7 +134,7 @@ def sums(
         gradient = _arriving(dy, at, inside, value, factor, offset, RELU and not ADD)
         if ADD:
             if RELU:
-                gradient = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) > 0, gradient, 0.0)
+                gradient = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) <= 0, 0.0, gradient)
             tl.store(dresidual + at, gradient.to(dresidual.dtype.element_ty), mask=inside)
         totals += gradient
         products += gradient * (value - middle[None, :])
