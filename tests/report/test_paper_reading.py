@@ -119,6 +119,13 @@ def test_loose_runs_are_a_study_and_those_of_a_suite_are_not(tmp_path: Path) -> 
     assert set(found.run_files) == {name, "elsewhere", "run0", "run1"}
 
 
+def test_a_run_that_was_made_twice_counts_in_both_folders(tmp_path: Path) -> None:
+    for folder, accuracy in (("here", 50.0), ("there", 60.0)):
+        put(tmp_path, run_record("run0", 0, accuracy), f"{folder}/run0/record.json")
+    places = [place for study in read(tmp_path).studies for place in study.places.values()]
+    assert [run.metrics["accuracy"] for place in places for run in place.runs] == [50.0, 60.0]
+
+
 def test_the_runs_of_an_unfinished_suite_are_no_study(tmp_path: Path) -> None:
     """Its own record may be missing yet, or damaged; deeper folders and the folder itself get names without a slash."""
     put(tmp_path, run_record("a", 0, 50.0), "T4/runs/a/record.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,9 @@ def read(results: Path) -> Found:
                 unused.append(path)
         except InputError as error:
             damaged.append(str(error))
-    run_files = {path.parent.name: path for path in sorted(results.glob(f"**/{RUN}"))}
+    every = sorted(results.glob(f"**/{RUN}"))  # one run may have been made in several folders
     mentioned = {run.id for study in studies for place in study.places.values() for run in place.runs}
-    facts, loose = _runs(run_files, mentioned, damaged)
+    facts, loose = _runs(every, mentioned, damaged)
     for folder, runs in loose.items():
         if folder.name == SUITE_RUNS and folder.parent.parent == results:
             continue  # of a suite that is not finished, or whose record is damaged
@@ -87,24 +87,24 @@ def read(results: Path) -> Found:
         evaluations=others[EVALUATION],
         damaged=damaged,
         missing=[target for target in TITLES if target not in targets],
-        run_files=run_files,
+        run_files={path.parent.name: path for path in every},
         run_facts=facts,
         unused=unused,
     )
 
 
 def _runs(
-    files: Mapping[str, Path], mentioned: set[str], damaged: list[str]
+    files: Sequence[Path], mentioned: set[str], damaged: list[str]
 ) -> tuple[dict[str, Record], dict[Path, list[tuple[Path, Record]]]]:
     """What each run tells of its machine; and by folder the finished runs of stores that no suite uses."""
     # Runs beside those of a suite in the same store (of another scale, say) are no study of their own.
-    used = {files[name].parent.parent for name in mentioned & files.keys()}
+    used = {path.parent.parent for path in files if path.parent.name in mentioned}
     facts: dict[str, Record] = {}
     loose: dict[Path, list[tuple[Path, Record]]] = {}
-    for name, path in files.items():
+    for path in files:
         try:
             run = loads(read_text(path), str(path))
-            facts[name] = {key: run.get(key) for key in ("device", "started")}
+            facts[path.parent.name] = {key: run.get(key) for key in ("device", "started")}
             if path.parent.parent not in used and run["status"] in ("done", "diverged"):
                 loose.setdefault(path.parent.parent, []).append((path, run))
         except InputError as error:
