@@ -23,3 +23,16 @@ def test_it_measures_every_method(tmp_path: Path) -> None:
     assert [row["method"] for row in record["rows"]] == METHODS
     assert all(row["ratio_to_erm"] > 1.1 for row in record["rows"][1:])
     assert all(row["peak_memory_gib"] is None for row in record["rows"])  # not measured on a CPU
+
+
+def test_kernels_are_listed_by_their_time(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT.with_name("step_kernels.py")), "--device", "cpu", "--size", "8"]
+    command += ["--channels", "1", "--classes", "3", "--batch", "4", "--lines", "5", "--out", str(tmp_path / "a.txt")]
+    subprocess.run(command, check=True, capture_output=True)
+    about, total, *lines = (tmp_path / "a.txt").read_text().splitlines()
+    assert "small_cnn, batch 4, rcad, eager, runs 1x1" in about
+    times = [float(line.split()[0]) for line in lines]
+    assert len(times) == 5
+    assert times == sorted(times, reverse=True)
+    assert sum(times) < float(total.split()[3].rstrip(","))
+    assert any("conv" in line for line in lines)
