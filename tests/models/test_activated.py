@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from rcad.models import activated as module
+from rcad.models import joined
 from rcad.models.activated import _Grid, activated, normalised, own_kernels
 from rcad.models.build import build
+from rcad.models.joined import Joined
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -35,7 +37,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def layer(channels: int, dtype: torch.dtype = torch.float32) -> nn.BatchNorm2d:
-    norm = nn.BatchNorm2d(channels)
+    norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=0.2)
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for value in (norm.weight, norm.bias, norm.running_mean):
@@ -83,6 +85,84 @@ def test_they_are_batch_norm(shape: tuple[int, ...], adds: bool, active: bool) -
 @needs_kernels
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+def test_however_the_work_is_divided(adds: bool, active: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks in a share, several steps over the shares, and more blocks than programs, in a small tensor."""
+    blocks: dict[str, Any] = {"BLOCK_M": 16, "BLOCK_C": 16, "BLOCK_S": 2, "PROGRAMS": (15, 15)}
+    for name, value in blocks.items():
+        monkeypatch.setattr(module, name, value)
+    shape = (6, 40, 6, 6)
+    grid = _Grid.of(torch.empty(shape, device="meta"))
+    assert (grid.rows, grid.share, grid.shares, grid.by_block[0]) == (216, 48, 5, 5)
+    with own_kernels():
+        found = passed(layer(40), shape, adds=adds, active=active)
+    expected = passed(layer(40, torch.float64), shape, adds=adds, active=active, dtype=torch.float64)
+    for one, other in zip(found, expected, strict=True):
+        if one is not None and other is not None:
+            torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+def test_half_precision_rounds_what_comes_out_alone(adds: bool, active: bool) -> None:
+    half = torch.float16
+    with own_kernels():
+        found = passed(layer(8), SHAPES[0], adds=adds, active=active, dtype=half)
+    exact = layer(8, torch.float64)
+    x, residual, dy = (drawn(SHAPES[0], seed, half).double().requires_grad_() for seed in (2, 3, 4))
+    y = exact(x) + residual if adds else exact(x)
+    y = relu(y) if active else y
+    y.backward((dy.half() - 3).double())
+    expected = [y, x.grad, residual.grad, exact.weight.grad, exact.bias.grad, *exact.buffers()]
+    for one, other in zip(found, expected, strict=True):
+        if one is not None and other is not None:
+            narrow = one.dtype == half
+            assert narrow == (one.ndim == 4)
+            torch.testing.assert_close(one.double(), other, rtol=1e-3 if narrow else 1e-4, atol=1e-4, check_dtype=False)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_a_large_mean_does_not_swallow_the_spread(first: float) -> None:
+    """Nor does a first value that lies apart from the others."""
+    x = drawn((8, 8, 9, 9), 2) / 10 + 1000
+    x[0, :, 0, 0] += first
+    x[:, 3] = 1000
+    ours, exact = layer(8), layer(8, torch.float64)
+    ours.momentum = exact.momentum = 1.0
+    with own_kernels():
+        y = normalised(ours, x)
+    torch.testing.assert_close(y.double(), exact(x.double()), rtol=1e-2, atol=5e-2)
+    if not GPU:  # whose divisions are not exact
+        assert (y[:, 3] == ours.bias[3]).all()
+    assert ours.running_mean is not None
+    assert ours.running_var is not None
+    torch.testing.assert_close(ours.running_mean.double(), exact.running_mean, rtol=3e-6, atol=0.0)
+    torch.testing.assert_close(ours.running_var.double(), exact.running_var, rtol=1e-3, atol=1e-6)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_averages_that_keep_nothing_are_the_batchs_own() -> None:
+    """With a momentum of one nothing is left of the old average, nor of its rounding."""
+    ours, exact = layer(8), layer(8, torch.float64)
+    ours.momentum = exact.momentum = 1.0
+    x = (drawn(SHAPES[0], 2) - 3) * 1e-4
+    with own_kernels():
+        normalised(ours, x)
+    exact(x.double())
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(ours.get_buffer(name).double(), exact.get_buffer(name), rtol=1e-4, atol=1e-10)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
 def test_averages_that_rest_are_left_alone() -> None:
     norm = layer(8)
     before = copy.deepcopy(norm)
@@ -97,6 +177,19 @@ def test_averages_that_rest_are_left_alone() -> None:
         assert one is not None
         assert torch.equal(one, other)  # type: ignore[arg-type]
     assert before.num_batches_tracked == 1
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_batches_that_are_counted_elsewhere() -> None:
+    """As a bf16 twin's are, once a step for all layers."""
+    norm, other = layer(8), layer(8)
+    norm._buffers["num_batches_tracked"] = None
+    with own_kernels():
+        normalised(norm, drawn(SHAPES[0], 2))
+    other(drawn(SHAPES[0], 2))
+    torch.testing.assert_close(norm.running_mean, other.running_mean)
 
 
 @needs_kernels
@@ -119,6 +212,23 @@ def test_what_is_not_a_number_shows(lost: float, adds: bool) -> None:
     for found in (norm.weight.grad, norm.running_mean):
         assert found is not None
         assert torch.equal(~found.isfinite(), hit)
+    assert norm.bias.grad is not None
+    assert norm.bias.grad[33] == 4 * 3 * 3  # torch's ReLU as well lets gradients pass where there is no number
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_what_is_added_is_not_a_number() -> None:
+    norm, x, residual = layer(8), drawn(SHAPES[0], 2), drawn(SHAPES[0], 3)
+    residual[1, 3, 0, 0] = torch.nan
+    residual.requires_grad_()
+    with own_kernels():
+        y = activated(norm, x, residual)
+    assert torch.equal(y.isnan(), residual.isnan())
+    y.backward(torch.full_like(y, 7))
+    assert residual.grad is not None
+    assert torch.equal(residual.grad, torch.where(y <= 0, 0.0, 7.0))
 
 
 @needs_kernels
@@ -132,6 +242,119 @@ def test_a_gradient_in_another_order_and_a_second_backward() -> None:
     (first,) = torch.autograd.grad(y, x, dy, retain_graph=True)
     (again,) = torch.autograd.grad(y, x, dy.contiguous(), retain_graph=True)
     assert torch.equal(first, again)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("adds", [True, False])
+def test_saved_tensors_may_come_back_in_another_order(adds: bool) -> None:
+    """As `torch.autograd.graph.save_on_cpu` with pinned memory brings them back."""
+
+    def grads() -> list[Tensor | None]:
+        return passed(layer(8), SHAPES[0], adds=adds, active=True)[1:5]
+
+    with own_kernels():
+        plain = grads()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x.contiguous(), lambda x: x):
+            packed = grads()
+    for one, other in zip(packed, plain, strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)  # type: ignore[arg-type]
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("adds", [True, False])
+def test_an_output_is_kept_where_something_was_added_alone(adds: bool) -> None:
+    """Elsewhere what the ReLU let through is found again from x, and memory is saved."""
+    kept: list[int] = []
+    norm, x = layer(8), drawn(SHAPES[0], 2).requires_grad_()
+    with (
+        own_kernels(),
+        torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x.data_ptr()), x)[1], lambda x: x),
+    ):
+        y = activated(norm, x, x if adds else None)
+    assert (y.data_ptr() in kept) == adds
+    assert x.data_ptr() in kept
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_statistics_are_kept_in_float32_whatever_the_default() -> None:
+    x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
+    with own_kernels():
+        (expected,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
+        torch.set_default_dtype(torch.float16)
+        try:
+            (found,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, expected)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_parameters_and_inputs_may_be_constants() -> None:
+    norm, x, residual = layer(8).requires_grad_(False), drawn(SHAPES[0], 2), drawn(SHAPES[0], 3).requires_grad_()
+    with own_kernels():
+        activated(norm, x, residual).sum().backward()
+        assert not activated(norm, x).requires_grad
+        with torch.no_grad():
+            assert not activated(norm, x, residual).requires_grad
+    assert residual.grad is not None
+    assert x.grad is None
+    assert norm.weight.grad is None
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_gradients_of_gradients_are_refused() -> None:
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        (gradient,) = torch.autograd.grad(activated(layer(8), x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_joined_networks_are_normalised_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their layers have the channels of all, and a count of batches for each."""
+    monkeypatch.setattr(joined, "NARROWEST", 1)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    apply, seen = module.BatchNormFunction.apply, []
+    monkeypatch.setattr(
+        module.BatchNormFunction, "apply", lambda *args: (seen.append(args[0].shape[1]), apply(*args))[1]
+    )
+    singles = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        single: Any = build("small_cnn", num_outputs=3, in_shape=(3, 8, 8), norm="batch", width=4).to(DEVICE)
+        singles.append(single.to(memory_format=torch.channels_last))
+    views = copy.deepcopy(singles)
+    network = Joined(views)
+    x = torch.rand(10, 3, 8, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    with own_kernels():
+        y = network(x)
+    y.square().sum().backward()
+    assert seen == [8, 16, 16]
+    grads = dict(network.network.named_parameters())
+    for i, (single, view) in enumerate(zip(singles, views, strict=True)):
+        mine = single.double()(x[i::2].double())
+        mine.square().sum().backward()
+        torch.testing.assert_close(y[i::2].double(), mine, rtol=1e-3, atol=1e-3)
+        for name, buffer in single.named_buffers():
+            torch.testing.assert_close(view.get_buffer(name).double(), buffer.double(), rtol=1e-3, atol=1e-3)
+        assert view.get_buffer("bn1.num_batches_tracked") == 1
+        for name, parameter in single.named_parameters():
+            if name.startswith("bn"):
+                part = grads[name].grad.chunk(2)[i]
+                torch.testing.assert_close(part.double(), parameter.grad, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.skipif(not GPU, reason="needs a CUDA device")
@@ -176,6 +399,18 @@ def test_networks_with_and_without(name: str, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(one.double(), other.double(), rtol=1e-3, atol=1e-3, msg=key)
 
 
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8", "small_cnn"])
+def test_every_normalisation_of_a_network_may_take_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[nn.Module] = []
+    monkeypatch.setattr(module, "_suits", lambda norm, x, residual: asked.append(norm))
+    model = build(name, num_outputs=3, in_shape=(3, 16, 16), norm="batch", width=2)
+    features = model.features(torch.rand(4, 3, 16, 16))
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert len(asked) == len(norms) > 2
+    assert set(asked) == set(norms)
+    assert (features >= 0).all()  # the last of them, or a layer after it, with a ReLU
+
+
 @pytest.mark.parametrize(("adds", "active"), KINDS)
 def test_elsewhere_they_are_torchs_layers(adds: bool, active: bool) -> None:
     norm = layer(8)
@@ -197,13 +432,83 @@ def test_what_they_suit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not module._suits(norm, x.contiguous(), None)
         assert not module._suits(norm, x, x.contiguous())
         assert not module._suits(norm, x, x.double())
+        assert not module._suits(norm, x, x[:1])  # an addition would widen it; there is nothing there to read
         assert not module._suits(norm, x[:1, :, :1, :1], None)  # torch's layer has words for one value a channel
-        assert not module._suits(nn.GroupNorm(2, 8), x, None)
-        assert not module._suits(nn.BatchNorm2d(8, affine=False), x, None)
-        assert not module._suits(nn.BatchNorm2d(8, track_running_stats=False), x, None)
-        assert not module._suits(nn.BatchNorm2d(8, momentum=None), x, None)
+        assert not module._suits(norm, x[:0], None)
+        assert not module._suits(norm, x[:, :4].contiguous(memory_format=torch.channels_last), None)
+        assert not module._suits(norm, x.double(), None)
+        assert all(module._suits(norm, x.to(dtype), x.to(dtype)) for dtype in (torch.float16, torch.bfloat16))
         assert not module._suits(norm.eval(), x, None)
     assert not module._suits(norm.train(), x, None)
+
+
+def strided() -> nn.BatchNorm2d:
+    norm = layer(8)
+    norm.weight.data = torch.ones(16, device=DEVICE)[::2]
+    return norm
+
+
+OTHER_LAYERS = {
+    "no BatchNorm": lambda: nn.GroupNorm(2, 8),
+    "its descendant": lambda: nn.SyncBatchNorm(8),
+    "no parameters": lambda: nn.BatchNorm2d(8, affine=False),
+    "no averages": lambda: nn.BatchNorm2d(8, track_running_stats=False),
+    "averages over all": lambda: nn.BatchNorm2d(8, momentum=None),
+    "other channels": lambda: layer(4),
+    "float64": lambda: layer(8, torch.float64),
+    "float16": lambda: layer(8, torch.float16),
+    "with gaps": strided,
+    "elsewhere": lambda: nn.BatchNorm2d(8, device="meta"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LAYERS)
+def test_what_they_do_not_suit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.models.norm_kernels", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+    x = drawn((4, 8, 3, 3), 0)
+    with own_kernels():
+        assert module._suits(layer(8), x, None)
+        assert not module._suits(OTHER_LAYERS[name]().to(DEVICE if name != "elsewhere" else "meta"), x, None)
+
+
+def test_a_layer_without_biases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.models.norm_kernels", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    norm = layer(8)
+    norm.register_parameter("bias", None)  # newer torch can make it so
+    with own_kernels():
+        assert not module._suits(norm, drawn((4, 8, 3, 3), 0), None)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+    ],
+)
+def test_hooks_are_heard(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.models.norm_kernels", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    norm, x, seen = layer(8), drawn((4, 8, 3, 3), 0).requires_grad_(), []
+    getattr(norm, hook)(lambda *args: seen.append(args))
+    with own_kernels():
+        activated(norm, x).sum().backward()
+    assert len(seen) == 1
+
+
+def test_compiled_passes_have_the_compilers_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.models.norm_kernels", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    monkeypatch.setattr(module, "BatchNormFunction", None)
+    norm, x = layer(8), drawn((4, 8, 3, 3), 0)
+    expected = relu(copy.deepcopy(norm)(x) + x)
+    compiled = torch.compile(lambda x: activated(norm, x, x), backend="eager", fullgraph=True)
+    with own_kernels():
+        torch.testing.assert_close(compiled(x), expected)
 
 
 def test_without_triton_torch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,33 @@ def test_small_cnn_takes_digits_to_cifar(size: int, channels: int) -> None:
     assert model(torch.rand(2, channels, size, size)).shape == (2, 10)
 
 
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_a_shortcut_is_a_layer_as_any_other(name: str) -> None:
+    """It can be watched and exchanged."""
+    model = small(name, "batch")
+    x, _ = batch()
+    before, seen = model(x), []
+    block: Any = model.get_submodule("layer2")[0]  # type: ignore[index]
+    block.downsample.register_forward_hook(lambda m, i, o: seen.append((*i, o)))
+    torch.testing.assert_close(model(x), before)
+    ((given, made),) = seen
+    conv, norm = block.downsample
+    torch.testing.assert_close(norm(conv(given)), made)
+
+    class Wrapped(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * self.inner(x)  # type: ignore[no-any-return]
+
+    block.downsample = Wrapped(block.downsample)
+    assert not torch.allclose(model(x), before)
+    block.downsample = nn.Sequential(*block.downsample.inner, nn.Identity())
+    torch.testing.assert_close(model(x), before)
+
+
 def test_an_imagenet_stem_shrinks_four_times() -> None:
     model = build("resnet18", num_outputs=4, in_shape=(3, 64, 64), width=8, stem="imagenet")
     seen: list[torch.Size] = []

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rcad.experiments.config import RunConfig
 from rcad.experiments.machine import deterministic, side_stream
+from rcad.models import activated
 from rcad.train import captured
 from rcad.train.captured import Captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
@@ -91,6 +92,23 @@ def test_all_convolutions_are_tried_where_it_pays(
     stepper.step(Plan(0, 0, (16 if full else 8,), 0))
     assert seen == [limit]
     assert torch.backends.cudnn.benchmark_limit == 10
+
+
+def test_batches_are_passed_through_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they suit; what comes before and after a batch is not asked."""
+    run, seen = trainer(config("rcad", accumulate=2), engine="graph"), []
+    stepper = run.stepper
+    batch, forget = stepper.update.batch, stepper.update.forget
+    monkeypatch.setattr(
+        stepper.update, "batch", lambda *args: (seen.append(("batch", activated._wanted.get())), batch(*args))[1]
+    )
+    monkeypatch.setattr(
+        stepper.update, "forget", lambda: (seen.append(("forget", activated._wanted.get())), forget())[1]
+    )
+    stepper.begin(torch.arange(64), [0.1], Plan(0, 0, (16, 16), 0))
+    stepper.step(Plan(0, 0, (16, 16), 0))
+    assert seen == [("forget", False), ("batch", True), ("batch", True)]
+    assert not activated._wanted.get()
 
 
 def test_a_build_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ BLOCK_M, BLOCK_C, BLOCK_S, WARPS, STAGES = 64, 32, 32, 4, 3
 """Rows, channels and shares of the rows that a program takes at a time; its warps; how far it reads ahead."""
 ELEMENTS, PROGRAMS = 8192, (132, 528)
 """How many elements a program should have at least; the fewest and most programs that are worth it nevertheless."""
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""What is computed in float32 without loss."""
 
 _wanted: ContextVar[bool] = ContextVar("own_norm_kernels", default=False)
 
@@ -52,13 +54,17 @@ def normalised(norm: nn.Module, x: Tensor) -> Tensor:
 def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
     if torch.compiler.is_compiling() or not _wanted.get():
         return False
-    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None:
+    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None or _has_hooks(norm):
         return False
-    if norm.weight is None or norm.running_mean is None:
+    if not _in_rows(x) or x.dtype not in DTYPES:
         return False
-    if not _in_rows(x) or x.numel() == x.shape[1]:  # one value a channel: torch says what is wrong with that
+    if x.numel() <= x.shape[1]:  # one value a channel, or none: torch has words for the one, an answer for the other
         return False
-    if residual is not None and not (_in_rows(residual) and residual.dtype == x.dtype):
+    if residual is not None and not (_in_rows(residual) and _facts(residual) == _facts(x)):
+        return False
+    wanted = x.shape[1:2], torch.float32, x.device
+    own = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    if any(value is None or _facts(value) != wanted or not value.is_contiguous() for value in own):
         return False
     try:
         import rcad.models.norm_kernels  # noqa: F401
@@ -69,6 +75,15 @@ def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
 
 def _in_rows(x: Tensor) -> bool:
     return x.is_cuda and x.is_contiguous(memory_format=torch.channels_last) and x.numel() < 2**31
+
+
+def _facts(x: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
+    return x.shape, x.dtype, x.device
+
+
+def _has_hooks(norm: nn.Module) -> bool:
+    """Whether somebody wants to be told of the layer's passes, which are not taken here."""
+    return any((norm._forward_pre_hooks, norm._forward_hooks, norm._backward_pre_hooks, norm._backward_hooks))
 
 
 def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> Tensor:
@@ -88,8 +103,8 @@ class BatchNormFunction(torch.autograd.Function):
         from rcad.models import norm_kernels as kernels
 
         grid, y = _Grid.of(x), torch.empty_like(x)
-        means, squares = torch.empty(2, grid.shares, grid.channels, device=x.device)
-        mean, rstd = torch.empty(2, grid.channels, device=x.device)
+        means, squares = torch.empty(2, grid.shares, grid.channels, dtype=torch.float32, device=x.device)
+        mean, rstd = torch.empty(2, grid.channels, dtype=torch.float32, device=x.device)
         kernels.statistics[grid.by_share](x, means, squares, grid.rows, grid.channels, grid.share, **grid.blocks)
         ctx.kinds = {"ADD": residual is not None, "RELU": active}
         kernels.apply[grid.by_block](
@@ -109,7 +124,10 @@ class BatchNormFunction(torch.autograd.Function):
         x, y, mean, rstd, weight, bias = ctx.saved_tensors
         grid, adds, active = ctx.grid, ctx.kinds["ADD"], ctx.kinds["RELU"]
         dy = dy.contiguous(memory_format=torch.channels_last)
-        plain, along = torch.empty(2, grid.shares, grid.channels, device=x.device)
+        # Where saved tensors were packed, they may come back in another order as well.
+        x = x.contiguous(memory_format=torch.channels_last)
+        y = None if y is None else y.contiguous(memory_format=torch.channels_last)
+        plain, along = torch.empty(2, grid.shares, grid.channels, dtype=torch.float32, device=x.device)
         dresidual = torch.empty_like(x) if adds else None
         kernels.sums[grid.by_share](
             dy, y, x, dresidual, mean, rstd, weight, bias, plain, along, grid.rows, grid.channels, grid.share,

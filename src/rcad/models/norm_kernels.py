@@ -80,14 +80,15 @@ def apply(
         tl.store(rstd + c, scale, mask=c < C)
         if TRACK != 0:
             old = tl.load(running_mean + c, mask=c < C)
-            tl.store(running_mean + c, old + momentum * (middle - old), mask=c < C)
+            tl.store(running_mean + c, (1 - momentum) * old + momentum * middle, mask=c < C)
             old = tl.load(running_var + c, mask=c < C)
-            tl.store(running_var + c, old + momentum * (spread / (M - 1) - old), mask=c < C)
+            tl.store(running_var + c, (1 - momentum) * old + momentum * spread / (M - 1), mask=c < C)
     factor = tl.load(weight + c, mask=c < C, other=0.0) * scale
-    offset = tl.load(bias + c, mask=c < C, other=0.0) - middle * factor
+    offset = tl.load(bias + c, mask=c < C, other=0.0)
     for start in tl.range(tl.program_id(0) * BLOCK_M, M, tl.num_programs(0) * BLOCK_M, num_stages=STAGES):
         at, inside = _tile(start, M, c, C, BLOCK_M)
-        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) * factor[None, :] + offset[None, :]
+        apart = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - middle[None, :]
+        value = apart * factor[None, :] + offset[None, :]  # the mean apart: times a large factor it would round
         if ADD:
             value += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
         if RELU:
@@ -96,11 +97,11 @@ def apply(
 
 
 @triton.jit
-def _arriving(dy, at, inside, value, factor, offset, RELU: tl.constexpr):
+def _arriving(dy, at, inside, apart, factor, offset, RELU: tl.constexpr):
     """The gradient before the ReLU; what that let through is found again from its input."""
     gradient = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32)
     if RELU:
-        gradient = tl.where(value * factor[None, :] + offset[None, :] <= 0, 0.0, gradient)
+        gradient = tl.where(apart * factor[None, :] + offset[None, :] <= 0, 0.0, gradient)
     return gradient
 
 
@@ -110,7 +111,7 @@ def _channel(mean, rstd, weight, bias, c, C):
     middle = tl.load(mean + c, mask=c < C, other=0.0)
     scale = tl.load(rstd + c, mask=c < C, other=0.0)
     factor = tl.load(weight + c, mask=c < C, other=0.0) * scale
-    return middle, scale, factor, tl.load(bias + c, mask=c < C, other=0.0) - middle * factor
+    return middle, scale, factor, tl.load(bias + c, mask=c < C, other=0.0)
 
 
 @triton.jit(do_not_specialize=["ROWS"])
@@ -130,14 +131,14 @@ def sums(
     last = tl.minimum((share + 1) * ROWS, M)
     for start in tl.range(share * ROWS, last, BLOCK_M, num_stages=STAGES):
         at, inside = _tile(start, last, c, C, BLOCK_M)
-        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        gradient = _arriving(dy, at, inside, value, factor, offset, RELU and not ADD)
+        apart = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - middle[None, :]
+        gradient = _arriving(dy, at, inside, apart, factor, offset, RELU and not ADD)
         if ADD:
             if RELU:
                 gradient = tl.where(tl.load(y + at, mask=inside, other=0.0).to(tl.float32) <= 0, 0.0, gradient)
             tl.store(dresidual + at, gradient.to(dresidual.dtype.element_ty), mask=inside)
         totals += gradient
-        products += gradient * (value - middle[None, :])
+        products += gradient * apart
     tl.store(plain + share * C + c, tl.sum(totals, 0), mask=c < C)
     tl.store(along + share * C + c, tl.sum(products, 0), mask=c < C)
 
@@ -164,7 +165,7 @@ def apply_back(
     slope = product * scale * scale / M
     for start in tl.range(tl.program_id(0) * BLOCK_M, M, tl.num_programs(0) * BLOCK_M, num_stages=STAGES):
         at, inside = _tile(start, M, c, C, BLOCK_M)
-        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        gradient = _arriving(dy, at, inside, value, factor, offset, RELU)
-        change = factor[None, :] * (gradient - level[None, :] - (value - middle[None, :]) * slope[None, :])
+        apart = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - middle[None, :]
+        gradient = _arriving(dy, at, inside, apart, factor, offset, RELU)
+        change = factor[None, :] * (gradient - level[None, :] - apart * slope[None, :])
         tl.store(dx + at, change.to(dx.dtype.element_ty), mask=inside)

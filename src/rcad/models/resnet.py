@@ -30,14 +30,15 @@ def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 def _shortcut(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Module:
     if stride == 1 and inputs == outputs:
         return nn.Identity()
-    return nn.Sequential(_conv(inputs, outputs, 1, stride), norm2d(norm, outputs))
+    return Projection(_conv(inputs, outputs, 1, stride), norm2d(norm, outputs))
 
 
-def _beside(shortcut: nn.Module, x: Tensor) -> Tensor:
-    if not isinstance(shortcut, nn.Sequential):
-        return x
-    conv, norm = shortcut
-    return normalised(norm, conv(x))
+class Projection(nn.Sequential):
+    """A 1x1 convolution and a normalisation: the shortcut where the shape changes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        conv, norm = self
+        return normalised(norm, conv(x))
 
 
 class BasicBlock(nn.Module):
@@ -59,7 +60,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = activated(self.bn1, self.conv1(x))
-        return activated(self.bn2, self.conv2(y), _beside(self.downsample, x))
+        return activated(self.bn2, self.conv2(y), self.downsample(x))
 
 
 class Bottleneck(nn.Module):
@@ -85,7 +86,7 @@ class Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = activated(self.bn1, self.conv1(x))
         y = activated(self.bn2, self.conv2(y))
-        return activated(self.bn3, self.conv3(y), _beside(self.downsample, x))
+        return activated(self.bn3, self.conv3(y), self.downsample(x))
 
 
 class ResNet(Model):
