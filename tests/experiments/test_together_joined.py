@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import weakref
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from rcad.experiments.together import in_groups, run_together
 from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
-from rcad.train.reporting import Silent, Tracker
+from rcad.train.reporting import Reporter, Silent, Tracker
 from rcad.train.team import Team
 
 PATIENCE_S = 20
@@ -193,6 +194,51 @@ def test_done_interrupted_busy_and_new_ones_together(tmp_path: Path) -> None:
         records = go(configs, tmp_path, joined=5, busy=lambda index, error: told.append(index))
     assert [record and record.status for record in records] == ["done", "done", None, "done", "done"]
     assert told == [2]
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record was removed while the runs were stopped; the others may even find no memory."""
+    configs = [config(seed) for seed in range(4)]
+    straight = go(configs, tmp_path / "b", joined=4)
+    stopped = go(configs, tmp_path / "a", joined=4, reporter_of=lambda i: Stopping(1, 2) if i == 0 else Silent())
+    assert stopped[2] is not None
+    shutil.rmtree(tmp_path / "a" / stopped[2].id)
+    if short:
+
+        def too_large(self: Any, runs: Any) -> None:
+            raise torch.OutOfMemoryError("no memory")
+
+        monkeypatch.setattr(JoinedUpdate, "__init__", too_large)
+    resumed = go(configs, tmp_path / "a", joined=4)
+    alone = run(configs[2], Store.open(tmp_path / "c"), device="cpu")
+    if short:
+        assert engines(resumed) == ["eager", "eager", "eager, 4 runs at once", "eager"]
+    else:
+        joined = "eager, 3 joined, 4 runs at once"
+        assert engines(resumed) == [joined, joined, "eager, 4 runs at once", joined]
+    assert equal(tmp_path / "a", resumed[2:3], tmp_path / "c", [alone])
+    for one, other in zip(resumed, straight, strict=True):
+        its = weights(tmp_path / "b", other)
+        for name, value in weights(tmp_path / "a", one).items():
+            torch.testing.assert_close(value, its[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_record_says_that_its_run_is_to_be_joined(tmp_path: Path) -> None:
+    found = []
+
+    class Looking(Silent):
+        def started(self, epochs: int, batches: int, epoch: int) -> None:
+            (record,) = Store.open(tmp_path).records()
+            found.append((record.status, record.resolved["engine"]))
+
+    records = go([config(seed, epochs=1) for seed in range(3)], tmp_path, reporter_of=lambda i: _first(i, Looking()))
+    assert found == [("running", "eager, 3 to be joined, 3 runs at once")]
+    assert engines(records) == ["eager, 3 joined, 3 runs at once"] * 3
+
+
+def _first(index: int, reporter: Reporter) -> Reporter:
+    return Silent() if index else reporter
 
 
 @pytest.mark.parametrize("joined", [1, 2])

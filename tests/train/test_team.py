@@ -199,6 +199,106 @@ def test_those_that_do_not_fit_go_each_by_itself(why: str, caplog: pytest.LogCap
         assert distance(runs[1], alone) == 0.0
 
 
+PLACES = {
+    "one behind": ((1, 1, 0), ("eager, 2 joined", "eager, 2 joined", "eager")),
+    "two teams": ((0, 2, 0, 2), ("eager, 2 joined",) * 4),
+    "each elsewhere": ((0, 1, 2), ("eager",) * 3),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_those_at_the_same_step_join(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for one that stands elsewhere, and nobody is trained from where another stands."""
+    settings, (places, engines) = config("rcad", epochs=3), PLACES[name]
+    team, runs, queues = seated(settings, range(len(places)))
+    for run, epoch in zip(runs, places, strict=True):
+        run.epoch = epoch
+    assert go(team, runs, queues) == ["done"] * len(runs)
+    assert tuple(run.stepper.name for run in runs) == engines
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["some runs are not joined"]
+    for seed, (run, epoch, engine) in enumerate(zip(runs, places, engines, strict=True)):
+        alone = trainer(replace(settings, seed=seed))
+        alone.epoch = epoch
+        alone.fit()
+        assert len(run.rows) == 3 - epoch
+        assert distance(run, alone) < (2e-5 if "joined" in engine else 1e-300)
+
+
+def test_nobody_learns_at_the_rate_of_another() -> None:
+    settings = config("erm", epochs=2)
+    team, runs, queues = seated(settings, range(3))
+    slower = replace(settings, seed=1, optim=replace(settings.optim, lr=0.01))
+    runs[1].config = slower
+    assert go(team, runs, queues) == ["done"] * 3
+    assert [run.stepper.name for run in runs] == ["eager, 2 joined", "eager", "eager, 2 joined"]
+    alone = trainer(slower)
+    alone.fit()
+    assert distance(runs[1], alone) == 0.0
+
+
+def test_teams_that_have_parted_say_once_why_they_are_not_joined(caplog: pytest.LogCaptureFixture) -> None:
+    team, runs, queues = seated(config("grow", epochs=2), range(4))
+    runs[0].epoch = runs[2].epoch = 1
+    assert go(team, runs, queues) == ["done"] * 4
+    said = [record.message.partition(":")[0] for record in caplog.records]
+    assert said == ["some runs are not joined", "the runs are not joined"]
+
+
+def test_teams_that_have_parted_pause_apart() -> None:
+    team, runs, queues = seated(config("rcad", epochs=3), range(4))
+    runs[0].epoch = runs[2].epoch = 1
+    pauses = [lambda i=i: i == 0 for i in range(4)]  # type: ignore[misc]
+    assert go(team, runs, queues, pauses) == ["interrupted", "done", "interrupted", "done"]
+    assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
+
+
+def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    team, runs, _ = seated(config("rcad", epochs=3), range(4))
+    runs[0].epoch = runs[2].epoch = 1
+    courses = [run.course() for run in runs]
+    for course in courses * 2:
+        next(course)
+    one, other = team.seats[0].team, team.seats[1].team
+    assert (one.seats, other.seats) == (team.seats[::2], team.seats[1::2])
+
+    def fails(*args: Any) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(one._stepper, "step", fails)
+    next(courses[0])
+    for course in courses[::-2]:
+        next(course)
+    with pytest.raises(torch.OutOfMemoryError):
+        next(courses[2])
+    assert (one.failed, other.failed) == (True, False)
+    taken = other.taken
+    for course in courses[1::2] * 2:
+        next(course)
+    assert other.taken > taken
+
+
+@pytest.mark.usefixtures("_without_collector")
+def test_who_had_left_before_the_others_parted_takes_no_memory() -> None:
+    team, runs, _ = seated(config("rcad", epochs=2), range(3))
+    runs[2].epoch = 1
+    model = weakref.ref(runs[0].model)
+    team.seats[0].leave()  # another process has finished it
+    del runs[0]
+    courses = [run.course() for run in runs]
+    for course in courses * 2:
+        next(course)
+    assert model() is None
+    assert [seat.name for seat in team.seats[1:]] == ["eager", "eager"]
+
+
+def test_what_is_to_come_has_a_name() -> None:
+    team, runs, _ = seated(config("erm"), range(3))
+    assert runs[0].stepper.name == "eager, 3 to be joined"
+    team.seats[2].leave()
+    assert runs[0].stepper.name == "eager, 2 to be joined"
+    assert Team(1, "graph").seats[0].name == "graph"
+
+
 def test_an_epoch_begins_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     begin, begun = Stepper.begin, []
 

@@ -181,9 +181,10 @@ def _check_table(method: Method, problem: Problem) -> None:
     if method.augment:
         raise InputError(f"expected images for the method {method.name!r}, but got a table; leave the augmentation out")
     if method.growth is not None and method.growth.levels is not None:
-        raise InputError("expected levels=none to grow a table, but got 8-bit pixels; add --set method.levels=none")
+        raise InputError("expected levels=none to grow a table, but got 8-bit pixels; say so, e.g. me_ada(levels=none)")
     if any(getattr(term.where, "bounds", None) is not None for term in method.terms):
-        raise InputError("expected no bounds on a standardised table, but got pixels'; add --set method.bounds=none")
+        example = "adversarial_training(bounds=none)"
+        raise InputError(f"expected no bounds on a standardised table, but got pixels'; say so, e.g. {example}")
 
 
 def model_of(config: RunConfig, problem: Problem) -> nn.Module:

@@ -76,11 +76,7 @@ def train_stacked(
         raise InputError("expected held-out examples and reported epochs to select the best, but got none of them")
     method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
     optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
-    for chosen_method in () if may_diverge else set(method_list):
-        check_cap(chosen_method)
-    problem.check_replicas(len(seeds))
-    method = StackedMethod.of(method_list, problem.likelihood, problem.train.x)
-    method.check_task(problem.classes)
+    method = _stacked(method_list, problem, may_diverge)
     model = _begun(problem, seeds, hidden, initial)
     size = _group_size(model, batch_size) if group is None else group
     whole("group", size, minimum=1)
@@ -89,22 +85,10 @@ def train_stacked(
     done = 0
     for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
         part, chosen = model.take(index), index.tolist()
-        optimizer = StackedOptimizer(
-            [optim_list[i] for i in chosen], part.layout, part.flat, epochs, decoupled=decoupled
-        )
-        one = Group(
-            index,
-            [int(seeds[i]) for i in chosen],
-            problem.take(index),
-            part,
-            method.take(index),
-            optimizer,
-            result,
-            selection,
-        )
-        for epoch in range(epochs):
-            one.train_epoch(epoch, batch_size)
-            one.end_epoch(epoch, last=epoch + 1 == epochs)
+        optims, own_seeds = [optim_list[i] for i in chosen], [int(seeds[i]) for i in chosen]
+        optimizer = StackedOptimizer(optims, part.layout, part.flat, epochs, decoupled=decoupled)
+        one = Group(index, own_seeds, problem.take(index), part, method.take(index), optimizer, result, selection)
+        for _ in one.epochs(epochs, batch_size):
             done += len(index)
             if progress is not None:
                 progress(done, len(seeds) * epochs)
@@ -123,6 +107,16 @@ def _one_each(name: str, values: Sequence[T], seeds: Sequence[int]) -> list[T]:
     if len(values) != len(seeds) or not len(seeds):
         raise InputError(f"expected one seed and one of {name} per replica, but got {len(seeds)} and {len(values)}")
     return list(values)
+
+
+def _stacked(methods: Sequence[Method], problem: StackedProblem, may_diverge: bool) -> StackedMethod:
+    """The replicas' methods as one, if they suit each other and the data."""
+    for method in () if may_diverge else set(methods):
+        check_cap(method)
+    problem.check_replicas(len(methods))
+    stacked = StackedMethod.of(methods, problem.likelihood, problem.train.x)
+    stacked.check_task(problem.classes)
+    return stacked
 
 
 def _begun(

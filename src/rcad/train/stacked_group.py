@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -52,6 +52,13 @@ class Group:
         self.sums = self.model.flat.new_zeros((2, len(self.index)), dtype=torch.float64)
         device = self.model.flat.device
         self.generators = [torch.Generator(device) for _ in self.seeds] if self.method.draws else []
+
+    def epochs(self, count: int, batch_size: int) -> Iterator[None]:
+        """Trains from the first epoch to the last; hands over after each."""
+        for epoch in range(count):
+            self.train_epoch(epoch, batch_size)
+            self.end_epoch(epoch, last=epoch + 1 == count)
+            yield
 
     def train_epoch(self, epoch: int, batch_size: int) -> None:
         """One pass of every replica over its own permutation of its examples."""

@@ -7,7 +7,7 @@ seat: its part of the network trains on unheard, and the others do not notice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -30,7 +30,8 @@ def stepper_for(update: Update, engine: Engine) -> Stepper:
 class Team:
     """The seats, and what takes the step of all once every one of them has asked.
 
-    Where the runs turn out not to fit each other (they go on from different steps, say), each steps by itself.
+    Runs that go on from different steps part: those that stand at the same one are a team of their own. Where runs
+    turn out not to fit each other, each steps by itself.
 
     Args:
         size: how many runs are to come.
@@ -54,7 +55,8 @@ class Team:
     def name(self) -> str:
         """How steps are taken, in words."""
         if self._stepper is None:
-            return self.engine if self.apart else "joined"
+            left = sum(seat.left for seat in self.seats)
+            return self.engine if self.apart else f"{self.engine}, {len(self.seats) - left} to be joined"
         return f"{self._stepper.name}, {len(self._joined)} joined"
 
     @property
@@ -98,22 +100,40 @@ class Team:
         if len(here) == 1:
             self.apart = True  # the others had been finished before, or are busy
             return
+        alike: dict[tuple[Plan | None, tuple[float, ...]], list[Seat]] = {}
+        for seat in here:
+            alike.setdefault((seat.plan, tuple(seat.rates)), []).append(seat)
+        if len(alike) > 1:
+            self._say("some runs are not joined: expected all of them to stand at the same step, but they do not")
+            self._part(alike.values())
+            return
         try:
-            if any((seat.plan, seat.rates) != (first.plan, first.rates) for seat in here):
-                raise InputError("expected runs that stand at the same step to join them, but these do not")
             if first.update.x.is_cuda:
                 torch.cuda.synchronize(first.update.x.device)  # what each has launched in its own queue
             self._stepper = stepper_for(JoinedUpdate([seat.update for seat in here]), self.engine)
         except InputError as error:
-            reason = str(error)  # whoever keeps the log keeps no error, which holds the runs
-            if reason not in self._said:
-                self._said.add(reason)
-                log.warning("the runs are not joined: %s", reason)
+            self._say(f"the runs are not joined: {error}")
             self.apart = True
             return
         self._joined = list(here)
         if first.update.x.is_cuda:
             self.queue = torch.cuda.stream(torch.cuda.current_stream())
+
+    def _part(self, groups: Iterable[list[Seat]]) -> None:
+        """Each group goes on as a team of its own, which joins when one of them asks again."""
+        for seats in groups:
+            team = Team(0, self.engine, said=self._said)
+            team.seats = seats
+            for seat in seats:
+                seat.team = team
+        self.apart = True
+        self.leave()  # for those who had left before
+
+    def _say(self, text: str) -> None:
+        """A text, not an error: whoever keeps the log would keep the runs that an error holds."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning(text)
 
     def _step(self, here: Sequence[Seat]) -> None:
         plan = here[0].plan
