@@ -120,6 +120,7 @@ def test_other_data_do_not_replace_a_report(cli: Cli) -> None:
         (("--methods", "erm,rcda"), "did you mean 'rcad'?"),
         (("--methods", "rcad(alpha=-1)"), "expected alpha to be"),
         (("--methods", "rcad(alpha=auto)"), "to measure alpha=auto"),
+        (("--methods", "erm", "--no-controls"), "expected a method to compare ERM with, but got erm; "),
         (("--budget", 0), "--budget"),
         (("--seeds", "x"), "--seeds"),
         (("--target", "nothing"), "nothing"),
@@ -165,7 +166,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
         (("--seeds", 2), "seeds"),
         (("--budget", 3), "budget"),
         (("--epochs", 2), "epochs"),
-        (("--methods", "erm", "--no-controls"), "rcad is not among them"),
+        (("--methods", "erm,adversarial_training", "--no-controls"), "rcad is not among them"),
     ],
 )
 def test_nothing_in_the_folder_is_lost(words: tuple[object, ...], says: str, cli: Cli) -> None:

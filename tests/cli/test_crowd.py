@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,23 @@ def test_runs_that_were_not_begun_count_as_interrupted(cli: Cli, monkeypatch: py
     (record,) = Store.open("runs").records()
     monkeypatch.setattr(Grid, "side_by_side", lambda self, configs, at_once, left: {record.id: record})
     assert cli(*SEEDS, "--runs", "others", "--device", "cpu").code == 130
+
+
+@pytest.mark.usefixtures("_as_if_on_a_gpu")
+@pytest.mark.parametrize(("status", "code"), [("done", 0), ("interrupted", 130)])
+def test_what_was_made_side_by_side_is_not_made_again(
+    status: Any, code: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*SEEDS, "--at-once", "1", "--device", "cpu").code == 0
+    first, *others = Store.open("runs").records()
+    made = {record.id: record for record in (replace(first, status=status), *others)}
+
+    def never(self: Grid, config: RunConfig) -> None:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(Grid, "side_by_side", lambda self, configs, at_once, left: made)
+    monkeypatch.setattr(Grid, "one", never)
+    assert cli(*SEEDS, "--runs", "others", "--device", "cpu").code == code
 
 
 @pytest.mark.usefixtures("_as_if_on_a_gpu")

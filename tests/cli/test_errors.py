@@ -53,6 +53,38 @@ def test_without_typer_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert run(["--help"]) == 2
 
 
+@pytest.mark.parametrize("command", ["train", "tune", "compare"])
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("me_ada(levels=8)", "me_ada(levels=none)"),
+        ("adversarial_training(bounds=(0, 1))", "adversarial_training(bounds=none)"),
+    ],
+)
+def test_what_a_table_needs_can_be_said_in_every_command(command: str, wrong: str, right: str, cli: Cli) -> None:
+    if command != "train":
+        for module in ("jinja2", "matplotlib", "scipy"):
+            pytest.importorskip(module)
+    Path("my.csv").write_text(table())
+    words = [command, "--data", "my.csv", "--target", "colour", "--epochs", "1", "--quiet"]
+    words += {"train": [], "tune": ["--budget", "1"], "compare": ["--budget", "1", "--seeds", "2"]}[command]
+    option = "--methods" if command == "compare" else "--method"
+    refused = cli(*words, option, wrong)
+    assert refused.code == 2
+    assert refused.err.endswith(f"; say so, e.g. {right}\n")
+    assert cli(*words, option, right).code == 0
+
+
+def test_a_remedy_of_another_command_is_named_with_it(cli: Cli) -> None:
+    Path("my.csv").write_text("a,b,colour\n" + "".join(f"{i},{i * i % 7},{'rs'[i < 8]}\n" for i in range(60)))
+    words = ["--data", "my.csv[:30]", "--target", "colour"]
+    refused = cli("suggest-alpha", *words)  # which has no --set
+    assert refused.code == 2
+    assert refused.err.endswith("; ask for fewer or balanced=False (rcad train --set data.balanced=false)\n")
+    assert cli("train", *words, "--method", "erm", "--epochs", "1", "--set", "data.balanced=false", "-q").code == 0
+    assert 'Together: rcad train --method "mixup + rcad".' in cli("methods", "list").out
+
+
 def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
     code = "import sys; from rcad.cli.main import main; sys.argv = ['rcad', 'methods', 'show', 'rcad', '--raw']; main()"
     reader, writer = os.pipe()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
+from cli.made import images
 from rcad.experiments.suites import boundaries, uci
 
 pytest.importorskip("matplotlib")
@@ -43,6 +44,7 @@ def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.M
     second = cli("paper", "run", name, "--scale", "smoke", "--out", "out")
     assert second.code == 0
     assert "the numbers were there already" in second.out
+    assert "(smoke scale: a trial, no evidence)" in second.out
     assert json.loads(Path(f"out/{stem}.json").read_text()) == record
     assert Path(f"out/{stem}.md").read_text() == page
     assert cli("paper", "run", name, "--scale", "smoke", "--out", "out", "--again").code == 1
@@ -66,6 +68,7 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
         (["T7"], "expected a data folder for boston"),
         (["T7", "--data-dir", "nowhere"], "expected boston at nowhere"),
         (["F7", "--scale", "smoke", "--out", "file"], "expected file"),
+        (["F5", "--scale", "smoke", "--out", "file"], "expected file"),
         (["F7", "--scale", "smoke", "--seeds", "3"], "expected no --seeds for F7, but got 3; leave it out"),
         (["T8", "--scale", "smoke", "--protocol", "two-views"], "expected no --protocol for T8"),
         (["T4", "--scale", "smoke", "--again"], "expected no --again for T4"),
@@ -120,7 +123,7 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     assert first.out.splitlines() == [
         "results/T1/T1-two-views.json",
         "results/T1/T1-two-views.md",
-        "T1: 24 claims of the paper: 24 undecided; 6 checks of ours: 6 undecided",
+        "T1: 24 claims of the paper: 24 undecided; 6 checks of ours: 6 undecided (smoke scale: a trial, no evidence)",
     ]
     assert "T1: 7 of 7 runs, 0.0 s left" in first.err
     again = '`rcad paper run T1 --scale smoke --seeds 1 --protocol two-views --only "CIFAR-10"`'
@@ -144,6 +147,15 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
         "claims": "24 undecided",
         "our checks": "6 undecided",
     }
+
+
+def test_status_keeps_what_it_decodes_where_it_is_told(cli: Cli) -> None:
+    for part in ("train", "val"):
+        images(f"data/tiny-imagenet/{part}")
+    result = cli("paper", "status", "T1", "--only", "Tiny ImageNet", "--data-dir", "data", "--cache-dir", "kept")
+    assert "Tiny ImageNet: only 16 of 100,000 images were found" in result.err
+    assert list(Path("kept").rglob("*.npy"))
+    assert not Path("cache").exists()
 
 
 def test_status_of_a_study(cli: Cli) -> None:

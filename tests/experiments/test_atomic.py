@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rcad.errors import InputError
-from rcad.experiments.atomic import leftovers, make_folder, replacing, write_text
+from rcad.experiments.atomic import leftovers, make_folder, ready_folder, replacing, write_text
 
 
 def test_an_error_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -57,3 +60,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_text(tmp_path / "file" / "a.txt", "x")
     with pytest.raises(InputError, match=r"expected .*file/x to be a folder that can be written"):
         make_folder(tmp_path / "file" / "x")
+
+
+def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_folder(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+    def full(*args: Any, **options: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(InputError, match=r"expected .*b to be a folder that can be written, but got: No space left"):
+        ready_folder(tmp_path / "a" / "b")

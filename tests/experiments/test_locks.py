@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -117,6 +118,17 @@ def test_a_lock_on_a_removed_file_does_not_count(path: Path, monkeypatch: pytest
     with RunLock(path, "r"):
         assert len(calls) == 2
         assert path.read_text().split()[0] == str(os.getpid())
+
+
+def test_a_full_disk_is_told_and_nothing_stays_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(InputError, match="to be writable, but got: No space left on device; check"):
+            RunLock(path, "r")
+    RunLock(path, "r").release()
 
 
 def test_a_folder_that_is_not_there_is_named(path: Path) -> None:

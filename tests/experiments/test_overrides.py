@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,12 @@ def test_bad_settings_are_named(config: RunConfig, setting: str, message: str) -
         override(config, [setting], methods=METHODS)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_method_without_parameters_has_none_to_set(config: RunConfig) -> None:
+    plain = replace(config, method=(("erm", ()),))
+    with pytest.raises(InputError, match=r"but got 'method\.alpha'; there is none$"):
+        override(plain, ["method.alpha=1"], methods={"erm": {}})
 
 
 @pytest.mark.parametrize("key", ["method.name", "method.a b"])

@@ -283,8 +283,8 @@ def test_two_processes_on_one_run_do_not_harm_it(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     first = start(config, folder, every=1e9)
     path = folder / config_id(config) / "record.json"
-    wait_for(path.exists)
     try:
+        wait_for(path.exists)
         second = start(config, folder, every=1e9)
         _, errors = second.communicate(timeout=60)
         assert second.returncode != 0

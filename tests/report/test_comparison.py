@@ -105,6 +105,8 @@ def test_differences(record: dict[str, Any]) -> None:
 
 def test_what_was_chosen_only_where_something_was_tuned(record: dict[str, Any]) -> None:
     assert [cell.text for cell in chosen_table(record).cells[1]] == ["rcad", "lam 0.1", "lam=log(0.01, 1)"]
+    assert "half distances between classes" in chosen_table(record).caption
+    assert "standardised units" in chosen_table({**record, "metrics": ["rmse", "nll"]}).caption
     assert "What was chosen" in page(record)
     untuned = {**record, "budget": 1}
     assert "What was chosen" not in page(untuned)

@@ -117,6 +117,8 @@ class Job:
         if methods is None:
             methods = DEFAULT[dataset.task]
         people = lineup([parse_method(text) for text in split_methods(methods)], controls=controls)
+        if len(people) < 2:
+            raise InputError(f"expected a method to compare ERM with, but got {methods}; e.g. --methods erm,rcad")
         if request.epochs is None and dataset.is_image and first.model.name == "auto" and first.optim.name == "adamw":
             request = replace(request, epochs=EPOCHS)
         configs = {rows: replace(request, method=label(rows)).configs()[0] for rows, _ in people}

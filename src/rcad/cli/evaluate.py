@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,9 @@ from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Jso
 
 if TYPE_CHECKING:
     from rcad.errors import InputError
+    from rcad.experiments.evaluation.run import Outcome
     from rcad.experiments.evaluation.settings import Settings
+    from rcad.experiments.evaluation.subject import Shelf
     from rcad.experiments.store import Store
 
 HELP = about(
@@ -68,8 +70,6 @@ def evaluate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    from rcad.cli.screen import say, say_json
-    from rcad.errors import InputError
     from rcad.experiments.evaluation.settings import parse_suites
     from rcad.experiments.store import Store
     from rcad.validate import one_of
@@ -82,7 +82,6 @@ def evaluate(
     chosen = _chosen(store, runs_, left)
 
     from rcad.experiments.evaluation import files
-    from rcad.experiments.evaluation.run import evaluate_all
     from rcad.experiments.evaluation.subject import Shelf
     from rcad.experiments.evaluation.summary import summary
 
@@ -90,26 +89,9 @@ def evaluate(
     files.check(out)
     start = time.perf_counter()
     shelf = Shelf(store, data_dir, cache_dir, device)
-    try:
-        with _progress(chosen, hidden=quiet or as_json) as progress:
-            on_error = None if len(chosen) == 1 and not left.out else left
-            outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again, on_error=on_error)
-    except KeyboardInterrupt:
-        kept = "every finished suite is kept beside its run; run the same command again to go on"
-        raise KeyboardInterrupt(f"interrupted; {kept}") from None
-    if not outcomes:
-        raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
+    outcomes = _measured(shelf, chosen, suites, settings, left, again=again, hidden=quiet or as_json)
     found = summary(outcomes, suites, settings, time.perf_counter() - start, left.out)
-    page = files.write(out, found)
-    if as_json:
-        say_json({**found, "page": str(page)})
-    else:
-        if not quiet:
-            from rcad.cli.evaluated import show
-
-            show(found)
-            say()
-        say(str(page))
+    _tell(found, files.write(out, found), quiet=quiet, as_json=as_json)
     if left.out:
         raise typer.Exit(LEFT_OUT)
 
@@ -168,6 +150,47 @@ def _chosen(store: Store, wanted: Sequence[str], left: Left) -> list[str]:
             raise InputError(f"expected a finished run in {store.path}, but got none; train something")
         return [one.id for one in sorted(held, key=lambda one: (one.started, one.id))]
     return list(dict.fromkeys(finished(store, one).id for one in wanted))
+
+
+def _measured(
+    shelf: Shelf,
+    chosen: Sequence[str],
+    suites: Sequence[str],
+    settings: Settings,
+    left: Left,
+    *,
+    again: bool,
+    hidden: bool,
+) -> list[Outcome]:
+    """What the suites found; a run that cannot be evaluated is left out, unless it is the only one."""
+    from rcad.errors import InputError
+    from rcad.experiments.evaluation.run import evaluate_all
+
+    on_error = None if len(chosen) == 1 and not left.out else left
+    try:
+        with _progress(chosen, hidden=hidden) as progress:
+            outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again, on_error=on_error)
+    except KeyboardInterrupt:
+        kept = "every finished suite is kept beside its run; run the same command again to go on"
+        raise KeyboardInterrupt(f"interrupted; {kept}") from None
+    if not outcomes:
+        raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
+    return outcomes
+
+
+def _tell(found: Mapping[str, Any], page: Path, *, quiet: bool, as_json: bool) -> None:
+    """The tables of the page, and where it is."""
+    from rcad.cli.screen import say, say_json
+
+    if as_json:
+        say_json({**found, "page": str(page)})
+        return
+    if not quiet:
+        from rcad.cli.evaluated import show
+
+        show(found)
+        say()
+    say(str(page))
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ def list_methods(as_json: Json = False) -> None:
         say_json([{"name": card.name, "parameters": dict(card.parameters), "about": card.about} for card in found])
         return
     table(["method", "what it does"], [[card.name, card.about] for card in found])
-    say('\nMore on one: rcad methods show NAME. Together: --method "mixup + rcad".')
+    say('\nMore on one: rcad methods show NAME. Together: rcad train --method "mixup + rcad".')
 
 
 @app.command(

@@ -19,7 +19,7 @@ app = typer.Typer(
     help=about(
         "The paper's tables and figures: computed again, judged, beside the published numbers.",
         "rcad paper list",
-        "rcad paper run T8 --scale smoke",
+        "rcad paper run T8 --scale smoke --out trial",
     ),
 )
 SCALES = ("smoke", "small", "full")
@@ -64,9 +64,9 @@ def list_targets(as_json: Json = False) -> None:
     "run",
     help=about(
         "Make a table or a figure: OUT/<name>/<name>.json and .md, some with a .png.",
-        "rcad paper run T4 --scale smoke --only n=500",
-        "rcad paper run T7 --scale smoke",
-        "rcad paper run F7 --scale smoke --out results",
+        "rcad paper run T4 --scale smoke --only n=500 --out trial",
+        "rcad paper run T7 --scale smoke --out trial",
+        "rcad paper run F7",
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
@@ -131,6 +131,7 @@ def status(
     only: Only = None,
     runs: SuiteRuns = None,
     data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
     out: Out = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -149,7 +150,8 @@ def status(
     if not TARGETS[wanted].is_suite:
         overview(out, as_json, [wanted])
         return
-    cells(_order(wanted, scale, seeds, protocol, precision, "auto", only, runs, None, data_dir, None, out), as_json)
+    order = _order(wanted, scale, seeds, protocol, precision, "auto", only, runs, None, data_dir, cache_dir, out)
+    cells(order, as_json)
 
 
 @app.command(
@@ -227,7 +229,7 @@ def _run_suite(order: Order) -> None:
         say(str(file))
     if outcome.note:
         warn(outcome.note)
-    say(f"{order.name}: {outcome.line}")
+    say(f"{order.name}: {outcome.line}{_trial(order.scale)}")
 
 
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
@@ -244,4 +246,8 @@ def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: b
         say(str(file))
     if outcome.note:
         warn(outcome.note)
-    say(f"{name}: {outcome.line}")
+    say(f"{name}: {outcome.line}{_trial(scale)}")
+
+
+def _trial(scale: str) -> str:
+    return "" if scale == "full" else f" ({scale} scale: a trial, no evidence)"

@@ -22,7 +22,7 @@ HELP = about(
     "rcad suggest-alpha --data digits[:100] --figure alpha.png",
     more="""Half the median distance from a training example to its nearest one of another class needs no training. A
     short fit of plain ERM then shows where its predictions flip along the adversarial direction: below that distance
-    RCAD tends to hurt. The same number is used by --set method.alpha=auto.""",
+    RCAD tends to hurt. rcad train --set method.alpha=auto takes the same number.""",
 )
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15

@@ -76,58 +76,82 @@ def sweep(
         leave_busy: go on with the other runs where another process works on one, and look at that one again at the
             end; only where no run is free it is an error, as it always is by default.
     """
-    configs = [canonical(config) for config in configs]
-    already = {config_id(config) for config in configs if store.status(config) in FINISHED}
     words = told or partial(said, most=2)
     grid = Grid(store, view, data_dir, cache_dir, device, engine, joined, trackers, words)
-    records: dict[str, RunRecord] = {}
-    left: dict[str, BusyError] = {}
-
-    def outcome(signal: int | None = None) -> Outcome:
-        found = [records[run] for run in map(config_id, configs) if run in records]
-        owners = [(config.seed, left[config_id(config)].owner) for config in configs if config_id(config) in left]
-        return Outcome(found, frozenset(already), signal, tuple(owners))
-
-    def make(number: int, config: RunConfig) -> bool:
-        """One run by itself; whether to go on."""
-        run = config_id(config)
-        view.begin(number, len(configs), title(config))
-        if store.status(config) in FINISHED:
-            already.add(run)
-        try:
-            record = store.get(run) if run in already else grid.one(config)
-        except BusyError as error:
-            if not leave_busy or len(configs) == 1:
-                raise
-            left[run] = error
-            view.end(left_to(error))
-            return True
-        left.pop(run, None)
-        records[run] = record
-        view.end(words(record, run in already))
-        return record.is_final
-
+    work = _Work([canonical(config) for config in configs], grid, leave_busy)
     with view, last_signal() as signalled:
-        grid.check([config for config in configs if config_id(config) in already])
-        beside = grid.shared([config for config in configs if config_id(config) not in already], at_once)
-        if beside:
-            records |= grid.side_by_side(beside, at_once, left if leave_busy else None)
-            if len(records) + len(left) < len(beside) or not all(record.is_final for record in records.values()):
-                return outcome(signalled() or SIGINT)
-        numbered = list(enumerate(configs, 1))
-        for number, config in [one for one in numbered if one[1] not in beside]:
-            if not make(number, config):
-                return outcome(signalled() or SIGINT)
+        if not work.go(at_once):
+            return work.outcome(signalled() or SIGINT)
+    work.check_some_free()
+    return work.outcome()
+
+
+class _Work:
+    """The runs of a sweep, and what has become of them so far.
+
+    Attributes:
+        already: the ids of those that had been finished before.
+        records, left: by id, of those that were begun, and of those that another process works on.
+    """
+
+    def __init__(self, configs: list[RunConfig], grid: Grid, leave_busy: bool) -> None:
+        self.configs, self.grid, self.leave_busy = configs, grid, leave_busy
+        self.already = {config_id(config) for config in configs if grid.store.status(config) in FINISHED}
+        self.records: dict[str, RunRecord] = {}
+        self.left: dict[str, BusyError] = {}
+
+    def go(self, at_once: int | None) -> bool:
+        """Every run that has no final record yet; False where a signal came."""
+        self.grid.check([config for config in self.configs if config_id(config) in self.already])
+        fresh = [config for config in self.configs if config_id(config) not in self.already]
+        beside = self.grid.shared(fresh, at_once)
+        if beside and not self._side_by_side(beside, at_once):
+            return False
+        numbered = list(enumerate(self.configs, 1))
+        if not self._one_by_one([one for one in numbered if one[1] not in beside]):
+            return False
         # By now the other process may have finished a run that was left to it, or have been stopped.
-        for number, config in [one for one in numbered if config_id(one[1]) in left]:
-            if not make(number, config):
-                return outcome(signalled() or SIGINT)
-    if left and not records:
-        raise InputError(
-            f"expected one of {len(configs)} runs to be free, but {next(iter(left.values())).owner} is working on "
-            "them; wait for it or stop it"
-        )
-    return outcome()
+        return self._one_by_one([one for one in numbered if config_id(one[1]) in self.left])
+
+    def check_some_free(self) -> None:
+        if self.left and not self.records:
+            raise InputError(
+                f"expected one of {len(self.configs)} runs to be free, but {next(iter(self.left.values())).owner} is "
+                "working on them; wait for it or stop it"
+            )
+
+    def outcome(self, signal: int | None = None) -> Outcome:
+        found = [self.records[run] for run in map(config_id, self.configs) if run in self.records]
+        busy = [(config.seed, self.left.get(config_id(config))) for config in self.configs]
+        owners = tuple((seed, error.owner) for seed, error in busy if error is not None)
+        return Outcome(found, frozenset(self.already), signal, owners)
+
+    def _side_by_side(self, configs: list[RunConfig], at_once: int | None) -> bool:
+        self.records |= self.grid.side_by_side(configs, at_once, self.left if self.leave_busy else None)
+        begun = len(self.records) + len(self.left) >= len(configs)
+        return begun and all(record.is_final for record in self.records.values())
+
+    def _one_by_one(self, numbered: list[tuple[int, RunConfig]]) -> bool:
+        return all(self._make(number, config) for number, config in numbered)
+
+    def _make(self, number: int, config: RunConfig) -> bool:
+        """One run by itself; whether to go on."""
+        run, grid = config_id(config), self.grid
+        grid.view.begin(number, len(self.configs), title(config))
+        if grid.store.status(config) in FINISHED:
+            self.already.add(run)
+        try:
+            record = grid.store.get(run) if run in self.already else grid.one(config)
+        except BusyError as error:
+            if not self.leave_busy or len(self.configs) == 1:
+                raise
+            self.left[run] = error
+            grid.view.end(left_to(error))
+            return True
+        self.left.pop(run, None)
+        self.records[run] = record
+        grid.view.end(grid.told(record, run in self.already))
+        return record.is_final
 
 
 def canonical(config: RunConfig) -> RunConfig:

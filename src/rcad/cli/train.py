@@ -105,16 +105,8 @@ def train(
     from rcad.cli.seeds import parse_seeds
     from rcad.cli.sweep import open_store, sweep
     from rcad.cli.views import view
-    from rcad.errors import InputError
-    from rcad.validate import one_of, whole
 
-    one_of("--device", device, DEVICES)
-    one_of("--engine", engine, ENGINES)
-    if at_once is not None:
-        whole("--at-once", at_once, minimum=1)
-    whole("--join", join, minimum=1)
-    if join > 1 and at_once == 1:
-        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
+    _check_machine(device, engine, at_once, join)
     request = Request(
         data=data,
         target=target,
@@ -149,6 +141,20 @@ def train(
     )
     show(outcome, store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
+
+
+def _check_machine(device: str, engine: str, at_once: int | None, join: int) -> None:
+    """Where and how the runs are made, before anything heavy is imported."""
+    from rcad.errors import InputError
+    from rcad.validate import one_of, whole
+
+    one_of("--device", device, DEVICES)
+    one_of("--engine", engine, ENGINES)
+    if at_once is not None:
+        whole("--at-once", at_once, minimum=1)
+    whole("--join", join, minimum=1)
+    if join > 1 and at_once == 1:
+        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
 
 
 def _tensorboard(folder: Path) -> list[Tracker]:

@@ -111,7 +111,7 @@ def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> 
         c = short[0]
         raise InputError(
             f"expected {quota[c]} examples of class {classes[c]} for a balanced subset of {n}, "
-            f"but got {counts[c]}; ask for fewer or balanced=False (--set data.balanced=false)"
+            f"but got {counts[c]}; ask for fewer or balanced=False (rcad train --set data.balanced=false)"
         )
     return _first_of_each_class(y, classes, quota, keys)
 
@@ -221,7 +221,7 @@ def _shares(counts: Index, size: int, seed: int, purpose: int) -> Index:
     if missing > len(may):
         raise InputError(
             f"expected every class to keep an example for training, but {size} of {total} are to be held out "
-            f"over {len(counts)} classes; hold out less or use stratified=False"
+            f"over {len(counts)} classes; hold out less, or in Python use stratified=False"
         )
     tie = _keys(len(counts), seed, purpose, _CLASSES)[may]
     chosen = may[np.lexsort((tie, -rest[may]))][:missing]

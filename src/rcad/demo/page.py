@@ -134,7 +134,8 @@ def _moons(record: Record, comparisons: Sequence[Comparison]) -> Section:
             f"them, {chosen['n']:,} examples to train on, {chosen['draws']} draws. The best possible classifier has "
             f"{results['bayes']:.1f}%. RCAD has alpha {chosen['alpha']:g} and lam {chosen['lam']:g}, FGSM a sign step "
             f"of {chosen['fgsm']:g}, as the table T8 chose them on a draw of its own; the draws are T8's too, so this "
-            "repeats a known result and is no new evidence. The two controls are RCAD with a "
+            "repeats a known result and is no new evidence. Unlike there ERM does not choose when to stop, and the "
+            "controls take RCAD's numbers. The two controls are RCAD with a "
             "random direction of the same length, and RCAD without a step: if they did as well, the adversarial "
             "direction would not be the reason.",
         ],

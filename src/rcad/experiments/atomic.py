@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def make_folder(folder: Path) -> None:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             sync_folder(folder.parent)
+    except OSError as error:
+        raise InputError(
+            f"expected {folder} to be a folder that can be written, but got: {error.strerror or error}; choose another"
+        ) from None
+
+
+def ready_folder(folder: Path) -> None:
+    """Create `folder` and see that files can be written there: before long work, not after it."""
+    make_folder(folder)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"0")
     except OSError as error:
         raise InputError(
             f"expected {folder} to be a folder that can be written, but got: {error.strerror or error}; choose another"

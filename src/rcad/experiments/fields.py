@@ -82,7 +82,9 @@ def did_you_mean(name: str, known: list[str]) -> str:
     same = [key for key in known if key.rpartition(".")[2] == word]
     near = get_close_matches(name, same, n=1, cutoff=0.0) or get_close_matches(name, known, n=1)
     near = near or [last[key] for key in get_close_matches(word, list(last), n=1)]
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(known)}" if known else "; there is none"
 
 
 def writable(name: str, text: str) -> str:

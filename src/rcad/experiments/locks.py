@@ -99,14 +99,25 @@ def _acquire(path: Path, run: str) -> int:
         except OSError as error:
             raise InputError(f"expected {path} to be writable, but got: {error.strerror or error}") from None
         if _try(handle) and _is_current(handle, path):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+            _sign(handle, path)
             return handle
         owner = _owner(handle)
         os.close(handle)
         if time.monotonic() >= deadline:
             raise BusyError(run, owner)
         time.sleep(0.02)
+
+
+def _sign(handle: int, path: Path) -> None:
+    """Says who holds the lock."""
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+    except OSError as error:
+        os.close(handle)
+        raise InputError(
+            f"expected {path} to be writable, but got: {error.strerror or error}; check the folder and the disk"
+        ) from None
 
 
 def _try(handle: int) -> bool:

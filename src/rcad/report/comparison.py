@@ -146,7 +146,8 @@ def chosen_table(record: Record) -> Table:
         [name, ", ".join(f"{key} {value}" for key, value in cell["chosen"].items()), ", ".join(cell["space"])]
         for name, cell in record["methods"].items()
     ]
-    return Table(["method", "chosen", "tried"], rows, "auto counts in half distances between classes.")
+    unit = "standardised units" if "accuracy" not in record["metrics"] else "half distances between classes"
+    return Table(["method", "chosen", "tried"], rows, f"auto counts in {unit}.")
 
 
 def judged(record: Record) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from rcad.errors import InputError
+from rcad.experiments.atomic import ready_folder, write_text
 from rcad.theory import checks, claims, theorem
 from rcad.theory.report import Results, to_markdown, write_json
 from rcad.theory.study import LARGE, SMALL, Settings, run_study
@@ -103,12 +104,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-figure", action="store_true", help="write no picture")
     options = parser.parse_args(arguments)
     try:
+        ready_folder(options.out)
         results = compute(Settings(draws=options.draws, seed=options.seed))
-        options.out.mkdir(parents=True, exist_ok=True)
-    except (InputError, OSError) as error:
+        write_json(results, options.out / "linear.json")
+        write_text(options.out / "linear.md", to_markdown(results))
+    except InputError as error:
         parser.exit(2, f"error: {error}\n")
-    write_json(results, options.out / "linear.json")
-    (options.out / "linear.md").write_text(to_markdown(results), encoding="utf-8")
     if not options.no_figure:
         from rcad.theory.figure import draw
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rcad.experiments.atomic import write_text
 from rcad.experiments.environment import versions
 from rcad.experiments.suites.claims import Tally
 from rcad.experiments.suites.pages import verdict_counts, whose
@@ -46,7 +47,7 @@ class Results:
 
 
 def write_json(results: Results, path: Path) -> None:
-    path.write_text(json.dumps(results.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(results.to_dict(), indent=1, allow_nan=False) + "\n")
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

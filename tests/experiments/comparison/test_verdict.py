@@ -58,7 +58,7 @@ def test_a_winner_is_named_where_the_test_says_so() -> None:
 def test_no_winner_without_a_difference() -> None:
     lines = said(cells({"rcad": 0.1, "mixup": 0.05}, noise=1.0))
     assert all("no method is shown to be better than ERM" in line for line in lines)
-    assert "seeds would be needed to see the largest difference" in lines[0]
+    assert "seeds would be needed to see the largest gain" in lines[0]
 
 
 def test_the_seeds_needed_are_those_of_the_largest_difference() -> None:

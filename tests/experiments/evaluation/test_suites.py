@@ -243,6 +243,8 @@ def test_foreign_images_of_differing_sizes(shelf: Shelf, tmp_path: Path) -> None
     assert own.other(str(tmp_path / "odd"), 8) is own.other(str(tmp_path / "odd"), 8)  # read once for each size
     with pytest.raises(InputError, match="expected every image to be"):
         own.other(str(tmp_path / "odd"))
+    with pytest.raises(InputError, match=r"expected a table .* but .*odd is images"):  # of no use in any size
+        foreign(own.take(run_id("erm", 0, "breast_cancer")), own, str(tmp_path / "odd"), 4, 0)
     (tmp_path / "odd" / "a" / "2.png").write_bytes(b"junk")
     with pytest.raises(InputError, match=r"expected every image to be|2\.png"):
         Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)

@@ -56,7 +56,7 @@ def test_verdicts_are_counted_on_either_side() -> None:
 def test_the_pages_that_are_kept_count_as_the_report_does() -> None:
     sides: Counter[bool] = Counter()
     for study in read(RESULTS).studies:
-        if not study.claims:
+        if not study.claims or study.scale != "full":  # a trial that somebody made here
             continue
         added = [claim for claim in study.claims if study.added(claim)]
         sides[False] += len(study.claims) - len(added)

@@ -101,14 +101,12 @@ def _why_not(own: Sequence[Pair], metric: str) -> str:
         return ", and none was better on average"
     size = f"{gain:.{DIGITS[metric]}f}{UNITS[metric]}"
     if leader.difference.seeds_needed is None:
-        found = f"the largest difference, {leader.method}'s {size}"
+        found = f"the largest gain, {leader.method}'s {size}"
         return f"; {found}, if real, is out of reach of any number of these splits"
     count = leader.difference.seeds_needed
     if count <= leader.difference.n:
-        return (
-            f"; the largest difference, {leader.method}'s {size}, did not outlast the correction for many comparisons"
-        )
-    return f"; at least {count} seeds would be needed to see the largest difference, {leader.method}'s {size}"
+        return f"; the largest gain, {leader.method}'s {size}, did not outlast the correction for many comparisons"
+    return f"; at least {count} seeds would be needed to see the largest gain, {leader.method}'s {size}"
 
 
 def _direction(own: Sequence[Pair], base: str) -> list[str]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rcad.data.decoding import SizesDifferError
 from rcad.data.scaling import Standardizer
 from rcad.data.splits import parse_spec
 from rcad.errors import InputError
@@ -29,14 +30,16 @@ def foreign(subject: Subject, shelf: Shelf, name: str, count: int, seed: int) ->
     if name == parse_spec(subject.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
     size = max(subject.shape[1:]) if subject.is_image else None
-    dataset = shelf.other(name, size, subject.record.config.data.target)
+    try:
+        dataset = shelf.other(name, size, subject.record.config.data.target)
+    except SizesDifferError:
+        if subject.is_image:
+            raise
+        raise _of_another_kind(subject, name, "images") from None  # whatever their sizes are
     part = dataset.train if dataset.test is None else dataset.test
     x = part.x[drawn(len(part), count, seed).numpy()]
     if dataset.is_image != subject.is_image:
-        kinds = ("a table", "images")
-        raise InputError(
-            f"expected {kinds[subject.is_image]} as the run was trained on, but {name} is {kinds[dataset.is_image]}"
-        )
+        raise _of_another_kind(subject, name, "images" if dataset.is_image else "a table")
     if dataset.is_image:
         return as_images(torch.from_numpy(x.copy()).to(subject.problem.device), subject.shape)
     table = Standardizer.from_dict(subject.problem.preprocessing["features"])
@@ -58,3 +61,8 @@ def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if pixels.shape[2:] != shape[1:]:
         pixels = F.interpolate(pixels, size=shape[1:], mode="bilinear", antialias=True)
     return pixels.clamp(0, 1)
+
+
+def _of_another_kind(subject: Subject, name: str, kind: str) -> InputError:
+    wanted = "images" if subject.is_image else "a table"
+    return InputError(f"expected {wanted} as the run was trained on, but {name} is {kind}")

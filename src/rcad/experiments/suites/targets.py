@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.experiments.atomic import make_folder, replacing, write_text
+from rcad.experiments.atomic import ready_folder, replacing, write_text
 from rcad.experiments.suites import record as records
 
 Say = Callable[[str, int, int], None]
@@ -62,7 +62,7 @@ TARGETS = {
         _suite("T5", "ImageNet, finetuned: published numbers, and a trial", 40, ("imagenet",)),
         _suite("T6", "accuracy under a small FGSM attack", 210, ("cifar100", "cifar10")),
         Target("T7", "test likelihood on five UCI regressions, 20 splits", "uci", "uci", ("uci",), 4),
-        Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", (), 14),
+        Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", (), 22),
         _suite("F1", "images up the loss, and bars of RCAD and its rivals", 70, ("cifar100",)),
         _suite("F2", "RCAD on top of four regularisers: 24 pairs of bars", 600, IMAGES),
         _suite("F3", "gains over ERM, by data set and by data size", 780, IMAGES),
@@ -98,7 +98,7 @@ def make(name: str, scale: Scale, out: Path, data_dir: Path | None, say: Say, *,
     record = None if again else records.finished(path, settings, scale)
     reused = record is not None
     if record is None:
-        make_folder(folder)
+        ready_folder(folder)
         started = time.perf_counter()
         results = compute()
         record = records.build(name, scale, settings, results, time.perf_counter() - started)
@@ -172,10 +172,10 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
             raise InputError(
                 f"expected a folder for the trial, but {path} has {kept['draws']} draws; pass another --out"
             )
+    ready_folder(folder)
     say("linear theory", 0, 1)
     results = compute(settings)
     line = str(Tally.of("F5", [one.to_dict() for one in results.claims]))
-    make_folder(folder)
     write_json(results, path)
     write_text(files[1], to_markdown(results))
     try:
