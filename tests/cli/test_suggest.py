@@ -74,7 +74,7 @@ def test_auto_is_used_and_recorded(cli: Cli) -> None:
     ("arguments", "says"),
     [
         (["suggest-alpha"], "--data"),
-        (["suggest-alpha", "--data", "diabetes"], "diabetes has real targets"),
+        (["suggest-alpha", "--data", "diabetes"], "diabetes has real targets; choose alpha by rcad tune"),
         (["suggest-alpha", "--data", "no-such-data"], "no-such-data"),
         (["suggest-alpha", "--data", "digits", "--figure", "a.gif"], "to end in .png or .svg, but got 'a.gif'"),
         (["suggest-alpha", "--data", "digits", "--figure", "no/a.png"], "expected a folder to write no/a.png to"),

@@ -59,7 +59,10 @@ def suggest_alpha(
     config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
     problem = prepare(config, read(config.data, data_dir, cache_dir, Silent()), torch.device("cpu"))
     if not problem.classes:
-        raise InputError(f"expected class labels to measure distances between classes, but {data} has real targets")
+        raise InputError(
+            f"expected class labels to measure distances between classes, but {data} has real targets; choose alpha by "
+            "rcad tune"
+        )
     with meter("measuring") as progress:
         distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=progress)
     distances = distances[apart(distances)]

@@ -66,8 +66,7 @@ def claim_table(target: str, claims: Sequence[Claim], digits: int, unit: str) ->
                 whose(target, claim.statement, claim.published),
                 signed(claim.published, digits),
                 ours,
-                p_value(claim.p_holm),
-                p_value(claim.p_reverse_holm),
+                *("-" if gain is None else p_value(p) for p in (claim.p_holm, claim.p_reverse_holm)),
                 f"**{claim.verdict}**",
             ]
         )
