@@ -109,7 +109,8 @@ class Job:
     """Some runs of one method that take their steps in turns.
 
     Attributes:
-        peak: bytes in tensors at most: those that stay, and for each run what comes and goes in one of its steps.
+        peak: bytes in tensors at most: those that stay, and for each run what comes and goes in one of its steps. What
+            libraries keep for a stream counts for the first job that uses it.
         held: bytes that are kept from others for it: where graphs were captured, with the gaps between their tensors.
     """
 

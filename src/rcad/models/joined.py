@@ -24,8 +24,8 @@ from rcad.models.wide_resnet import WideResNet
 
 JOINABLE = (ResNet, WideResNet, SmallCNN)
 NARROWEST = 16
-"""Channels from which on a GPU keeps groups apart: narrower ones it takes together with zeros between them, and zero
-times what is not a number is not zero."""
+"""Channels from which on a GPU was seen to keep groups apart. Narrower ones it seems to take together with zeros
+between them, and zero times what is not a number is not zero: that of one network was seen in others."""
 ALIGNED = 8
 """Short rows of numbers begin at multiples of this many, so that wide loads can read each network's."""
 
