@@ -109,8 +109,7 @@ class Job:
     """Some runs of one method that take their steps in turns.
 
     Attributes:
-        peak: bytes in tensors at most: those that stay, and for each run what comes and goes in one of its steps. What
-            libraries keep for a stream counts for the first job that uses it.
+        peak: bytes in tensors at most: those that stay, and for each run what comes and goes in one of its steps.
         held: bytes that are kept from others for it: where graphs were captured, with the gaps between their tensors.
     """
 
@@ -130,6 +129,9 @@ class Job:
         self.queues = [side_stream(device) for _ in range(layout.replicas)]
         self.seats = [seat for _ in range(layout.teams) for seat in Team(layout.joined, mode).seats]
         self.trainers, self.courses = [], []
+        for queue in self.queues:
+            with queue:
+                _use(device)
         tensors_before, held_before = memory(device)
         for seed, (queue, seat) in enumerate(zip(self.queues, self.seats, strict=True)):
             config = replace(settings, method=rows, seed=seed)
@@ -180,6 +182,13 @@ class Job:
                 if device.type == "cuda":
                     most[run] = max(most[run], torch.cuda.max_memory_allocated(device) - before)
         return sum(most)
+
+
+def _use(device: torch.device) -> None:
+    """What a library keeps for a stream from its first product on, forward and backward, counts for no job."""
+    if device.type == "cuda":
+        square = torch.ones(64, 64, dtype=torch.bfloat16, device=device, requires_grad=True)
+        (square @ square).sum().backward()  # type: ignore[no-untyped-call]
 
 
 def wait(device: torch.device) -> None:

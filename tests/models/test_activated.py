@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from itertools import pairwise
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from torch.nn.functional import relu
 
 from rcad.models import activated as module
 from rcad.models import joined
-from rcad.models.activated import _Grid, activated, normalised, own_kernels
+from rcad.models.activated import _Grid, activated, forked, normalised, own_kernels
 from rcad.models.build import build
 from rcad.models.joined import Joined
 
@@ -92,8 +92,7 @@ def test_however_the_work_is_divided(adds: bool, active: bool, monkeypatch: pyte
     for name, value in blocks.items():
         monkeypatch.setattr(module, name, value)
     shape = (6, 40, 6, 6)
-    grid = _Grid.of(torch.empty(shape, device="meta"))
-    assert (grid.rows, grid.share, grid.shares, grid.by_block[0]) == (216, 48, 5, 5)
+    assert _Grid.of(torch.empty(shape, device="meta")) == (216, 40, 5, 3)
     with own_kernels():
         found = passed(layer(40), shape, adds=adds, active=active)
     expected = passed(layer(40, torch.float64), shape, adds=adds, active=active, dtype=torch.float64)
@@ -266,17 +265,124 @@ def test_saved_tensors_may_come_back_in_another_order(adds: bool) -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("adds", [True, False])
-def test_an_output_is_kept_where_something_was_added_alone(adds: bool) -> None:
-    """Elsewhere what the ReLU let through is found again from x, and memory is saved."""
-    kept: list[int] = []
-    norm, x = layer(8), drawn(SHAPES[0], 2).requires_grad_()
-    with (
-        own_kernels(),
-        torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x.data_ptr()), x)[1], lambda x: x),
-    ):
+def test_of_the_output_a_bit_is_kept_at_most(adds: bool) -> None:
+    """Where nothing was added, what the ReLU let through is found again from x."""
+    kept: list[Tensor] = []
+    norm, x = layer(40), drawn((4, 40, 3, 3), 2).requires_grad_()
+    with own_kernels(), torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
         y = activated(norm, x, x if adds else None)
-    assert (y.data_ptr() in kept) == adds
-    assert x.data_ptr() in kept
+    assert y.data_ptr() not in [value.data_ptr() for value in kept]
+    words = [value for value in kept if value.dtype == torch.int32]
+    assert [tuple(value.shape) for value in words] == [(4 * 3 * 3, 2)] * adds
+    for value in words:
+        bits = (value[:, :, None] >> torch.arange(32, device=DEVICE)) & 1
+        through = (y > 0).permute(0, 2, 3, 1).reshape(-1, 40)
+        assert torch.equal(bits.flatten(1)[:, :40] == 1, through)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS[:2])
+@pytest.mark.parametrize("uses", ["both", "first", "second"])
+def test_gradients_meet_in_the_kernels(adds: bool, active: bool, uses: str) -> None:
+    shape = (6, 40, 6, 6)
+
+    def grads(norm: nn.BatchNorm2d, dtype: torch.dtype) -> tuple[list[Tensor | None], bool]:
+        x, residual = drawn(shape, 2, dtype).requires_grad_(), drawn(shape, 3, dtype).requires_grad_()
+        y = activated(norm, x, residual if adds else None)
+        one, other = forked(y)
+        loss = one.new_zeros(())
+        if uses != "second":
+            loss = loss + (one * (drawn(shape, 4, dtype) - 3)).sum()
+        if uses != "first":
+            loss = loss + other.square().sum()
+        loss.backward()
+        return [x.grad, residual.grad, norm.weight.grad, norm.bias.grad], one is other
+
+    with own_kernels():
+        found, same = grads(layer(40), torch.float32)
+    expected, plain = grads(layer(40, torch.float64), torch.float64)
+    assert plain
+    assert not same
+    for mine, exact in zip(found, expected, strict=True):
+        if exact is None:
+            assert mine is None
+        else:
+            assert mine is not None
+            torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=2e-3)
+
+
+class Lost(torch.autograd.Function):
+    """Lets no gradient through, not even a zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> None:
+        return None
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_no_gradient_is_none() -> None:
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        (Lost.apply(activated(layer(8), x, x)) + 1).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is None
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_a_fork_is_the_same_memory_and_comes_once() -> None:
+    with own_kernels():
+        y = activated(layer(8), drawn(SHAPES[0], 2).requires_grad_())
+        one, other = forked(y)
+        assert one is y
+        assert other is not y
+        assert other.data_ptr() == y.data_ptr()
+        assert other.grad_fn is y.grad_fn
+        assert forked(y) == (y, y)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_what_was_changed_in_place_is_not_forked() -> None:
+    """The second would not know of it."""
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        y = activated(layer(8), x)
+        y.mul_(2)
+        assert forked(y) == (y, y)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_no_gradients_are_added_between_blocks(name: str) -> None:
+    """Every block's input is forked; the backward of what made it takes both gradients."""
+    network = build(name, num_outputs=3, in_shape=(3, 8, 8), width=4).to(DEVICE).to(memory_format=torch.channels_last)
+    with own_kernels():
+        y = network(drawn((2, 3, 8, 8), 2))
+    seen, users = [y.grad_fn], Counter[Any]()
+    for node in seen:
+        for upper, _ in node.next_functions:
+            if upper is not None and "AccumulateGrad" not in upper.name():
+                users[upper] += 1
+                if upper not in seen:
+                    seen.append(upper)
+    forks = {node for node in seen if users[node] > 1}
+    blocks = sum(len(stage) for stage in (network.layer1, network.layer2, network.layer3, network.layer4))
+    assert len(forks) == blocks
+    for node in forks:
+        entered = {(upper, place) for lower in seen for upper, place in lower.next_functions if upper is node}
+        assert {place for _, place in entered} == {0, 1}
 
 
 @needs_kernels
@@ -530,11 +636,10 @@ def test_they_are_wanted_inside_alone() -> None:
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (32, 64, 32, 32), (32, 2560, 4, 4), (512, 64, 32, 32), (1, 1, 1, 2)])
-def test_shares_cover_every_row_once(shape: tuple[int, ...]) -> None:
+def test_every_program_has_something_to_do(shape: tuple[int, ...]) -> None:
     grid = _Grid.of(torch.empty(shape, device="meta"))
     assert grid.rows * grid.channels == torch.Size(shape).numel()
-    starts = [*range(0, grid.rows, grid.share), grid.rows]
-    assert len(starts) - 1 == grid.shares == grid.by_share[0]
-    assert all(end > start for start, end in pairwise(starts))
-    assert grid.by_share[1] * module.BLOCK_C >= grid.channels > (grid.by_share[1] - 1) * module.BLOCK_C
-    assert 1 <= grid.by_block[0] <= max(1, module.PROGRAMS[1] // grid.columns)
+    assert grid.columns * module.BLOCK_C >= grid.channels > (grid.columns - 1) * module.BLOCK_C
+    assert 1 <= grid.shares <= -(-grid.rows // module.BLOCK_M)
+    assert grid.shares <= max(1, module.PROGRAMS[1] // grid.columns)
+    assert module.BLOCK_C <= 32  # bits in a word

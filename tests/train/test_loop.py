@@ -276,6 +276,22 @@ def test_alpha_auto_is_measured_on_the_training_examples() -> None:
         method_of(other, problem)
 
 
+@pytest.mark.parametrize("method", ["erm", "data_augmentation + rcad", "data_augmentation + rcad_released"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) -> None:
+    """Also what was cropped or moved: turning it round in every layer that reads it would cost more."""
+    one = dataset()
+    colours = replace(one, train=Split(np.repeat(one.train.x, 3, 1), one.train.y))
+    run = trainer(config(method, channels_last=wanted, epochs=1), colours)
+    seen: list[bool] = []
+    run.model.register_forward_pre_hook(
+        lambda module, args: seen.append(args[0].is_contiguous(memory_format=torch.channels_last)), prepend=True
+    )
+    next(run.course())
+    assert seen
+    assert all(seen) if wanted else not any(seen)
+
+
 def test_batches_are_numbered_through_the_run_and_rates_follow_them() -> None:
     """Terms that rest count batches over epochs; the learning rate of a step is that of its first batch."""
     settings = config("rcad", epochs=3, accumulate=2)

@@ -19,7 +19,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import relu
 
 BLOCK_M, BLOCK_C, BLOCK_S, WARPS, STAGES = 64, 32, 32, 4, 3
-"""Rows, channels and shares of the rows that a program takes at a time; its warps; how far it reads ahead."""
+"""Rows, channels (a word has a bit for each) and shares of the rows that a program takes at a time; its warps; how far
+it reads ahead."""
 ELEMENTS, PROGRAMS = 8192, (132, 528)
 """How many elements a program should have at least; the fewest and most programs that are worth it nevertheless."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -41,14 +42,24 @@ def own_kernels() -> Iterator[None]:
 def activated(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
     """relu(norm(x) + residual)."""
     if _suits(norm, x, residual):
-        return _applied(norm, x, residual, active=True)
+        y, second = _applied(norm, x, residual, active=True)
+        y.second = second  # type: ignore[attr-defined]
+        return y
     return relu(norm(x) if residual is None else norm(x) + residual)
 
 
 def normalised(norm: nn.Module, x: Tensor) -> Tensor:
     """norm(x)."""
-    y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
+    y: Tensor = _applied(norm, x, None, active=False)[0] if _suits(norm, x, None) else norm(x)
     return y
+
+
+def forked(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x for two ways onward; if `activated` made it, its backward adds their gradients as it reads them."""
+    if torch.compiler.is_compiling() or not _wanted.get():
+        return x, x
+    second: Tensor = x.__dict__.pop("second", x)
+    return x, second if second.grad_fn is x.grad_fn else x  # else x was changed in place since
 
 
 def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
@@ -86,93 +97,93 @@ def _has_hooks(norm: nn.Module) -> bool:
     return any((norm._forward_pre_hooks, norm._forward_hooks, norm._backward_pre_hooks, norm._backward_hooks))
 
 
-def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> Tensor:
+def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> tuple[Tensor, Tensor]:
     if norm.track_running_stats and norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
-    y: Tensor = BatchNormFunction.apply(x, norm.weight, norm.bias, residual, active, norm)  # type: ignore[no-untyped-call]
-    return y
+    both: tuple[Tensor, Tensor] = BatchNormFunction.apply(x, norm.weight, norm.bias, residual, active, norm)  # type: ignore[no-untyped-call]
+    return both
 
 
 class BatchNormFunction(torch.autograd.Function):
-    """relu(BatchNorm(x) + residual) with the batch's statistics; memory order is channels last."""
+    """relu(BatchNorm(x) + residual) with the batch's statistics, in channels-last order.
+
+    The result comes twice, in the same memory, so that the gradients of its two uses come apart.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, active: bool, norm: nn.BatchNorm2d
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         from rcad.models import norm_kernels as kernels
 
         grid, y = _Grid.of(x), torch.empty_like(x)
         means, squares = torch.empty(2, grid.shares, grid.channels, dtype=torch.float32, device=x.device)
         mean, rstd = torch.empty(2, grid.channels, dtype=torch.float32, device=x.device)
-        kernels.statistics[grid.by_share](x, means, squares, grid.rows, grid.channels, grid.share, **grid.blocks)
-        ctx.kinds = {"ADD": residual is not None, "RELU": active}
-        kernels.apply[grid.by_block](
-            x, residual, y, means, squares, mean, rstd, norm.running_mean, norm.running_var, weight, bias,
-            grid.rows, grid.channels, norm.eps, norm.momentum, grid.share, grid.shares, int(norm.track_running_stats),
-            BLOCK_S=BLOCK_S, **ctx.kinds, **grid.blocks,
+        kernels.statistics[grid.programs](x, means, squares, grid.rows, grid.channels, **grid.blocks)
+        kinds = {"ADD": residual is not None, "RELU": active}
+        passed = None
+        if all(kinds.values()):
+            passed = torch.empty(grid.rows, grid.columns, dtype=torch.int32, device=x.device)
+        kernels.apply[grid.programs](
+            x, residual, y, passed, means, squares, mean, rstd, norm.running_mean, norm.running_var, weight, bias,
+            grid.rows, grid.channels, norm.eps, norm.momentum, int(norm.track_running_stats),
+            BLOCK_S=BLOCK_S, **kinds, **grid.blocks,
         )  # fmt: skip
-        ctx.save_for_backward(x, y if active and residual is not None else None, mean, rstd, weight, bias)
-        ctx.grid = grid
-        return y
+        ctx.save_for_backward(x, passed, mean, rstd, weight, bias)
+        ctx.grid, ctx.kinds = grid, kinds
+        ctx.set_materialize_grads(False)
+        return y, y.detach()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *uses: Tensor | None) -> tuple[Tensor | None, ...]:
         from rcad.models import norm_kernels as kernels
 
-        x, y, mean, rstd, weight, bias = ctx.saved_tensors
+        x, passed, mean, rstd, weight, bias = ctx.saved_tensors
         grid, adds, active = ctx.grid, ctx.kinds["ADD"], ctx.kinds["RELU"]
-        dy = dy.contiguous(memory_format=torch.channels_last)
-        # Where saved tensors were packed, they may come back in another order as well.
-        x = x.contiguous(memory_format=torch.channels_last)
-        y = None if y is None else y.contiguous(memory_format=torch.channels_last)
+        x = _ordered(x)  # where saved tensors were packed, they may come back in another order
+        gradients = [_ordered(use) for use in uses if use is not None]
+        if not gradients:
+            return (None,) * 6
+        first, second = (*gradients, None)[:2]
         plain, along = torch.empty(2, grid.shares, grid.channels, dtype=torch.float32, device=x.device)
-        dresidual = torch.empty_like(x) if adds else None
-        kernels.sums[grid.by_share](
-            dy, y, x, dresidual, mean, rstd, weight, bias, plain, along, grid.rows, grid.channels, grid.share,
-            **ctx.kinds, **grid.blocks,
+        writes = adds or second is not None
+        before = torch.empty_like(x) if writes else first
+        kernels.sums[grid.programs](
+            first, second, passed, x, before, mean, rstd, weight, bias, plain, along, grid.rows, grid.channels,
+            MEET=second is not None, **ctx.kinds, **grid.blocks,
         )  # fmt: skip
         dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
-        kernels.apply_back[grid.by_block](
-            dresidual if adds else dy, x, dx, mean, rstd, weight, bias, plain, along, dweight, dbias,
-            grid.rows, grid.channels, grid.shares, RELU=active and not adds, BLOCK_S=BLOCK_S, **grid.blocks,
+        kernels.apply_back[grid.programs](
+            before, x, dx, mean, rstd, weight, bias, plain, along, dweight, dbias, grid.rows, grid.channels,
+            RELU=active and not writes, BLOCK_S=BLOCK_S, **grid.blocks,
         )  # fmt: skip
-        return dx, dweight, dbias, dresidual, None, None
+        return dx, dweight, dbias, before if adds else None, None, None
+
+
+def _ordered(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 class _Grid(NamedTuple):
-    """How the work on (rows, channels) is divided: sums by shares of the rows, the rest by blocks."""
+    """How the work on (rows, channels) is divided: a program has some columns and every `shares`-th block of rows."""
 
     rows: int
     channels: int
-    share: int
-    programs: int
+    shares: int
+    columns: int
 
     @classmethod
     def of(cls, x: Tensor) -> _Grid:
         rows, channels = x.numel() // x.shape[1], x.shape[1]
-        fewest, most = PROGRAMS
-        programs = max(1, min(max(fewest, x.numel() // ELEMENTS), most) // -(-channels // BLOCK_C))
-        share = -(-rows // programs)
-        return cls(rows, channels, share + -share % BLOCK_M, programs)
+        columns, (fewest, most) = -(-channels // BLOCK_C), PROGRAMS
+        programs = max(1, min(max(fewest, x.numel() // ELEMENTS), most) // columns)
+        return cls(rows, channels, min(-(-rows // BLOCK_M), programs), columns)
+
+    @property
+    def programs(self) -> tuple[int, int]:
+        return self.shares, self.columns
 
     @property
     def blocks(self) -> dict[str, int]:
         return {"BLOCK_M": BLOCK_M, "BLOCK_C": BLOCK_C, "STAGES": STAGES, "num_warps": WARPS}
-
-    @property
-    def shares(self) -> int:
-        return -(-self.rows // self.share)
-
-    @property
-    def columns(self) -> int:
-        return -(-self.channels // BLOCK_C)
-
-    @property
-    def by_share(self) -> tuple[int, int]:
-        return self.shares, self.columns
-
-    @property
-    def by_block(self) -> tuple[int, int]:
-        return min(-(-self.rows // BLOCK_M), self.programs), self.columns

@@ -22,6 +22,9 @@ class FirstConv2d(nn.Conv2d):
         each = self.in_channels // self.groups
         zeros = (0, 0, 0, 0, 0, -each % CHANNELS)
         if zeros[-1] and self.groups == 1 and on_tensor_cores(x):
+            if self.weight.is_contiguous(memory_format=torch.channels_last):
+                # Else the large gradient of the output is brought into the order of x, and back, to find that of x.
+                x = x.contiguous(memory_format=torch.channels_last)
             x = pad(x, zeros)
         elif self.groups == 1 or x.shape[1] == self.in_channels:
             return super().forward(x)

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from rcad.errors import InputError
-from rcad.models.activated import activated, normalised
+from rcad.models.activated import activated, forked, normalised
 from rcad.models.base import Model
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero
@@ -59,8 +59,9 @@ class BasicBlock(nn.Module):
         return self.conv1, self.conv2
 
     def forward(self, x: Tensor) -> Tensor:
+        x, shortcut = forked(x)
         y = activated(self.bn1, self.conv1(x))
-        return activated(self.bn2, self.conv2(y), self.downsample(x))
+        return activated(self.bn2, self.conv2(y), self.downsample(shortcut))
 
 
 class Bottleneck(nn.Module):
@@ -84,9 +85,10 @@ class Bottleneck(nn.Module):
         return self.conv1, self.conv2, self.conv3
 
     def forward(self, x: Tensor) -> Tensor:
+        x, shortcut = forked(x)
         y = activated(self.bn1, self.conv1(x))
         y = activated(self.bn2, self.conv2(y))
-        return activated(self.bn3, self.conv3(y), self.downsample(x))
+        return activated(self.bn3, self.conv3(y), self.downsample(shortcut))
 
 
 class ResNet(Model):

@@ -73,6 +73,8 @@ class ClippedSGD:
         self._leaves = [leaf for run in runs for leaf in run.leaves]
         self._owners = [number for number, run in enumerate(runs) for _ in run.weights]
         self._divisors = torch.ones(len(runs), device=self._weights[0].device)
+        for weight, owner in zip(self._weights, self._owners, strict=True):
+            _momentum(runs[owner].optimizer, weight)  # now, or it would lie between what the first steps leave behind
         self._room: list[Tensor] = []
         self._unfilled: list[tuple[Tensor, Tensor]] = []
 

@@ -114,10 +114,9 @@ class Update:
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
         stored, y = self.examples(index)
-        raw = as_unit_float(stored)
-        if self.config.train.channels_last:
-            raw = raw.contiguous(memory_format=torch.channels_last)
+        raw = self._ordered(as_unit_float(stored))
         x, target = augment(self.method.augment, raw, y, classes=self.classes, generator=self.source)
+        x = self._ordered(x)  # crops come out in the common order, whatever they were cut from
         with self._precision():
             losses = self.criterion.backward(
                 model,
@@ -137,6 +136,9 @@ class Update:
         if self.classes and losses.output is not None:
             hits = losses.output.argmax(1) == y
             self.sums[..., 1] += hits.view(-1, *self.sums.shape[:-1]).sum(0)
+
+    def _ordered(self, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=torch.channels_last) if self.config.train.channels_last else x
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.config.train.precision == "fp32":
