@@ -49,6 +49,13 @@ SHARED = ("rcad reference", "rcad every=4")
 """Other methods that are timed at larger batches and among several runs."""
 ASKED = (Layout(8, 1), Layout(2, 5))
 """Where more methods than two are timed among several runs."""
+SHARING = {
+    ("graph", 32): None,
+    ("graph", 128): (*ASKED, Layout(4, 5)),
+    ("graph", 512): (Layout(8, 1),),
+    ("compile", 32): (Layout(4, 1),),
+}
+"""Which several runs at once are worth their time to build; none stands for all that are asked for."""
 
 
 def problem_of(
@@ -196,8 +203,8 @@ def groups(options: argparse.Namespace) -> list[tuple[int, Engine, Layout]]:
 
 
 def _shares(batch: int, mode: str, layout: Layout) -> bool:
-    """Unless all are asked for: how many runs at once are worth their time to build."""
-    return mode == "graph" and (batch <= 32 or (batch <= 128 and layout in ASKED))
+    worth = SHARING.get((mode, batch), ())
+    return worth is None or layout in worth
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -212,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--batches", type=words(int), default=[32, 128, 512] if gpu else [32, 128])
     parser.add_argument("--methods", type=words(str), default=list(METHODS))
     parser.add_argument("--modes", type=words(str), default=["eager", "graph", "compile"] if gpu else ["eager"])
-    layouts = "1,4,8,10,2x5,4x5" if gpu else "1"
+    layouts = "1,4,8,10,2x5,4x5,4x8" if gpu else "1"
     parser.add_argument("--replicas", type=words(Layout.parse), default=words(Layout.parse)(layouts))
     parser.add_argument("--steps", type=int, default=32 if gpu else 4)
     parser.add_argument("--rounds", type=int, default=5 if gpu else 9)

@@ -281,6 +281,18 @@ def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.Mon
     assert crowd._room(4)
 
 
+@pytest.mark.parametrize(
+    ("joined", "at_once", "runs", "limit"), [(1, None, 40, 10), (8, None, 40, 32), (8, 9, 40, 9), (5, None, 12, 12)]
+)
+def test_as_many_at_once_as_pay(
+    joined: int, at_once: int | None, runs: int, limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(together._Crowd, "go", lambda self, ended: seen.append(self.limit))
+    go([config(seed=seed) for seed in range(runs)], tmp_path, joined=joined, at_once=at_once)
+    assert seen == [limit]
+
+
 def test_nobody_joins_after_a_signal(tmp_path: Path) -> None:
     place = Place(Store.open(tmp_path), device="cpu")
     crowd = together._Crowd([config()] * 3, place, 2, lambda index: Silent(), lambda c: (), _Event(True))

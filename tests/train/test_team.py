@@ -424,6 +424,30 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 @pytest.mark.gpu
 @needs_gpu
+def test_those_at_the_same_step_join_on_a_gpu() -> None:
+    cuda, places = torch.device("cuda"), (1, 0, 1, 2)
+    settings = wide(config("rcad", epochs=4))
+    with deterministic(True, cuda):
+        team, runs, queues = seated(settings, range(4), cuda, "graph")
+        for run, epoch in zip(runs, places, strict=True):
+            run.epoch = epoch
+        assert go(team, runs, queues) == ["done"] * 4
+        alone = []
+        for seed, epoch in enumerate(places):
+            with side_stream(cuda):
+                alone.append(trainer(replace(settings, seed=seed), cuda, "graph"))
+                alone[-1].epoch = epoch
+                assert alone[-1].fit() == "done"
+        torch.cuda.synchronize()
+    assert [run.stepper.name for run in runs] == ["graph, 2 joined", "graph", "graph, 2 joined", "graph"]
+    assert [len(run.rows) for run in runs] == [3, 4, 3, 2]
+    far = [distance(run, other) for run, other in zip(runs, alone, strict=True)]
+    assert far[1] == far[3] == 0.0
+    assert max(far) < 0.02
+
+
+@pytest.mark.gpu
+@needs_gpu
 def test_who_the_others_are_changes_nothing() -> None:
     """The same run in the same place of teams with other mates, one of them lost; places sum in other orders."""
     cuda = torch.device("cuda")
@@ -463,6 +487,7 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
     spread = distance(alone[1], alone[0])
     apart = [distance(runs[0], alone[0]), distance(runs[1], alone[2])]
     print(f"\n{engine}: joined {apart[0]:.2e} and {apart[1]:.2e} from alone; alone from itself {spread:.2e}")
+    print("losses joined", [run.rows[-1]["loss"] for run in runs], "alone", [run.rows[-1]["loss"] for run in alone])
     assert runs[0].stepper.name == ("graph, compiled, 2 joined" if engine == "compile" else "graph, 2 joined")
     assert max(apart) < max(3 * spread, 0.05)
     for run, other in zip(runs, (alone[0], alone[2]), strict=True):

@@ -26,8 +26,8 @@ from rcad.train.captured import WARM_UP
 from rcad.train.reporting import Reporter, Row, Tracker
 from rcad.train.team import Seat, Team
 
-AT_ONCE, JOINED_AT_ONCE = 10, 20
-"""Runs at once where the user does not say."""
+AT_ONCE, TEAMS = 10, 4
+"""Runs, or teams of joined runs, at once where the user does not say."""
 SPARE = 1.2
 """A run is started where this many times what one takes is free."""
 
@@ -113,7 +113,7 @@ def run_together(
     devices = [] if device.type == "cpu" else [device]
     fastest = deterministic(False, device)
     with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
-        limit = min(at_once or (AT_ONCE if place.joined == 1 else JOINED_AT_ONCE), len(configs))
+        limit = min(at_once or (AT_ONCE if place.joined == 1 else TEAMS * place.joined), len(configs))
         crowd = _Crowd(configs, place, limit, reporter_of, trackers_of, stop, busy)
         crowd.go(ended)
         return crowd.records
