@@ -1,21 +1,24 @@
-"""The steps that `step_time.py` measures: methods, the ways of taking RCAD's passes, and runs that step in turns."""
+"""The steps that `step_time.py` measures: methods, the ways of taking RCAD's passes, data, runs that step in turns."""
 
 from __future__ import annotations
 
+import argparse
 import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rcad.criterion import Criterion
-from rcad.experiments.config import RunConfig
+from rcad.data.dataset import Dataset, Split
+from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.machine import side_stream
 from rcad.passes import frozen_batch_stats
 from rcad.terms import Losses
 from rcad.train.loop import Trainer
-from rcad.train.problem import Problem, method_of, model_of
+from rcad.train.problem import Problem, method_of, model_of, prepare
 from rcad.train.step import Engine
 from rcad.train.team import Team
 
@@ -41,6 +44,8 @@ PASSES = {
     "rcad_released": 3.0,
 }
 """Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
+EPOCHS = 200
+"""Of the paper's runs."""
 FIRST_STEPS, WARM_STEPS = 2, 8
 """Steps that choose algorithms and compile, which takes memory of its own; those after which all are captured."""
 
@@ -103,6 +108,33 @@ class Naive(Criterion):
 
 
 CRITERIA: dict[str, type[Criterion]] = {"rcad reference": Reference, "rcad autograd": Autograd, "rcad naive": Naive}
+
+
+def problem_of(
+    options: argparse.Namespace, batch: int, device: torch.device, steps: int = 0
+) -> tuple[RunConfig, Problem]:
+    """Noise in the shape of images; an epoch is longer than the steps that are measured of it."""
+    draw = np.random.default_rng(0)
+    count = batch * (16 + steps)
+    shape = (count, options.channels, options.size, options.size)
+    train = Split(draw.integers(0, 256, shape, dtype=np.uint8), np.arange(count) % options.classes)
+    names = tuple(map(str, range(options.classes)))
+    data = Dataset("noise", "classification", train, train.take(np.arange(min(count, options.classes))), names)
+    gpu = device.type == "cuda"
+    config = RunConfig(
+        data=DataConfig(name="noise", validation=0.0),
+        model=ModelConfig(name=options.model),
+        method=(("erm", ()),),
+        optim=OptimConfig(lr=0.01, weight_decay=5e-4, clip=1.0),
+        train=TrainConfig(
+            epochs=EPOCHS,
+            batch_size=batch,
+            selection="last",
+            precision="bf16" if gpu else "fp32",
+            channels_last=gpu,
+        ),
+    )
+    return config, prepare(config, data, device)
 
 
 class Job:

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from step_jobs import METHODS, Job, Layout
-from step_time import problem_of
+from step_jobs import METHODS, Job, Layout, problem_of
 from torch.profiler import ProfilerActivity, profile
 
 from rcad.experiments.machine import deterministic, device_words

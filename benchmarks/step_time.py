@@ -30,19 +30,15 @@ from typing import Any
 
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before CUDA starts
 
-import numpy as np
 import torch
 from step_floor import flops_of, rate_of
-from step_jobs import CRITERIA, METHODS, PASSES, Job, Layout, wait
+from step_jobs import CRITERIA, EPOCHS, METHODS, PASSES, Job, Layout, problem_of, wait
 
-from rcad.data.dataset import Dataset, Split
-from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.machine import deterministic, device_words
 from rcad.train.loop import Trainer
-from rcad.train.problem import Problem, model_of, prepare
+from rcad.train.problem import model_of
 from rcad.train.step import Engine
 
-EPOCHS = 200
 ROUND_SECONDS = 0.25
 """How long a round of one job takes; twice as long for several runs, so that their last steps count little."""
 SHARED = ("rcad reference", "rcad every=4")
@@ -56,33 +52,6 @@ SHARING = {
     ("compile", 32): (Layout(4, 1),),
 }
 """Which several runs at once are worth their time to build; none stands for all that are asked for."""
-
-
-def problem_of(
-    options: argparse.Namespace, batch: int, device: torch.device, steps: int = 0
-) -> tuple[RunConfig, Problem]:
-    """Noise in the shape of images; an epoch is longer than the steps that are measured of it."""
-    draw = np.random.default_rng(0)
-    count = batch * (16 + steps)
-    shape = (count, options.channels, options.size, options.size)
-    train = Split(draw.integers(0, 256, shape, dtype=np.uint8), np.arange(count) % options.classes)
-    names = tuple(map(str, range(options.classes)))
-    data = Dataset("noise", "classification", train, train.take(np.arange(min(count, options.classes))), names)
-    gpu = device.type == "cuda"
-    config = RunConfig(
-        data=DataConfig(name="noise", validation=0.0),
-        model=ModelConfig(name=options.model),
-        method=(("erm", ()),),
-        optim=OptimConfig(lr=0.01, weight_decay=5e-4, clip=1.0),
-        train=TrainConfig(
-            epochs=EPOCHS,
-            batch_size=batch,
-            selection="last",
-            precision="bf16" if gpu else "fp32",
-            channels_last=gpu,
-        ),
-    )
-    return config, prepare(config, data, device)
 
 
 def growing(trainer: Trainer, erm_ms: float, batch: int) -> float:
