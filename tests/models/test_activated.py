@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,6 +35,21 @@ KINDS = [(True, True), (False, True), (False, False)]
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     if not GPU:
         monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+
+
+@pytest.fixture
+def meetings(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each backward whether two gradients met in it."""
+    from rcad.models import norm_kernels
+
+    sums, seen = norm_kernels.sums, list[bool]()
+
+    class Watched:
+        def __getitem__(self, programs: tuple[int, int]) -> Callable[..., None]:
+            return lambda *args, **kinds: (seen.append(kinds["MEET"]), sums[programs](*args, **kinds))[1]
+
+    monkeypatch.setattr(norm_kernels, "sums", Watched())
+    return seen
 
 
 def layer(channels: int, dtype: torch.dtype = torch.float32) -> nn.BatchNorm2d:
@@ -283,34 +299,96 @@ def test_of_the_output_a_bit_is_kept_at_most(adds: bool) -> None:
 @needs_kernels
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize(("adds", "active"), KINDS[:2])
+@pytest.mark.parametrize(("adds", "active"), KINDS)
 @pytest.mark.parametrize("uses", ["both", "first", "second"])
-def test_gradients_meet_in_the_kernels(adds: bool, active: bool, uses: str) -> None:
+def test_gradients_meet_in_the_kernels(adds: bool, active: bool, uses: str, meetings: list[bool]) -> None:
     shape = (6, 40, 6, 6)
 
-    def grads(norm: nn.BatchNorm2d, dtype: torch.dtype) -> tuple[list[Tensor | None], bool]:
+    def grads(norm: nn.BatchNorm2d, dtype: torch.dtype) -> list[Tensor | None]:
         x, residual = drawn(shape, 2, dtype).requires_grad_(), drawn(shape, 3, dtype).requires_grad_()
-        y = activated(norm, x, residual if adds else None)
-        one, other = forked(y)
+        one, other = forked(activated(norm, x, residual if adds else None) if active else normalised(norm, x))
         loss = one.new_zeros(())
         if uses != "second":
             loss = loss + (one * (drawn(shape, 4, dtype) - 3)).sum()
         if uses != "first":
             loss = loss + other.square().sum()
         loss.backward()
-        return [x.grad, residual.grad, norm.weight.grad, norm.bias.grad], one is other
+        return [x.grad, residual.grad, norm.weight.grad, norm.bias.grad]
 
     with own_kernels():
-        found, same = grads(layer(40), torch.float32)
-    expected, plain = grads(layer(40, torch.float64), torch.float64)
-    assert plain
-    assert not same
-    for mine, exact in zip(found, expected, strict=True):
+        found = grads(layer(40), torch.float32)
+    assert meetings == [uses == "both"]
+    for mine, exact in zip(found, grads(layer(40, torch.float64), torch.float64), strict=True):
         if exact is None:
             assert mine is None
         else:
             assert mine is not None
             torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=2e-3)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("how", ["asked for", "kept", "told before", "told after"])
+def test_a_forked_output_that_somebody_sees_has_its_whole_gradient(how: str) -> None:
+    def gradient(dtype: torch.dtype) -> Tensor:
+        told: list[Tensor] = []
+        y = activated(layer(8, dtype), drawn(SHAPES[0], 2, dtype).requires_grad_())
+        if how == "told before":
+            y.register_hook(told.append)
+        one, other = forked(y)
+        loss = one.sum() + other.square().sum()
+        if how == "asked for":
+            return torch.autograd.grad(loss, y)[0]
+        if how == "kept":
+            y.retain_grad()
+            loss.backward()
+            assert y.grad is not None
+            return y.grad
+        if how == "told after":
+            y.register_hook(told.append)
+        else:
+            del y
+        loss.backward()
+        return told[0]
+
+    with own_kernels():
+        found = gradient(torch.float32)
+    torch.testing.assert_close(found.double(), gradient(torch.float64), rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_two_forks_of_one_output_and_two_backwards(meetings: list[bool]) -> None:
+    """One of the forks meets in the kernels; the gradients of the other are added as usual."""
+    x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
+
+    def fourfold() -> Tensor:
+        y = activated(norm, x)
+        ways = (*forked(y), *forked(y))
+        return torch.stack([k * way.sum() for k, way in enumerate(ways, start=1)]).sum()
+
+    (expected,) = torch.autograd.grad(activated(norm, x).sum() * 10, x)
+    with own_kernels():
+        loss = fourfold()
+    for _ in range(2):
+        (found,) = torch.autograd.grad(loss, x, retain_graph=True)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert meetings == [True, True]
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_a_gradient_that_has_met_is_not_met_again() -> None:
+    x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
+    (expected,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
+    with own_kernels():
+        one, other = forked(activated(norm, x))
+    torch.autograd.grad(one.square().sum() + other.sum(), x, retain_graph=True)
+    (found,) = torch.autograd.grad(one.square().sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 class Lost(torch.autograd.Function):
@@ -342,10 +420,8 @@ def test_a_fork_is_the_same_memory_and_comes_once() -> None:
     with own_kernels():
         y = activated(layer(8), drawn(SHAPES[0], 2).requires_grad_())
         one, other = forked(y)
-        assert one is y
-        assert other is not y
-        assert other.data_ptr() == y.data_ptr()
-        assert other.grad_fn is y.grad_fn
+        assert one is not other
+        assert one.data_ptr() == other.data_ptr() == y.data_ptr()
         assert forked(y) == (y, y)
 
 
@@ -353,7 +429,7 @@ def test_a_fork_is_the_same_memory_and_comes_once() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels")
 def test_what_was_changed_in_place_is_not_forked() -> None:
-    """The second would not know of it."""
+    """Our kernels made what it was before."""
     x = drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():
         y = activated(layer(8), x)
@@ -365,24 +441,23 @@ def test_what_was_changed_in_place_is_not_forked() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_no_gradients_are_added_between_blocks(name: str) -> None:
+def test_no_gradients_are_added_between_blocks(name: str, meetings: list[bool]) -> None:
     """Every block's input is forked; the backward of what made it takes both gradients."""
     network = build(name, num_outputs=3, in_shape=(3, 8, 8), width=4).to(DEVICE).to(memory_format=torch.channels_last)
     with own_kernels():
         y = network(drawn((2, 3, 8, 8), 2))
-    seen, users = [y.grad_fn], Counter[Any]()
+    seen, entered = [y.grad_fn], Counter[Any]()
     for node in seen:
-        for upper, _ in node.next_functions:
-            if upper is not None and "AccumulateGrad" not in upper.name():
-                users[upper] += 1
-                if upper not in seen:
-                    seen.append(upper)
-    forks = {node for node in seen if users[node] > 1}
-    blocks = sum(len(stage) for stage in (network.layer1, network.layer2, network.layer3, network.layer4))
-    assert len(forks) == blocks
-    for node in forks:
-        entered = {(upper, place) for lower in seen for upper, place in lower.next_functions if upper is node}
-        assert {place for _, place in entered} == {0, 1}
+        for edge in node.next_functions:
+            if edge[0] is not None:
+                entered[edge] += 1
+                if edge[0] not in seen:
+                    seen.append(edge[0])
+    assert set(entered.values()) == {1}
+    y.sum().backward()
+    assert sum(meetings) == sum(
+        len(stage) for stage in (network.layer1, network.layer2, network.layer3, network.layer4)
+    )
 
 
 @needs_kernels
@@ -422,6 +497,11 @@ def test_gradients_of_gradients_are_refused() -> None:
     x = drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():
         (gradient,) = torch.autograd.grad(activated(layer(8), x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+    with own_kernels():
+        one, other = forked(activated(layer(8), x))
+    (gradient,) = torch.autograd.grad(one.sum() + other.square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
         gradient.sum().backward()
 

@@ -32,16 +32,17 @@ def test_padded_channels_change_nothing(channels: int, monkeypatch: pytest.Monke
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("last", [True, False])
-def test_images_come_in_the_order_of_the_weights(last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_come_in_the_order_of_the_weights(channels: int, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_conv, "on_tensor_cores", lambda x: True)
     order = torch.channels_last if last else torch.contiguous_format
-    layer = FirstConv2d(3, 16, 3, padding=1).to(memory_format=order)
+    layer = FirstConv2d(channels, 16, 3, padding=1).to(memory_format=order)
     seen = []
     plain = FirstConv2d._conv_forward.__get__(layer)
-    monkeypatch.setattr(layer, "_conv_forward", lambda x, *rest: (seen.append(x), plain(x, *rest))[1])
-    layer(torch.rand(2, 3, 8, 8))
-    assert [x.is_contiguous(memory_format=order) for x in seen] == [True]
+    monkeypatch.setattr(layer, "_conv_forward", lambda *args: (seen.extend(args[:2]), plain(*args))[1])
+    layer(torch.rand(2, channels, 8, 8))
+    assert [value.is_contiguous(memory_format=order) for value in seen] == [True, True]
 
 
 def test_a_cpu_sees_the_channels_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,6 +292,17 @@ def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) 
     assert all(seen) if wanted else not any(seen)
 
 
+def test_a_table_is_left_in_the_order_it_has() -> None:
+    table = dataset("regression")
+    one, other = (
+        replace(config("rcad", channels_last=wanted, epochs=1), model=ModelConfig(name="mlp"))
+        for wanted in (True, False)
+    )
+    runs = [trainer(settings, table) for settings in (one, other)]
+    assert [run.fit() for run in runs] == ["done", "done"]
+    assert same_weights(runs[0].model, runs[1].model)
+
+
 def test_batches_are_numbered_through_the_run_and_rates_follow_them() -> None:
     """Terms that rest count batches over epochs; the learning rate of a step is that of its first batch."""
     settings = config("rcad", epochs=3, accumulate=2)

@@ -8,6 +8,7 @@ kernels by the compiler.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -42,24 +43,25 @@ def own_kernels() -> Iterator[None]:
 def activated(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
     """relu(norm(x) + residual)."""
     if _suits(norm, x, residual):
-        y, second = _applied(norm, x, residual, active=True)
-        y.second = second  # type: ignore[attr-defined]
-        return y
+        return _applied(norm, x, residual, active=True)
     return relu(norm(x) if residual is None else norm(x) + residual)
 
 
 def normalised(norm: nn.Module, x: Tensor) -> Tensor:
     """norm(x)."""
-    y: Tensor = _applied(norm, x, None, active=False)[0] if _suits(norm, x, None) else norm(x)
+    y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
     return y
 
 
 def forked(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x for two ways onward; if `activated` made it, its backward adds their gradients as it reads them."""
+    """x for two ways onward; if our kernels made it, their backward adds the two gradients as it reads them."""
     if torch.compiler.is_compiling() or not _wanted.get():
         return x, x
-    second: Tensor = x.__dict__.pop("second", x)
-    return x, second if second.grad_fn is x.grad_fn else x  # else x was changed in place since
+    maker: Any = x.grad_fn
+    if getattr(maker, "_forward_cls", None) is not BatchNormFunction or maker.forked or x._backward_hooks:
+        return x, x
+    ways: tuple[Tensor, Tensor] = Fork.apply(x)  # type: ignore[no-untyped-call]
+    return ways
 
 
 def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
@@ -97,23 +99,20 @@ def _has_hooks(norm: nn.Module) -> bool:
     return any((norm._forward_pre_hooks, norm._forward_hooks, norm._backward_pre_hooks, norm._backward_hooks))
 
 
-def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> tuple[Tensor, Tensor]:
+def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> Tensor:
     if norm.track_running_stats and norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
-    both: tuple[Tensor, Tensor] = BatchNormFunction.apply(x, norm.weight, norm.bias, residual, active, norm)  # type: ignore[no-untyped-call]
-    return both
+    y: Tensor = BatchNormFunction.apply(x, norm.weight, norm.bias, residual, active, norm)  # type: ignore[no-untyped-call]
+    return y
 
 
 class BatchNormFunction(torch.autograd.Function):
-    """relu(BatchNorm(x) + residual) with the batch's statistics, in channels-last order.
-
-    The result comes twice, in the same memory, so that the gradients of its two uses come apart.
-    """
+    """relu(BatchNorm(x) + residual) with the batch's statistics, in channels-last order."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, active: bool, norm: nn.BatchNorm2d
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         from rcad.models import norm_kernels as kernels
 
         grid, y = _Grid.of(x), torch.empty_like(x)
@@ -131,21 +130,22 @@ class BatchNormFunction(torch.autograd.Function):
         )  # fmt: skip
         ctx.save_for_backward(x, passed, mean, rstd, weight, bias)
         ctx.grid, ctx.kinds = grid, kinds
+        ctx.forked, ctx.second = False, None
         ctx.set_materialize_grads(False)
-        return y, y.detach()
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *uses: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dy: Tensor | None) -> tuple[Tensor | None, ...]:
         from rcad.models import norm_kernels as kernels
 
+        if dy is None:
+            return (None,) * 6
         x, passed, mean, rstd, weight, bias = ctx.saved_tensors
         grid, adds, active = ctx.grid, ctx.kinds["ADD"], ctx.kinds["RELU"]
         x = _ordered(x)  # where saved tensors were packed, they may come back in another order
-        gradients = [_ordered(use) for use in uses if use is not None]
-        if not gradients:
-            return (None,) * 6
-        first, second = (*gradients, None)[:2]
+        first, second = _ordered(dy), None if ctx.second is None else _ordered(ctx.second)
+        ctx.second = None
         plain, along = torch.empty(2, grid.shares, grid.channels, dtype=torch.float32, device=x.device)
         writes = adds or second is not None
         before = torch.empty_like(x) if writes else first
@@ -159,6 +159,31 @@ class BatchNormFunction(torch.autograd.Function):
             RELU=active and not writes, BLOCK_S=BLOCK_S, **grid.blocks,
         )  # fmt: skip
         return dx, dweight, dbias, before if adds else None, None, None
+
+
+class Fork(torch.autograd.Function):
+    """What `BatchNormFunction` made, twice and in the same memory.
+
+    Of the two gradients one goes back as usual and the other is left with the maker's backward, which runs next. But
+    whoever still holds x may ask for its gradient: then the two are added here.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.maker, ctx.held = x.grad_fn, weakref.ref(x)
+        ctx.maker.forked = True
+        ctx.set_materialize_grads(False)
+        return x.detach(), x.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        if first is None or second is None:
+            return second if first is None else first
+        if ctx.held() is not None:
+            return first + second
+        ctx.maker.second = second
+        return first
 
 
 def _ordered(x: Tensor) -> Tensor:

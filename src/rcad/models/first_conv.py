@@ -21,14 +21,16 @@ class FirstConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         each = self.in_channels // self.groups
         zeros = (0, 0, 0, 0, 0, -each % CHANNELS)
-        if zeros[-1] and self.groups == 1 and on_tensor_cores(x):
-            if self.weight.is_contiguous(memory_format=torch.channels_last):
-                # Else the large gradient of the output is brought into the order of x, and back, to find that of x.
-                x = x.contiguous(memory_format=torch.channels_last)
-            x = pad(x, zeros)
-        elif self.groups == 1 or x.shape[1] == self.in_channels:
+        widens = bool(zeros[-1]) and self.groups == 1 and on_tensor_cores(x)
+        if not widens and (self.groups == 1 or x.shape[1] == self.in_channels):
             return super().forward(x)
-        y: Tensor = self._conv_forward(x, pad(self.weight, zeros), self.bias)
+        weight = pad(self.weight, zeros)
+        if widens:
+            if weight.is_contiguous(memory_format=torch.channels_last):
+                # Else the large gradient of the output is brought into the order of x, and back, to find that of x.
+                x = x.to(memory_format=torch.channels_last)  # contiguous() would not tell a single channel the order
+            x = pad(x, zeros)
+        y: Tensor = self._conv_forward(x, weight, self.bias)
         return y
 
 

@@ -30,7 +30,7 @@ def _rows(share, M, SHARES, BLOCK_M: tl.constexpr):
     """How many rows a share has; one share may have a block that is not full."""
     blocks = tl.cdiv(M, BLOCK_M)
     missing = tl.where(share == (blocks - 1) % SHARES, blocks * BLOCK_M - M, 0)
-    return tl.maximum(_blocks(share, M, SHARES, BLOCK_M), 0) * BLOCK_M - missing
+    return _blocks(share, M, SHARES, BLOCK_M) * BLOCK_M - missing
 
 
 @triton.jit

@@ -33,7 +33,8 @@ class Run:
     """One run's share of the work.
 
     Args:
-        optimizer: holds the settings and the momentum, and is kept as if it had stepped itself.
+        optimizer: holds the settings and the momentum, and is kept as if it had stepped itself; but weights that never
+            had a gradient have momentum as well, of zeros, which to an optimizer is the same.
         weights: the parameters, in fp32.
         leaves: where the passes find each weight: its bf16 copy, or the weight itself.
     """

@@ -138,7 +138,9 @@ class Update:
             self.sums[..., 1] += hits.view(-1, *self.sums.shape[:-1]).sum(0)
 
     def _ordered(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=torch.channels_last) if self.config.train.channels_last else x
+        """Images in the memory format that was asked for; a table has but one."""
+        wanted = self.config.train.channels_last and x.ndim == 4
+        return x.contiguous(memory_format=torch.channels_last) if wanted else x
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.config.train.precision == "fp32":
