@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,18 @@ def test_all_metrics_and_the_cost_stand_side_by_side() -> None:
     assert "ECE" not in table.header
     assert (line["seconds a run"].text, line["times ERM"].text) == ("20.0", "2.00")
     assert row_of(table, "n=500", "FGSM")["published, %"].text == "-"
+
+
+def test_the_last_epoch_stands_beside_the_one_that_was_chosen() -> None:
+    one = study()
+    place = one.places["RCAD", "n=500"]
+    last = {"last_accuracy": 31.25, "last_nll": 2.5, "last_brier": 0.3}
+    runs = [replace(run, metrics={**run.metrics, **last}) for run in place.runs]
+    table = side_by_side(replace(one, places={**one.places, ("RCAD", "n=500"): replace(place, runs=runs)}))
+    line = row_of(table, "n=500", "RCAD")
+    assert line["last epoch: accuracy, %"].text == "31.2 ± 0.0"
+    assert line["last epoch: NLL"].text == "2.500 ± 0.000"
+    assert not [name for name in table.header if "brier" in name]
 
 
 def test_every_number_leads_to_its_runs_and_these_to_their_records() -> None:

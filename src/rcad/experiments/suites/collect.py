@@ -126,7 +126,9 @@ def _numbers(planned: Plan, shelf: Shelf, say: Say) -> _Numbers:
 
 
 def _of_record(record: RunRecord) -> dict[str, float | None]:
-    return {name.removeprefix("test_"): value for name, value in record.metrics.items() if name.startswith("test_")}
+    """On the test set: the chosen epoch's, and as `last_` those of the last, which nothing has chosen."""
+    found = record.metrics.items()
+    return {name.removeprefix("test_"): value for name, value in found if name.startswith(("test_", "last_"))}
 
 
 def _cells(planned: Plan, numbers: _Numbers) -> tuple[list[Any], dict[Side, Seeds], frozenset[Side]]:

@@ -129,7 +129,9 @@ def runs_folder(name: str, records: Sequence[tuple[Path, Record]]) -> Study:
         column = " ".join(
             str(part) for part in (model["name"], model.get("norm") and f"({model['norm']} norm)") if part
         )
-        found = {key.removeprefix("test_"): value for key, value in metrics.items() if key.startswith("test_")}
+        found = {
+            key.removeprefix("test_"): value for key, value in metrics.items() if key.startswith(("test_", "last_"))
+        }
         run = Run(
             str(record["id"]),
             int(config["seed"]),

@@ -26,7 +26,16 @@ from rcad.report.paper.numbers import (
 from rcad.report.paper.study import Claim, Place, Study
 
 MARKS = {"reproduced": "good", "not reproduced": "bad", "opposite": "bad", "undecided": "open"}
-WORDS = {"accuracy": "accuracy, %", "nll": "NLL, nats", "brier": "Brier", "ece": "ECE", "rmse": "RMSE"}
+WORDS = {
+    "accuracy": "accuracy, %",
+    "nll": "NLL, nats",
+    "brier": "Brier",
+    "ece": "ECE",
+    "rmse": "RMSE",
+    "last_accuracy": "last epoch: accuracy, %",
+    "last_nll": "last epoch: NLL",
+    "last_rmse": "last epoch: RMSE",
+}
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,10 @@ def side_by_side(study: Study) -> Table:
                 str(mean.n if mean else 0),
                 _gap(beside, places),
                 p_text(beside.test.p_two if beside and beside.test else None),
-                *(with_half(place_mean(study, place, metric), 1 if metric == "accuracy" else 3) for metric in others),
+                *(
+                    with_half(place_mean(study, place, metric), 1 if metric.endswith("accuracy") else 3)
+                    for metric in others
+                ),
                 *_cost(study, place, base),
             ]
         )
@@ -142,7 +154,8 @@ def _metrics(study: Study) -> list[str]:
     runs = [run for place in study.places.values() for run in place.runs]
     found = dict.fromkeys(n for run in runs for n, value in run.metrics.items() if n not in shown and value is not None)
     known = [name for name in WORDS if name in found]
-    return [*known, *(name for name in found if name not in known)][:6]
+    others = [name for name in found if name not in known and not name.startswith("last_")]
+    return [*known, *others][:6]
 
 
 def _ordered(study: Study) -> list[Place]:
