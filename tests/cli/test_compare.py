@@ -125,6 +125,8 @@ def test_other_data_do_not_replace_a_report(cli: Cli) -> None:
         (("--seeds", "x"), "--seeds"),
         (("--target", "nothing"), "nothing"),
         (("--set", "data.validation=0", "--set", "train.selection=last"), "held-out split"),
+        (("--set", "data.seed=0"), "expected a split for each seed, but got data.seed=0; leave it out"),
+        (("--set", "data.split=3"), "but got data.split=3"),
         (("--device", "toaster"), "--device"),
     ],
 )

@@ -11,15 +11,14 @@ import pytest
 
 from cli.conftest import Cli
 from cli.made import table
-from rcad.cli import screen
 from rcad.cli.main import run
 
 
-def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.screen.table") -> None:
     def raises(*arguments: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(screen, "table", raises)
+    monkeypatch.setattr(name, raises)
 
 
 def test_the_unexpected_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +27,38 @@ def test_the_unexpected_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.Mo
     assert result.code == 1
     assert result.err == (
         "rcad: unexpected RuntimeError: no such thing; run it again with RCAD_TRACEBACK=1 to see where\n"
+    )
+
+
+def test_a_path_that_no_system_takes_is_the_users_to_mend(cli: Cli) -> None:
+    long = "a" * 300
+    for words in (("runs", "list", "--runs", long), ("train", "--data", long, "--method", "erm")):
+        result = cli(*words)
+        assert result.code == 2
+        assert result.err.startswith(f"rcad: expected {long}")
+        assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["tune", "compare", "evaluate"])
+def test_a_report_that_cannot_be_written_costs_no_training(
+    command: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("jinja2", "matplotlib", "scipy"):
+        pytest.importorskip(module)
+    Path("my.csv").write_text(table())
+    data = ("--data", "my.csv", "--target", "colour", "--epochs", "1")
+    assert cli("train", *data, "--method", "erm", "--quiet").code == 0
+    for work in (
+        "rcad.cli.tune_job.sweep",
+        "rcad.experiments.comparison.stacked.train_configs",
+        "rcad.experiments.evaluation.run._measured",
+    ):
+        fails(monkeypatch, AssertionError("work before the folder was tried"), work)
+    words = {"tune": ("--method", "rcad", "--runs", "runs"), "compare": ("--seeds", "2"), "evaluate": ("all",)}
+    result = cli(command, *words[command], *(() if command == "evaluate" else data), "--out", "my.csv/x")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        "rcad: expected my.csv/x to be a folder that can be written, but got: Not a directory; choose another\n"
     )
 
 

@@ -138,7 +138,7 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     assert shown[-1] == "T1, smoke, two views: 7 of 7 runs of its cells are done"
     every = json.loads(cli("paper", "status", "--json").out)
     assert len(every) == 15
-    (kept,) = (one for one in every if one["record"] != "-")
+    (kept,) = (one for one in every if one["record"] is not None)
     assert kept == {
         "name": "T1",
         "record": "results/T1/T1-two-views.json",
@@ -161,7 +161,7 @@ def test_status_keeps_what_it_decodes_where_it_is_told(cli: Cli) -> None:
 def test_status_of_a_study(cli: Cli) -> None:
     cli("paper", "run", "F7", "--scale", "smoke")
     (line,) = json.loads(cli("paper", "status", "F7", "--json").out)
-    assert (line["scale"], line["claims"], line["our checks"]) == ("smoke", "3 undecided", "-")
+    assert (line["scale"], line["claims"], line["our checks"]) == ("smoke", "3 undecided", None)
     assert cli("paper", "status", "T9").code == 2
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rcad.cli.cards import card, cards
 from rcad.cli.figures import duration, leading, mean_and_spread, metric, plural, size, sparkline
-from rcad.cli.screen import table
+from rcad.cli.screen import fields, table
 from rcad.cli.seeds import parse_seeds
 from rcad.experiments.method_text import parse_method
 from rcad.methods import METHODS
@@ -75,6 +75,18 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
         "  10      9.5%  cd",
         "───────────────────",
         "mean     53.2%",
+    ]
+
+
+def test_names_from_files_cannot_break_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    table(["class", "train"], [["a\nb", "1"], ["\x1b[31mé", "2"]])
+    fields([("features", "a\tb")])
+    assert capsys.readouterr().out.splitlines() == [
+        "class      train",
+        "────────────────",
+        "a\\nb           1",
+        "\\x1b[31mé      2",
+        "features  a\\tb",
     ]
 
 

@@ -69,6 +69,22 @@ def test_a_default_written_out_is_the_same_run(cli: Cli) -> None:
     assert len(Store.open("runs").ids()) == 1
 
 
+def test_a_folder_is_the_same_data_however_it_is_written(cli: Cli) -> None:
+    images()
+    images("digits")
+    words = ("--method", "erm", "--epochs", "1", "--quiet", "--data")
+    for name in ("images", "images/", "./images//", ".//./images"):
+        assert cli("train", *words, name).code == 0
+    (record,) = Store.open("runs").records()
+    assert record.config.data.name == "images"
+    (subset,) = json.loads(cli("train", "--data", "images/[:8]", "--method", "erm", "--dry-run", "--json").out)
+    assert subset["config"]["data"]["name"] == "images[:8]"
+    # A folder of one's own that is called like a known data set needs what sets it apart.
+    for name in ("./digits", "digits/"):
+        assert cli("train", *words, name, "--runs", "own").code == 0
+    assert {one.config.data.name for one in Store.open("own").records()} == {"./digits", "digits/"}
+
+
 def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     lines = cli(*SMALL, "--method", "erm", "--seeds", "3,5").out.splitlines()
     header = next(i for i, line in enumerate(lines) if line.split()[:1] == ["seed"])

@@ -220,7 +220,11 @@ CASES = {
         "but got 'c' as well",
         {},
     ),
-    "unknown option": (lambda t: tree(t / "pets", cat__a_dot_png=png()), "options size, but got 'sizes'", {"sizes": 3}),
+    "unknown option": (
+        lambda t: tree(t / "pets", cat__a_dot_png=png()),
+        "the option size, but got 'sizes'",
+        {"sizes": 3},
+    ),
     "parquet truncated": (
         lambda t: shard(t, {"img": images(png(), png()), "label": TWO}, keep=200),
         "train-.*parquet to be a whole Parquet file",
@@ -324,7 +328,7 @@ CASES = {
         {},
     ),
     "npz complex": (lambda t: npz(t, x=PIXELS.astype(complex), y=Y), "but got dtype complex128", {}),
-    "npz empty": (lambda t: npz(t, x=PIXELS[:0], y=Y[:0]), "one target per example", {}),
+    "npz empty": (lambda t: npz(t, x=PIXELS[:0], y=Y[:0]), "expected examples in", {}),
     "unknown kind of file": (lambda t: tree(t, a_dot_xyz=b"?") / "a.xyz", "a.xyz to hold", {}),
 }
 

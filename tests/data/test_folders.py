@@ -87,6 +87,29 @@ def test_imagenet_style(tmp_path, test_name):
     assert (reds(dataset.test), dataset.test.y.tolist()) == ([42], [0])
 
 
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("training", "Validation"), ("TRAINING", "testing")])
+def test_splits_by_other_names_are_no_classes(tmp_path, train, test):
+    root = tmp_path / "pets"
+    for folder, colour in ((train, 1), (test, 5)):
+        save(root / folder / "cat" / "a.png", colour)
+        save(root / folder / "dog" / "b.png", colour + 1)
+    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    assert dataset.classes == ("cat", "dog")
+    assert (reds(dataset.train), reds(dataset.test)) == ([1, 2], [5, 6])
+
+
+def test_trains_are_a_class(tmp_path):
+    root = tmp_path / "vehicles"
+    save(root / "bus" / "a.png", 1)
+    save(root / "train" / "b.png", 2)
+    (root / "train" / ".thumbnails").mkdir()
+    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    assert (dataset.classes, reds(dataset.train)) == (("bus", "train"), [1, 2])
+    save(root / "test" / "c.png", 3)  # images that nobody sorted
+    with pytest.raises(InputError, match=r"^expected one sub-folder per class in .*train, but got none"):
+        folders.load(str(root), cache_dir=tmp_path / "cache")
+
+
 def test_an_unlabelled_test_folder_gives_way_to_val(tmp_path):
     root = tmp_path / "imagenet"
     for split, wnid, colour in (("train", "n1", 1), ("train", "n2", 2), ("val", "n1", 3)):

@@ -271,8 +271,32 @@ def test_numbers_with_commas_are_no_levels(tmp_path: Path, number: str) -> None:
     assert load(write(tmp_path, f"a;y\n1;{number}\n2;{number}\n3;8\n"), target="y", task="classification").classes
 
 
+def test_a_slip_among_numbers_makes_no_levels(tmp_path: Path) -> None:
+    rows = [f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40)]
+    typed = "a,b,y\n" + "\n".join(rows).replace("\n7,", "\no7,")
+    said = (
+        r"expected a number in line 9, column 'a' of .*, but got 'o7' among 39 different numbers; correct it, or leave"
+    )
+    with pytest.raises(InputError, match=said):
+        load(write(tmp_path, typed), target="y")
+    with pytest.raises(InputError, match=said):
+        load(write(tmp_path, typed), target="a")
+    assert len(load(write(tmp_path, typed), target="y", categorical=["a"]).columns) == 42
+    # A few numbers beside a word are levels, as in 0, 1, 2, 3+.
+    few = "a,b,y\n" + "\n".join(f"{i % 19 or '19+'},{i},{'uv'[i % 2]}" for i in range(60))
+    assert "a=19+" in load(write(tmp_path, few), target="y").columns
+
+
+def test_other_targets_are_advised_where_they_would_do(tmp_path: Path) -> None:
+    for values, advice in (("uvw", "another target$"), ("123", "another target or task='regression'$")):
+        text = "a,y\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values))
+        with pytest.raises(InputError, match=advice):
+            load(write(tmp_path, text), target="y", task="classification")
+
+
 def test_the_note_tells_of_gaps(tmp_path: Path) -> None:
     assert load(write(tmp_path, PEOPLE), target="price").note.endswith(
         "; values are missing in 1 column, filled by medians of training and marked"
     )
+    assert load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note.startswith("t.csv: 2 rows, 1 column, target")
     assert "missing" not in load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note

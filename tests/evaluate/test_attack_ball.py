@@ -144,3 +144,10 @@ def test_inputs_outside_by_rounding_are_kept() -> None:
     x = torch.tensor([[1.000001, 0.5]])
     moved = Ball(x, Move(0.1, "linf", (0.0, 1.0))).climbed(x, torch.ones_like(x), 0.1)
     torch.testing.assert_close(moved, torch.tensor([[1.000001, 0.6]]))
+
+
+def test_the_whole_space_is_more_than_a_point() -> None:
+    move = Move(0.1, "linf", None, None, None)
+    assert Ball(torch.tensor([[1.0, -4.0], [3.0, 0.0]]), move).whole_space() == 20.0
+    assert Ball(torch.tensor([[1.0, -4.0]]), move).whole_space() == 40.0  # one example has no others to reach
+    assert Ball(torch.zeros(3, 2), move).whole_space() == 10.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rcad.errors import InputError
-from rcad.experiments.atomic import leftovers, make_folder, ready_folder, replacing, write_text
+from rcad.experiments.atomic import check_folder, leftovers, make_folder, ready_folder, replacing, write_text
 
 
 def test_an_error_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -63,6 +63,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []  # it looks, and leaves the making to others
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"expected .*file/x/y to be a folder that can be written, but got: Not a dir"):
+        check_folder(tmp_path / "file" / "x" / "y")
     ready_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 

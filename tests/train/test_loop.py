@@ -249,6 +249,8 @@ def test_a_seed_decides_everything_and_touches_nothing_else() -> None:
     [
         (config("gaussian"), dataset(), "expected real targets for the method 'gaussian', but got class labels"),
         (config("label_smoothing"), dataset("regression"), "expected class labels for the method 'label_smoothing'"),
+        (config("bernoulli"), dataset(), "expected a method for one target per example, but got 'bernoulli'"),
+        (config("bernoulli"), dataset("regression"), "expected a method for one target per example"),
         (config("mixup"), dataset("regression"), "expected images for the method"),
         (config("me_ada"), dataset("regression"), "say so, e.g. me_ada(levels=none)"),
         (config("adversarial_training"), dataset("regression"), "say so, e.g. adversarial_training(bounds=none)"),

@@ -90,7 +90,7 @@ def compare(
     request = Request(
         data=data, target=target, task=task, recipe=recipe, epochs=epochs, model=model, settings=setting or ()
     )
-    wanted = parse_seeds(None, seeds or str(SEEDS))
+    wanted = parse_seeds(None, seeds or str(SEEDS), setting)
     job = Job(request, methods, wanted, budget, controls, out.expanduser(), data_dir, cache_dir, device)
     code = job.work(runs or out.expanduser() / "runs", quiet=quiet, as_json=as_json)
     raise typer.Exit(code)

@@ -17,6 +17,7 @@ from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
 from rcad.errors import InputError
+from rcad.experiments.atomic import ready_folder
 from rcad.experiments.comparison.record import build, check_goes_on, earlier, keep, write
 from rcad.experiments.comparison.runs import (
     Backend,
@@ -113,6 +114,9 @@ class Job:
         first = replace(request, method="erm").configs()[0]
         if first.data.validation == 0:
             raise InputError("expected a held-out split to choose by, but got data.validation=0; e.g. set it to 0.1")
+        for key in ("seed", "split"):
+            if (value := getattr(first.data, key)) is not None:
+                raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
         dataset = read(first.data, data_dir, cache_dir, Silent())
         if methods is None:
             methods = DEFAULT[dataset.task]
@@ -157,6 +161,7 @@ class Job:
 
     def work(self, runs: Path, *, quiet: bool, as_json: bool) -> int:
         """Train, write the report, print; returns the exit code."""
+        ready_folder(self.out)
         hidden = quiet or as_json
         backend: Backend
         if self.stacked:

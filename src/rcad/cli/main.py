@@ -7,6 +7,7 @@ interrupted (SIGINT, SIGTERM).
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -19,6 +20,8 @@ from rcad.errors import InputError, MissingExtraError
 
 TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
 UNEXPECTED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+# What a path or a disk can be like, whatever the program does.
+MENDABLE = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP)
 
 
 def main() -> None:
@@ -94,6 +97,10 @@ def _unusual(error: Exception) -> int:
         return _fail("interrupted", INTERRUPTED)
     if _from_decoding(error):
         return _fail(str(error), USAGE)
+    if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:
+        return _fail(
+            f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or mend it", USAGE
+        )
     kind = type(error).__name__
     return _fail(f"unexpected {kind}: {error}; run it again with {TRACEBACK}=1 to see where", UNEXPECTED)
 

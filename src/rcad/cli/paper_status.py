@@ -21,7 +21,7 @@ def overview(out: Path, as_json: bool, names: Sequence[str] = tuple(TARGETS)) ->
     rows = [row for name in names for row in _records(name, out)]
     header = ["name", "record", "scale", "protocol", "claims", "our checks"]
     if as_json:
-        say_json([dict(zip(header, row, strict=True)) for row in rows])
+        say_json([dict(zip(header, (None if cell == "-" else cell for cell in row), strict=True)) for row in rows])
         return
     table(header, rows, spare=["record"])
 

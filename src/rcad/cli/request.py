@@ -36,6 +36,10 @@ class Request:
     seeds: Sequence[int] | None = None
     settings: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        if self.data is not None:
+            object.__setattr__(self, "data", plain_path(self.data))
+
     def configs(self) -> list[RunConfig]:
         """One config per seed; without seeds the file's, else seed 0."""
         first = self._from_file(self.file) if self.file is not None else self._from_recipe()
@@ -101,3 +105,17 @@ class Request:
             ("optim", "lr", self.lr),
         ]
         return [(title, key, value) for title, key, value in every if value is not None]
+
+
+def plain_path(data: str) -> str:
+    """A path without "./" before and "/" behind it: however it is written, it is the same data, and so the same run.
+
+    The path "./digits" keeps its dot, since "digits" is the name of another data set.
+    """
+    from rcad.data.registry import READERS
+
+    name, bracket, subset = data.partition("[")
+    plain = name.rstrip("/") if name.strip("/") else name
+    while plain.startswith("./"):
+        plain = plain[2:].lstrip("/")
+    return data if plain in READERS else f"{plain}{bracket}{subset}"

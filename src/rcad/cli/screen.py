@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Rows = Sequence[Sequence[str]]
 _NUMBER = re.compile(r"[-+]?[\d.,]+(e-?\d+)?( ± [\d.]+)?%?|-|[\d.]+ [a-zA-Z]+|\d+[mh] \d+[sm]")
 _GAP = 2
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NARROWEST = 30
 _LONGEST_RULE = 120
 
@@ -59,7 +60,7 @@ def table(headers: Sequence[str], rows: Rows, *, last: Sequence[str] | None = No
         last: a row that sums up the others, set apart.
         spare: columns that can be left out, one after the other, before blocks are the only way.
     """
-    every = [*rows, *([last] if last is not None else [])]
+    every = [[visible(cell) for cell in row] for row in (*rows, *([last] if last is not None else []))]
     for count in range(len(spare) + 1):
         kept = [index for index, name in enumerate(headers) if name not in spare[:count]]
         head, *body = ([row[index] for index in kept] for row in (headers, *every))
@@ -77,7 +78,12 @@ def fields(pairs: Sequence[tuple[str, str]]) -> None:
     """Names and values, a line each."""
     widest = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        say(f"{name:{widest}}  {value}".rstrip())
+        say(f"{name:{widest}}  {visible(value)}".rstrip())
+
+
+def visible(text: str) -> str:
+    """Names come from files: line breaks and a terminal's codes are written out, as Python writes them."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _width() -> int:

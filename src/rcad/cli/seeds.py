@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rcad.errors import InputError
 from rcad.experiments.fields import shown
 
 MOST = 10_000
 
 
-def parse_seeds(seed: int | None, seeds: str | None) -> list[int]:
-    """The seeds that were asked for; seed 0 where none was."""
+def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | None = None) -> list[int]:
+    """The seeds that were asked for; seed 0 where none was. A `--set seed=` beside them would do nothing."""
+    for setting in settings or ():
+        if setting.partition("=")[0].strip() == "seed":
+            raise InputError(f"expected seeds from --seeds alone, but got --set {setting}; say e.g. --seeds 3,5")
     if seeds is None:
         return [0 if seed is None else seed]
     if seed is not None:

@@ -119,7 +119,7 @@ def train(
         batch_size=batch_size,
         model=model,
         lr=lr,
-        seeds=None if seed is None and seeds is None else parse_seeds(seed, seeds),
+        seeds=None if seed is None and seeds is None else parse_seeds(seed, seeds, setting),
         settings=setting or (),
     )
     configs = request.configs()

@@ -86,6 +86,7 @@ def tune(
     from rcad.cli.tune_job import Job
     from rcad.data.lazy import need
     from rcad.errors import InputError
+    from rcad.experiments.atomic import ready_folder
     from rcad.validate import one_of, whole
 
     one_of("--device", device, DEVICES)
@@ -103,12 +104,13 @@ def tune(
         recipe=recipe,
         epochs=epochs,
         model=model,
-        seeds=parse_seeds(None, seeds),
+        seeds=parse_seeds(None, seeds, setting),
         settings=setting or (),
     )
     if out.expanduser().exists() and not out.expanduser().is_dir():
         raise InputError(f"expected a folder for --out, but {out} is a file; name another")
     job = Job(request, space, search, by, budget, out.expanduser(), data_dir, cache_dir)
+    ready_folder(job.out)
     job.work(open_store(runs or out.expanduser() / "runs"), device, quiet=quiet, as_json=as_json)
     job.draw()
     job.show(quiet=quiet, as_json=as_json)

@@ -19,6 +19,9 @@ UNKNOWN = "?"
 # What float32 holds; beyond it a finite number would turn into an infinite one.
 _LARGEST = float(np.finfo(np.float32).max)
 
+# With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
+_MANY_NUMBERS = 20
+
 
 @dataclass(frozen=True)
 class ColumnCode:
@@ -137,6 +140,19 @@ def check_commas(table: Table, column: int) -> None:
         )
 
 
+def check_slips(table: Table, column: int) -> None:
+    """A word or two among many different numbers would make a level of each number."""
+    texts = table.columns[column]
+    levels = {text for text in texts if isinstance(text, str)}
+    strange = {text for text in levels if number_of(text) is None}
+    if len(levels) - len(strange) >= _MANY_NUMBERS * len(strange):
+        row = next(r for r, text in enumerate(texts) if text in strange)
+        raise InputError(
+            f"expected a number in {table.where(row, column)}, but got {_shown(texts[row])!r} among "
+            f"{len(levels) - len(strange)} different numbers; correct it, or leave it empty if it is missing"
+        )
+
+
 def labels(table: Table, column: int) -> list[str | None]:
     """A column as text with None for missing; whole numbers are written without a point."""
     values = table.columns[column]
@@ -160,6 +176,7 @@ def _choose(
                 )
             return ColumnCode(name)
         check_commas(table, j)
+        check_slips(table, j)
     seen = labels(table, j)
     levels = sorted({level for level in seen if level is not None})
     if len(levels) > max_levels:

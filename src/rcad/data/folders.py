@@ -19,7 +19,8 @@ from rcad.errors import InputError
 
 MOST_OTHERS = 100_000
 """A class folder with more files than this that are no images, and fewer that are, is none: "/" must not take hours."""
-TEST_NAMES = ("test", "val", "valid", "validation")
+TRAIN_NAMES, TEST_NAMES = ("train", "training"), ("test", "testing", "val", "valid", "validation")
+"""How the folders of a split may be called, in capitals too; the first that is there is taken."""
 # By class name, the image names relative to the root.
 ClassFiles = Mapping[str, Sequence[str]]
 
@@ -55,9 +56,7 @@ def load(
                 f"but got {name!r} as well; rename or remove it"
             )
     dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders")
-    unread = [
-        name for name in TEST_NAMES if "test" in found and _has_folders(root / name) and found["test"].name != name
-    ]
+    unread = [one.name for one in _named(root, TEST_NAMES) if _has_folders(one) and one != found.get("test")]
     note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
     return dataclasses.replace(dataset, note=note)
 
@@ -103,12 +102,16 @@ def save_labels(folder: Path, splits: Mapping[str, ClassFiles], classes: tuple[s
 
 
 def split_folders(root: Path) -> dict[str, Path] | None:
-    """root/train and the first of root/test, root/val, ... that is there; None without root/train."""
-    if not (root / "train").is_dir():
+    """root/train and the first of root/test, root/val, ... that is there; None without root/train.
+
+    A folder "train" without folders in it, and with no test set beside it, is a class: the one of trains.
+    """
+    train, tests = _named(root, TRAIN_NAMES)[:1], _named(root, TEST_NAMES)
+    if not train or not (tests or _has_folders(train[0])):
         return None
     # ImageNet's test folder has no labels, hence no class folders: its validation folder serves.
-    labelled = [root / name for name in TEST_NAMES if _has_folders(root / name)]
-    return {"train": root / "train"} | ({"test": labelled[0]} if labelled else {})
+    labelled = [folder for folder in tests if _has_folders(folder)]
+    return {"train": train[0]} | ({"test": labelled[0]} if labelled else {})
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -116,8 +119,14 @@ def class_folders(folder: Path) -> list[Path]:
     return sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith((".", "__")))
 
 
+def _named(root: Path, names: Sequence[str]) -> list[Path]:
+    """The folders in `root` that have one of these names, in the order of the names."""
+    folders = {child.name.lower(): child for child in class_folders(root)}
+    return [folders[name] for name in names if name in folders]
+
+
 def _has_folders(folder: Path) -> bool:
-    return folder.is_dir() and any(child.is_dir() for child in folder.iterdir())
+    return bool(class_folders(folder))
 
 
 def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:

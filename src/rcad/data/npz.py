@@ -105,7 +105,9 @@ def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path, layout
     x, y = arrays[x_name], arrays[y_name]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim != 1 or x.ndim < 2 or len(x) != len(y) or not x.size:
+    if not x.size:
+        raise InputError(f"expected examples in {path}, but got {x_name} {x.shape}; save some")
+    if y.ndim != 1 or x.ndim < 2 or len(x) != len(y):
         raise InputError(
             f"expected one target per example in {path}, but got {x_name} {x.shape} and {y_name} {y.shape}; "
             "store (N, ...) and (N,)"

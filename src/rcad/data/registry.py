@@ -200,8 +200,7 @@ def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dic
             if option not in own:
                 close = difflib.get_close_matches(option, own, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
-                raise InputError(
-                    f"expected for {name_or_path} the options {', '.join(own) or 'none'}, but got {option!r}{hint}"
-                )
+                taken = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
+                raise InputError(f"expected for {name_or_path} {taken}, but got {option!r}{hint}")
     dataset: Dataset = function(name_or_path, **where, **options)
     return dataset

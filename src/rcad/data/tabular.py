@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task
-from rcad.data.encoding import TableEncoder, check_commas, labels, number_of, numbers
+from rcad.data.encoding import TableEncoder, check_commas, check_slips, labels, number_of, numbers
 from rcad.data.precision import Real, compact
 from rcad.data.table_files import Table, read_table
 from rcad.errors import InputError
@@ -109,7 +109,8 @@ def encode(
         y, classes = _classes(table, t)
     else:
         y, classes = _real(table, t), ()
-    note = f"{table.path.name}: {len(table)} rows, {len(columns)} columns, target {table.names[t]!r}; {why}"
+    size = f"{len(table)} rows, {len(columns)} column{'s' if len(columns) > 1 else ''}"
+    note = f"{table.path.name}: {size}, target {table.names[t]!r}; {why}"
     gaps = int(np.isnan(x).any(axis=0).sum())
     if gaps:
         note += (
@@ -164,6 +165,7 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, str]:
     values = table.columns[t]
     if any(isinstance(v, str) and number_of(v) is None for v in values):
         check_commas(table, t)
+        check_slips(table, t)
         return "classification", "classification, since the target is text (task= to change)"
     found = numbers(table, t)
     distinct = np.unique(found[~np.isnan(found)])
@@ -197,9 +199,10 @@ def _classes(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ..
             f"expected at least 2 classes in column {table.names[t]!r} of {table.path}, but got only {classes[0]!r}"
         )
     if len(classes) == len(table) > 2:
+        other = "" if None in values.values() else " or task='regression'"
         raise InputError(
             f"expected classes that repeat in column {table.names[t]!r} of {table.path}, but got {len(classes)} "
-            f"values in {len(table)} rows; give another target or task='regression'"
+            f"values in {len(table)} rows; give another target{other}"
         )
     return np.asarray([code[str(label)] for label in seen], dtype=np.int64), tuple(classes)
 

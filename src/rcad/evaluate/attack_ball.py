@@ -107,9 +107,13 @@ class Ball:
         return torch.minimum(low, x), torch.maximum(high, x)
 
     def whole_space(self) -> float:
-        """An eps that reaches every point of the bounds; without them, ten times the spread of the batch."""
+        """An eps that reaches every point of the bounds; without them, ten times the spread of the batch.
+
+        Examples that do not spread, a single one for instance, are taken as far from 0 as from others.
+        """
         if self.move.bounds is None:
-            spread = 10 * self._to_pixels(self.x - self.x.mean(0)).abs().max().item()
+            far = [self._to_pixels(self.x - centre).abs().max().item() for centre in (self.x.mean(0), 0.0)]
+            spread = 10 * (far[0] or far[1] or 1.0)
         else:
             spread = self.move.bounds[1] - self.move.bounds[0]
         return spread if self.move.norm == "linf" else spread * math.sqrt(self.x[0].numel())

@@ -66,8 +66,14 @@ def make_folder(folder: Path) -> None:
 def ready_folder(folder: Path) -> None:
     """Create `folder` and see that files can be written there: before long work, not after it."""
     make_folder(folder)
+    check_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """See that files can be written to `folder`, or to the nearest folder above that there is; nothing is left."""
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"0")
     except OSError as error:
         raise InputError(

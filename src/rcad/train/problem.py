@@ -21,7 +21,7 @@ from rcad.data.splits import Splits, parse_spec, resolve
 from rcad.errors import InputError
 from rcad.experiments.config import DataConfig, RunConfig
 from rcad.experiments.rows import rows_to_plain
-from rcad.likelihoods import Categorical, Gaussian, Likelihood
+from rcad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.methods import gaussian  # also fills METHODS
 from rcad.models import build
 from rcad.train.reporting import Reporter
@@ -144,6 +144,11 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
         _check_table(method, problem)
         return method
     check_cap(method)
+    if isinstance(method.likelihood, Bernoulli):
+        raise InputError(
+            f"expected a method for one target per example, but got {method.name!r}, which is for several labels each; "
+            "choose another, or use rcad.Bernoulli in a loop of your own"
+        )
     if bool(problem.classes) == regression:
         wanted, found = ("class labels", "real targets")[:: 1 if regression else -1]
         raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")

@@ -77,6 +77,15 @@ def test_the_beginning_is_where_the_config_stands() -> None:
     ) == {"alpha": 0.5}
 
 
+@pytest.mark.parametrize("key", ["seed", "method", "data.seed", "data.validation", "data.name"])
+def test_trials_are_judged_alike(key: str) -> None:
+    """Else the search would choose the luckiest rows to be judged by."""
+    said = f"^expected a space whose trials share method, seed and held-out rows, but got '{key}'; tune a parameter"
+    with pytest.raises(InputError, match=said):
+        check_space(parse_space(f"{key}=choice(1, 2)"), rows_from_names("rcad"), DEFAULTS)
+    check_space(parse_space("data.size=choice(8, 16)"), rows_from_names("rcad"), DEFAULTS)
+
+
 @pytest.mark.parametrize("key", ["eps", "optim.speed", "mixup.alpha", "rcad.", "alphas"])
 def test_an_unknown_key_is_refused(key: str) -> None:
     from rcad.experiments.tuning.space import Parameter

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.experiments.atomic import make_folder, read_text, write_text
+from rcad.experiments.atomic import check_folder, make_folder, read_text, write_text
 from rcad.experiments.evaluation.summary import KIND
 from rcad.experiments.strict_json import dumps, loads
 from rcad.report.evaluation import markdown, page
@@ -26,6 +26,7 @@ def check(out: Path) -> None:
         raise InputError(f"expected a folder for the report, but {out} is a file; pass another --out")
     if html.exists() and not (record.is_file() and _ours(record)):
         raise InputError(f"expected {html} to be free, but it is something else; pass another --out")
+    check_folder(out)
 
 
 def write(out: Path, summary: Mapping[str, Any]) -> Path:

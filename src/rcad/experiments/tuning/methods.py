@@ -90,9 +90,14 @@ def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[
 
 
 def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) -> None:
-    """Every key is a field of a config or a parameter of one of the rows."""
+    """Every key is a field of a config or a parameter of one of the rows; none changes what trials are judged by."""
     names = [name for name, _ in rows]
     for one in space:
+        if one.key in ("seed", "method") or (one.key.startswith("data.") and one.key != "data.size"):
+            raise InputError(
+                f"expected a space whose trials share method, seed and held-out rows, but got {one.key!r}; tune a "
+                "parameter of the method or a field such as optim.lr"
+            )
         owner, _, key = one.key.rpartition(".")
         if one.key in KEYS or (key and any(key in methods.get(n, {}) for n in names if not owner or n == owner)):
             continue
