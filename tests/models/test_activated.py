@@ -391,6 +391,28 @@ def test_a_gradient_that_has_met_is_not_met_again() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_what_a_broken_backward_left_is_not_added() -> None:
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        y = activated(layer(8), x)
+        one, other = forked(y)
+    maker = y.grad_fn
+    del y
+    loss = one.square().sum() + other.sum()
+    (expected,) = torch.autograd.grad(loss, x, retain_graph=True)
+    assert maker is not None
+    maker.second = drawn(SHAPES[0], 4)  # type: ignore[attr-defined]
+    (found,) = torch.autograd.grad(one.square().sum(), x, retain_graph=True)
+    (again,) = torch.autograd.grad(loss, x)
+    assert torch.equal(again, expected)
+    with own_kernels():
+        (alone,) = torch.autograd.grad(activated(layer(8), x).square().sum(), x)
+    assert torch.equal(found, alone)
+
+
 class Lost(torch.autograd.Function):
     """Lets no gradient through, not even a zero."""
 

@@ -178,6 +178,7 @@ class Fork(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        ctx.maker.second = None  # what a backward that was broken off may have left
         if first is None or second is None:
             return second if first is None else first
         if ctx.held() is not None:

@@ -68,6 +68,15 @@ def test_other_settings_leave_the_earlier_record(copy: Store) -> None:
     assert read(folder / Settings(limit=5).file("calibration")).examples == 5
 
 
+def test_a_place_that_cannot_be_written_to_is_found_before_measuring(
+    copy: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (copy.folder(run_id("erm")) / "evaluation").write_text("a file")
+    monkeypatch.setattr(module, "_measured", never)
+    with pytest.raises(InputError, match="evaluation"):
+        evaluate(Shelf(copy, device="cpu"), run_id("erm"), ("calibration",), QUICK)
+
+
 def test_a_new_twin_makes_the_attacks_new(copy: Store) -> None:
     few = replace(QUICK, attacks=("fgsm",), limit=4)
     run, twin = run_id("rcad"), run_id("erm")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
+from rcad.experiments.atomic import check_folder
 from rcad.experiments.config import DataConfig, RunConfig
 from rcad.experiments.environment import commit, versions
 from rcad.experiments.evaluation.attacks import attacks
@@ -82,6 +83,7 @@ def evaluate(
                 done[suite] = found
                 reused.append(suite)
                 continue
+            check_folder(path.parent)
             start = time.perf_counter()
             try:
                 fresh = _measured(subject, shelf, suite, settings, twin, told)
