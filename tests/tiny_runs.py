@@ -48,9 +48,10 @@ def trainer(
 
 
 ROUNDED, ROUNDED_LOSS = 0.03, 0.3
-"""How far apart runs of fifty steps in bf16 may end: relative distances of weights and of the last loss. A start nudged
-by a rounding to bf16 ended 1.4e-2 to 1.9e-2 away, with 3 to 27% more loss; another seed 0.2 away
-(`results/benchmarks/trials/rounding.json`). Small mistakes hide in this: they are what tests bit for bit are for."""
+"""How far apart runs of fifty steps in bf16 may end: relative distances of weights and of the last loss. In fp32 a
+start nudged by up to 2**-9, at most one rounding to bf16, ended 1.4e-2 to 1.9e-2 away, with 3 to 27% more loss; another
+seed 0.2 away; bf16 on an H200 1.5e-2 to 2.3e-2 between engines (`results/benchmarks/trials/rounding.json`). Small
+mistakes hide in this: they are what tests bit for bit are for."""
 
 
 def distance(one: Trainer, other: Trainer) -> float:
