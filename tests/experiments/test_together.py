@@ -282,7 +282,8 @@ def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("joined", "at_once", "runs", "limit"), [(1, None, 40, 10), (8, None, 40, 32), (8, 9, 40, 9), (5, None, 12, 12)]
+    ("joined", "at_once", "runs", "limit"),
+    [(1, None, 40, 10), (2, None, 40, 10), (8, None, 40, 32), (8, 9, 40, 9), (5, None, 12, 12)],
 )
 def test_as_many_at_once_as_pay(
     joined: int, at_once: int | None, runs: int, limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

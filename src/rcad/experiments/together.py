@@ -27,7 +27,7 @@ from rcad.train.reporting import Reporter, Row, Tracker
 from rcad.train.team import Seat, Team
 
 AT_ONCE, TEAMS = 10, 4
-"""Runs, or teams of joined runs, at once where the user does not say."""
+"""Runs, or teams of joined runs, at once where the user does not say: whichever is more runs."""
 SPARE = 1.2
 """A run is started where this many times what one takes is free."""
 
@@ -113,7 +113,7 @@ def run_together(
     devices = [] if device.type == "cpu" else [device]
     fastest = deterministic(False, device)
     with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
-        limit = min(at_once or (AT_ONCE if place.joined == 1 else TEAMS * place.joined), len(configs))
+        limit = min(at_once or max(AT_ONCE, TEAMS * place.joined), len(configs))
         crowd = _Crowd(configs, place, limit, reporter_of, trackers_of, stop, busy)
         crowd.go(ended)
         return crowd.records
