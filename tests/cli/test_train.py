@@ -88,7 +88,7 @@ def test_a_folder_is_the_same_data_however_it_is_written(cli: Cli) -> None:
 def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     lines = cli(*SMALL, "--method", "erm", "--seeds", "3,5").out.splitlines()
     header = next(i for i, line in enumerate(lines) if line.split()[:1] == ["seed"])
-    assert lines[header].split() == ["seed", "test_accuracy", "test_nll", "test_brier", "time", "run"]
+    assert lines[header].split() == ["seed", "test_accuracy", "test_nll", "test_ece", "time", "run"]
     assert [lines[header + i].split()[0] for i in (2, 3)] == ["3", "5"]
     assert lines[header + 5].startswith("mean")
     assert lines[header + 5].count("±") == 3

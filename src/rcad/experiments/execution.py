@@ -101,10 +101,12 @@ class Execution:
         last = {}
         if self.config.train.selection == "best":
             # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
-            last = {f"last_{name}": value for name, value in measure(trainer.selected, problem, *problem.test).items()}
+            scores = measure(trainer.selected, problem, *problem.test, calibration=True)
+            last = {f"last_{name}": value for name, value in scores.items()}
         trainer.restore_selected()
         start = time.perf_counter()
-        metrics = {f"test_{name}": value for name, value in measure(trainer.selected, problem, *problem.test).items()}
+        scores = measure(trainer.selected, problem, *problem.test, calibration=True)
+        metrics = {f"test_{name}": value for name, value in scores.items()}
         seconds = time.perf_counter() - start
         metrics |= last
         if len(problem.val[1]):

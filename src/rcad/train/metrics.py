@@ -7,22 +7,31 @@ import math
 import torch
 from torch import Tensor, nn
 
+from rcad.evaluate.calibration import BINS, top_label_error
+from rcad.evaluate.inputs import Labelled
 from rcad.evaluate.per_example import label_scores, value_scores
 from rcad.growth import as_unit_float
 from rcad.passes import logits_of
 from rcad.train.problem import Problem
 
 
-def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024) -> dict[str, float]:
+def measure(
+    model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024, calibration: bool = False
+) -> dict[str, float]:
     """Metrics of a model on examples, in eval mode; the model's mode is restored.
 
     Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
+
+    Args:
+        calibration: adds a classifier's ece, the expected calibration error as a fraction.
     """
-    return read(measuring(model, problem, x, y, batch_size=batch_size))
+    return read(measuring(model, problem, x, y, batch_size=batch_size, calibration=calibration))
 
 
 @torch.no_grad()
-def measuring(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024) -> dict[str, Tensor]:
+def measuring(
+    model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024, calibration: bool = False
+) -> dict[str, Tensor]:
     """`measure`, launched but not waited for: `read` gives the numbers."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -33,7 +42,11 @@ def measuring(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch
     finally:
         for module, training in modes:
             module.training = training
-    return _scores(torch.cat(outputs), y.to(problem.device), problem.target_scale)
+    output, y = torch.cat(outputs), y.to(problem.device)
+    found = _scores(output, y, problem.target_scale)
+    if calibration and problem.target_scale is None:
+        found["ece"] = top_label_error(Labelled.of(output, y), BINS, "width").float()
+    return found
 
 
 def read(values: dict[str, Tensor]) -> dict[str, float]:
