@@ -90,21 +90,6 @@ def test_a_section_at_its_defaults_is_the_section_left_out() -> None:
     assert config_id(replace(LEAN, model=ModelConfig(name="auto", norm=None))) == config_id(LEAN)
 
 
-@pytest.mark.parametrize(
-    ("name", "pinned"),
-    [
-        ("paper", "f33cf1262c52e90b"),
-        ("paper-wrn", "ad0e45036cd0a3fa"),
-        ("released", "4168755db2c975dd"),
-        ("small", "46884e7bc9467bb7"),
-    ],
-)
-def test_ids_never_change(name: str, pinned: str) -> None:
-    """A failure means that a default or the canonical form changed: every stored run would lose its name."""
-    config = RECIPES[name].config("cifar100[:2000]", [("rcad", {"alpha": 1.0, "lam": 0.1})], seed=7)
-    assert config_id(config) == pinned
-
-
 def test_equal_configs_have_equal_ids() -> None:
     same = [
         replace(LEAN, optim=OptimConfig(lr=1e-1)),

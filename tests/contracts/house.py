@@ -1,0 +1,109 @@
+"""Where the house is entered: the one place in the contracts that knows how something of the package is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import io
+import json
+import os
+import pkgutil
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+TABLES = Path(__file__).parent / "tables"
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@functools.cache
+def _main() -> Callable[[], None]:
+    (script,) = entry_points(group="console_scripts", name="rcad")
+    assert script.value == "rcad.cli.main:main"
+    return script.load()  # type: ignore[no-any-return]
+
+
+def rcad(words: str, **values: object) -> Result:
+    """Call the command in this process, as its script would; `{name}` in the words stands for a value."""
+    arguments = [word.format(**values) if values else word for word in shlex.split(words)]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    called = patch.object(sys, "argv", ["rcad", *arguments])
+    with called, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            _main()()
+        except SystemExit as end:
+            code = 0 if end.code is None else int(end.code)
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """Work in this folder, with no settings of the user's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(folder), patch.dict(os.environ, {"RCAD_CACHE": str(folder / "cache")}):
+        for name in ("RCAD_DATA", "RCAD_TRACEBACK", "COLUMNS", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        yield folder
+
+
+def command() -> Any:
+    """The tree of commands, in the parser's own form."""
+    import typer
+
+    from rcad.cli.app import app
+
+    return typer.main.get_command(app)
+
+
+def integrations() -> list[str]:
+    """The modules right below `rcad.integrations`."""
+    package = importlib.import_module("rcad.integrations")
+    return sorted(one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_"))
+
+
+def integration(name: str) -> ModuleType | None:
+    """One of them, imported; None where its library is missing."""
+    from rcad import MissingExtraError
+
+    try:
+        if name == "timm":
+            importlib.import_module("timm_folder").load()
+        return importlib.import_module(f"rcad.integrations.{name}")
+    except (MissingExtraError, pytest.skip.Exception):
+        return None
+
+
+def is_ours(thing: object) -> bool:
+    """Whether a class or function was written here."""
+    return str(getattr(thing, "__module__", "")).split(".")[0] == "rcad"
+
+
+def public(module: ModuleType) -> list[str]:
+    """The names that a module offers: its `__all__`, else what it defines without an underscore."""
+    if hasattr(module, "__all__"):
+        return sorted(module.__all__)
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)) and is_ours(value)
+        if value.__module__ == module.__name__
+    )

@@ -1,0 +1,54 @@
+"""The committed tables: read, written, compared."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+import pytest
+
+from contracts.house import TABLES
+
+WIDTH = 100
+
+
+def text(table: Any) -> str:
+    """JSON with sorted keys: a line for each entry of an object, and for a list as far as it fits."""
+    return _written(table, 0) + "\n"
+
+
+def _written(value: Any, depth: int) -> str:
+    line = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    if not isinstance(value, dict | list) or not value or (isinstance(value, list) and len(line) <= WIDTH):
+        return line
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_written(value[key], depth + 1)}" for key in sorted(value)]
+    else:
+        parts = [_written(one, depth + 1) for one in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    inner = ",\n".join(" " * (depth + 1) + part for part in parts)
+    return f"{opening}\n{inner}\n{' ' * depth}{closing}"
+
+
+def load(name: str) -> Any:
+    path = TABLES / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def save(name: str, table: Any) -> None:
+    (TABLES / f"{name}.json").write_text(text(table), encoding="utf-8")
+
+
+def check(name: str, expected: Any, present: Any) -> None:
+    """Fail with the lines that differ."""
+    lines = difflib.unified_diff(
+        text(expected).splitlines(), text(present).splitlines(), "committed", "present", lineterm="", n=2
+    )
+    found = list(lines)
+    if found:
+        shown = "\n".join(found[:80] + (["..."] if len(found) > 80 else []))
+        pytest.fail(
+            f"{name} changed; if that is meant, run python tests/contracts/update.py and commit the table\n{shown}",
+            pytrace=False,
+        )

@@ -1,0 +1,20 @@
+"""Write the tables anew from the present code: `python tests/contracts/update.py [NAME ...]`.
+
+For a change of a contract that is meant; what git shows of it is what there is to review.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path[0] = str(Path(__file__).parents[1])
+NAMES = ("names", "commands", "config_ids")
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or NAMES:
+        importlib.import_module(f"contracts.test_{name}").update()
+        print(f"tests/contracts/tables/{name}.json")
