@@ -38,10 +38,10 @@ def entropy(net: nn.Module, x: Tensor) -> Tensor:
     return -sum(logs[c].exp() * logs[c] for c in range(len(logs)))  # type: ignore[return-value]
 
 
-def gradient(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """-grad_x log p(y|x) of one example, as a constant."""
+def gradient(net: nn.Module, x: Tensor, y: Tensor, eps: float = 0.0) -> Tensor:
+    """-grad_x log p(y|x) of one example, or of its smoothed loss, as a constant."""
     probe = x.clone().requires_grad_(True)
-    (g,) = torch.autograd.grad(cross_entropy(net, probe, y), probe)
+    (g,) = torch.autograd.grad(cross_entropy(net, probe, y, eps), probe)
     return g.detach()
 
 
@@ -77,6 +77,17 @@ def rcad_at(alpha: float, lam: float, norm: str) -> Loss:
     def loss(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Tensor:
         moved = [x[i] + alpha * step(gradient(net, x[i], y[i]), norm) for i in range(len(x))]
         return erm(net, x, y, raw) - lam * mean([entropy(net, m) for m in moved])
+
+    return loss
+
+
+def rcad_and_label_smoothing(alpha: float, lam: float, norm: str, eps: float, *, direction_eps: float = 0.0) -> Loss:
+    """The labels are smoothed; the step goes away from log p(y|x) itself, or up the smoothed loss."""
+
+    def loss(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Tensor:
+        moved = [x[i] + alpha * step(gradient(net, x[i], y[i], direction_eps), norm) for i in range(len(x))]
+        smoothed = mean([cross_entropy(net, x[i], y[i], eps) for i in range(len(x))])
+        return smoothed - lam * mean([entropy(net, m) for m in moved])
 
     return loss
 

@@ -28,7 +28,7 @@ def test_parameters_are_part_of_the_value() -> None:
     assert methods.rcad(0.5) != methods.rcad(1.0)
     assert methods.rcad(alpha=0.5, lam=0.02) == methods.rcad()
     assert method("rcad", alpha=1.0, lam=0.1) == methods.rcad(1.0, 0.1)
-    assert repr(methods.rcad_text(1.0, 0.1)) == "rcad_text(alpha=1.0, lam=0.1)"
+    assert repr(methods.rcad_text(1.0, 0.1)) == "rcad_text(alpha=1.0, lam=0.1, direction='plain')"
 
 
 REGRESSION = {"gaussian", "bernoulli"}

@@ -263,5 +263,5 @@ def test_backward_under_no_grad_is_named() -> None:
 def test_it_prints_what_it_does() -> None:
     assert repr(RCAD(0.5, 0.1)) == (
         "RCAD(Categorical(), [Term(name='nll'), Term(name='rcad', measure='negative_entropy', weight=0.1, "
-        "where=GradientStep(alpha=0.5))])"
+        "where=GradientStep(alpha=0.5, loss='plain'))])"
     )

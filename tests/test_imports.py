@@ -12,7 +12,7 @@ import rcad
 SOURCE = Path(rcad.__file__).parent
 # Each layer may import from those before it, and from its own.
 LAYERS = [
-    {"errors"},
+    {"errors", "changed_defaults"},
     {"validate", "values", "tensors", "draws"},
     {"likelihoods", "geometry", "passes"},
     {"perturbations"},

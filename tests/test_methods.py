@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad import METHODS, Gaussian, Method, augment, compose, methods
+from rcad import METHODS, RCAD, Categorical, Gaussian, Method, augment, compose, methods
 from rcad.fused import refusal, third_backward
 from rcad.terms import active
-from rederived import REDERIVED
+from rederived import REDERIVED, rcad_and_label_smoothing
 from support import (
     CLASSES,
     PassCounter,
@@ -87,6 +87,51 @@ def test_a_loop_over_single_examples_gives_the_same(name: str, kind: str) -> Non
     expected.backward()
     torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
     assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+@pytest.mark.parametrize(("name", "norm"), [("rcad", "l2"), ("rcad_text", "raw")])
+@pytest.mark.parametrize(("direction", "eps"), [({}, 0.0), ({"direction": "training"}, 0.6)])
+def test_smoothed_labels_leave_the_direction_alone_unless_asked(
+    name: str, norm: str, direction: dict[str, Any], eps: float, kind: str
+) -> None:
+    """The paper's formula goes away from log p(y|x); the smoothed loss is another direction, here by name."""
+    batch = views(name, torch.float64, kind)
+    method = compose(methods.label_smoothing(0.6), METHODS[name](alpha=0.5, lam=0.3, **direction))
+    loss = rcad_and_label_smoothing(0.5, 0.3, norm, 0.6, direction_eps=eps)
+    for fused in (False, True):
+        ours, theirs = smooth_net().double(), smooth_net().double()
+        value = step(ours, method, batch, fused)["total"]
+        expected = loss(theirs, batch["x"], batch["target"], batch["raw"])
+        expected.backward()
+        torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
+        assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
+def test_a_sure_example_still_moves_away_from_its_label() -> None:
+    """Where p(y|x) is above its smoothed target, the smoothed loss rises towards the label."""
+    torch.manual_seed(0)
+    net = nn.Linear(5, 2, dtype=torch.float64)  # with two classes there is no third to turn to
+    x = 4 * torch.randn(64, 5, dtype=torch.float64)
+    y = net(x).argmax(1)
+    sure = net(x).softmax(1).amax(1) > 1 - 0.6 / 2
+    for said, away in (("plain", True), ("training", False)):
+        term = methods.rcad(0.1, direction=said).extra[0]
+        moved = term.where(net, x, y, Categorical(smoothing=0.6))
+        fell = (net(moved).log_softmax(1) - net(x).log_softmax(1)).gather(1, y[:, None])[:, 0] < 0
+        assert sure.any()
+        assert bool((fell[sure] == away).all())
+        assert fell[~sure].all()
+
+
+def test_the_criterion_takes_the_same_direction_as_the_method() -> None:
+    batch = views("rcad", torch.float64)
+    for said in ({}, {"direction": "training"}):
+        nets = [smooth_net().double() for _ in range(2)]
+        step(nets[0], compose(methods.label_smoothing(0.6), methods.rcad(0.5, 0.3, **said)), batch, fused=True)
+        criterion = RCAD(0.5, 0.3, likelihood=Categorical(smoothing=0.6), **said)
+        criterion.backward(nets[1], batch["x"], batch["target"])
+        assert_same_state(*nets, rtol=0.0, atol=0.0)
 
 
 def test_the_random_control_is_rcad_with_another_direction() -> None:

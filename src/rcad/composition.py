@@ -15,6 +15,7 @@ from typing import Any, ParamSpec
 from torch import nn
 
 from rcad.augmentations import Augmentation
+from rcad.changed_defaults import as_recorded
 from rcad.criterion import Criterion
 from rcad.errors import InputError
 from rcad.growth import FeatureAscent
@@ -88,11 +89,16 @@ class Method:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Method:
-        """The method that `to_dict` wrote."""
+        """The method that `to_dict` wrote.
+
+        What a row leaves out has its default; where that has changed, the one that old rows were written with
+        (`rcad.changed_defaults`).
+        """
         rows = plain.get("methods")
         if not isinstance(rows, list) or not rows:
             raise InputError(f"expected a dict with a list under 'methods', but got {plain!r}")
-        return compose(*(method(**row) for row in rows))
+        given = as_recorded((row.get("name", ""), tuple((k, v) for k, v in row.items() if k != "name")) for row in rows)
+        return compose(*(method(name, **dict(values)) for name, values in given))
 
 
 def method(name: str = "", **parameters: Any) -> Method:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -159,6 +159,8 @@ class RCAD(Criterion):
         bounds: limits on x', in the same units; none by default, as in the paper.
         mean, std: the numbers by which the images were already normalised, so that alpha stays in pixels.
         measure: "negative_entropy", or "uniform_cross_entropy".
+        direction: "plain" goes away from log p(y|x), the paper's formula; "training" up the likelihood's own loss,
+            with its label smoothing and class weights.
         every: apply the regulariser at every k-th step only, with k times the weight. The calls are counted unless
             `step` is given, so each of several models needs a criterion of its own.
         input_key, mask_key, units, checks: see `Loss`.
@@ -182,13 +184,14 @@ class RCAD(Criterion):
         std: Channels | None = None,
         measure: MeasureName = "negative_entropy",
         every: int = 1,
+        direction: Literal["plain", "training"] = "plain",
         input_key: str | None = None,
         mask_key: str | None = None,
         units: Units = "pixels",
         checks: Checks = "always",
     ) -> None:
         finite("lam", lam, minimum=0.0)
-        where = GradientStep(alpha, norm, bounds, mean, std, steps)
+        where = GradientStep(alpha, norm, bounds, mean, std, steps, loss=direction)
         terms = (Term("nll"), Term("rcad", measure, lam, where, every))
         super().__init__(likelihood, terms, input_key=input_key, mask_key=mask_key, units=units, checks=checks)
         self.alpha, self.lam = alpha, lam

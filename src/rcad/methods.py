@@ -17,6 +17,7 @@ __all__ = ["METHODS", "Method", "compose", "method"]
 
 Bounds = tuple[float, float] | None
 Convention = Literal["all", "others"]
+Direction = Literal["plain", "training"]
 
 TWO_VIEWS = (Term("nll", weight=0.5), Term("nll_raw", weight=0.5, view="raw"))
 
@@ -66,20 +67,21 @@ def rcad(
     measure: MeasureName = "negative_entropy",
     every: int = 1,
     bounds: Bounds = None,
+    direction: Direction = "plain",
 ) -> Method:
-    """-lam * entropy at x', a distance alpha up the loss. One view, direction from the training batch."""
-    where = GradientStep(alpha, norm, bounds, steps=steps)
+    """-lam * entropy at x', a distance alpha away from log p(y|x). One view, direction from the training batch."""
+    where = GradientStep(alpha, norm, bounds, steps=steps, loss=direction)
     return Method(extra=(_entropy("rcad", lam, where, measure, every),))
 
 
 @recipe
-def rcad_text(alpha: float = 0.5, lam: float = 0.02) -> Method:
+def rcad_text(alpha: float = 0.5, lam: float = 0.02, direction: Direction = "plain") -> Method:
     """The formula of the paper's text: alpha times the raw gradient, whose length vanishes with the loss."""
-    return Method(extra=(_entropy("rcad", lam, GradientStep(alpha, "raw")),))
+    return Method(extra=(_entropy("rcad", lam, GradientStep(alpha, "raw", loss=direction)),))
 
 
 @recipe
-def rcad_released(alpha: float = 0.5, lam: float = 0.02, jitter: float = 0.01) -> Method:
+def rcad_released(alpha: float = 0.5, lam: float = 0.02, jitter: float = 0.0) -> Method:
     """What the authors' program does: two views, direction from the un-augmented images and the unsmoothed loss."""
     where = GradientStep(alpha, "l2", jitter=jitter, loss="plain")
     return Method(clean=TWO_VIEWS, extra=(_entropy("rcad", lam, where, view="raw"),))

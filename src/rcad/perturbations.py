@@ -113,7 +113,7 @@ class GradientStep(_Travel):
 
     Args:
         steps: 1, or several ascent steps of alpha/steps each; in "l2" the end point is then set to distance alpha.
-        jitter: half-width of uniform noise added to x' (the released program of the paper adds 0.01).
+        jitter: half-width of uniform noise added to x' (an early version of the paper's program adds 0.01).
         loss: "training" takes the direction from the training loss, "plain" from the same likelihood without
             smoothing and class weights.
     """

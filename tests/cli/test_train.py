@@ -141,6 +141,24 @@ def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
     assert plain["id"] == config_id(config)
 
 
+def test_smoothed_rcad_says_its_direction_and_old_files_keep_theirs(cli: Cli) -> None:
+    """A file without it was written when the smoothed loss was the default: read as then, and said so."""
+    words = (*SMALL, "--method", "label_smoothing + rcad", "--dry-run")
+    new = cli(*words)
+    rows = dict(from_toml(new.out).method)
+    assert (rows["rcad"], new.err) == ((("direction", "plain"),), "")
+    files(new_dot_toml=new.out, old_dot_toml=new.out.replace('direction = "plain"\n', ""))
+    assert cli("train", "--config", "new.toml", "--dry-run").out == new.out
+    old = cli("train", "--config", "old.toml", "--dry-run")
+    assert dict(from_toml(old.out).method)["rcad"] == ()
+    assert old.out.splitlines()[0] != new.out.splitlines()[0]
+    assert old.err.startswith("note: old.toml says nothing of rcad.direction, which is read as 'training'")
+    by_setting = cli("train", "--config", "old.toml", "--set", "method.direction=plain", "--dry-run")
+    assert by_setting.out == new.out
+    assert cli(*SMALL, "--method", "erm", "--set", "method=label_smoothing+rcad", "--dry-run").out == new.out
+    assert cli("train", "--config", "old.toml", "--method", "label_smoothing + rcad", "--dry-run").out == new.out
+
+
 def test_options_win_over_the_file_and_settings_over_options(cli: Cli) -> None:
     files(part_dot_toml='recipe = "small"\n[train]\nepochs = 9\nbatch_size = 16\n[optim]\nlr = 0.5\n')
     words = ("train", "--config", "part.toml", "--data", "digits", "--method", "erm", "--dry-run")

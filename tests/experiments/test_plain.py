@@ -14,6 +14,9 @@ from rcad.errors import InputError
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.plain import canonical, config_id, from_plain, to_plain
 from rcad.experiments.recipes import RECIPES
+from rcad.experiments.rows import label, rows_to_plain
+from rcad.experiments.run import canonical_config
+from rcad.methods import Method
 
 LEAN = RunConfig(
     data=DataConfig(name="digits"),
@@ -88,6 +91,33 @@ def test_canonical_form_has_no_defaults() -> None:
 def test_a_section_at_its_defaults_is_the_section_left_out() -> None:
     """So a section or a field added later, with defaults, changes no id."""
     assert config_id(replace(LEAN, model=ModelConfig(name="auto", norm=None))) == config_id(LEAN)
+
+
+def test_a_changed_default_has_ids_of_its_own_and_old_ids_mean_what_they_meant() -> None:
+    """Rows written before leave it out, as they did; new rows say it, whichever value they have."""
+    values = {"alpha": 1.0, "lam": 0.1}
+    direction = ("direction", "training", "plain")
+    for name, rows, old, (parameter, before, now) in (
+        ("released", [("rcad", values)], "4168755db2c975dd", ("jitter", 0.01, 0.0)),
+        ("paper", [("label_smoothing", {"eps": 0.6}), ("rcad", values)], "c8cd3963b336e987", direction),
+        ("paper", [("label_smoothing", {}), ("rcad_text", values)], "cd650b5e8ba39c86", direction),
+    ):
+        new = RECIPES[name].config("cifar100[:2000]", rows, seed=7)
+        assert dict(new.method[-1][1])[parameter] == now
+        written = replace(new, method=(*new.method[:-1], (new.method[-1][0], values)))
+        explicit = replace(new, method=(*new.method[:-1], (new.method[-1][0], {**values, parameter: before})))
+        assert config_id(written) == old
+        assert len({config_id(canonical_config(one)) for one in (written, new, explicit)}) == 3
+        meant = [Method.from_dict({"methods": rows_to_plain(one.method)}) for one in (written, explicit)]
+        assert meant[0] == meant[1]
+        assert label(written.method) == label(explicit.method)
+
+
+def test_a_changed_default_that_makes_no_difference_leaves_the_id_alone() -> None:
+    config = RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 1.0, "lam": 0.1})], seed=7)
+    for said in ("plain", "training"):
+        rows = [*config.method[:-1], ("rcad", {"alpha": 1.0, "lam": 0.1, "direction": said})]
+        assert config_id(canonical_config(replace(config, method=rows))) == "f33cf1262c52e90b"
 
 
 def test_equal_configs_have_equal_ids() -> None:

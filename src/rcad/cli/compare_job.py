@@ -37,7 +37,7 @@ from rcad.experiments.machine import pick_device
 from rcad.experiments.method_text import parse_method
 from rcad.experiments.plain import config_id
 from rcad.experiments.record import RunRecord
-from rcad.experiments.rows import label
+from rcad.experiments.rows import method_text
 from rcad.experiments.run import method_defaults
 from rcad.experiments.store import Store
 from rcad.experiments.tuning.methods import started
@@ -125,8 +125,8 @@ class Job:
             raise InputError(f"expected a method to compare ERM with, but got {methods}; e.g. --methods erm,rcad")
         if request.epochs is None and dataset.is_image and first.model.name == "auto" and first.optim.name == "adamw":
             request = replace(request, epochs=EPOCHS)
-        configs = {rows: replace(request, method=label(rows)).configs()[0] for rows, _ in people}
-        self.contestants = [Contestant(label(rows), configs[rows].method, role) for rows, role in people]
+        configs = {rows: replace(request, method=method_text(rows)).configs()[0] for rows, _ in people}
+        self.contestants = [Contestant(method_text(rows), configs[rows].method, role) for rows, role in people]
         where = pick_device(device)
         base = next(iter(configs.values()))
         self.splits = {}

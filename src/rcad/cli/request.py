@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rcad.changed_defaults import left_open, spelled
 from rcad.errors import InputError
 from rcad.experiments.atomic import read_text
 from rcad.experiments.config import RunConfig
@@ -74,12 +76,16 @@ class Request:
         if self.recipe is not None:
             plain["recipe"] = self.recipe
         if self.method is not None:
-            plain["method"] = rows_to_plain(parse_method(self.method))
+            rows = parse_method(self.method)
+            plain["method"] = rows_to_plain(rows if "recipe" in plain else spelled(rows))
         for title, key, value in self._fields():
             # A section that is no table is left for the reader of configs to refuse.
             if isinstance(section := plain.setdefault(title, {}), dict):
                 section[key] = value
-        return override(from_plain(plain, source=str(file)), self.settings, methods=self._defaults())
+        config = from_plain(plain, source=str(file))
+        for words in left_open(config.method):
+            print(f"note: {file} says nothing of {words}; write the one that is meant", file=sys.stderr)
+        return override(config, self.settings, methods=self._defaults())
 
     def _defaults(self) -> Defaults | None:
         """The methods' parameters, where a setting is about one of them: knowing them takes torch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rcad.changed_defaults import spelled
 from rcad.errors import InputError
 from rcad.experiments.config import KEYS, SECTIONS, RunConfig
 from rcad.experiments.fields import Kind, did_you_mean, kinds, wrong
@@ -30,7 +31,7 @@ def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | 
         if not equals or not key:
             raise InputError(f"expected a setting like train.epochs=5, but got {setting!r}; write key=value")
         if key == "method":
-            plain["method"] = rows_to_plain(rows_from_names(text))
+            plain["method"] = rows_to_plain(spelled(rows_from_names(text)))
         elif key.startswith("method."):
             _set_parameter(plain["method"], key, parse_any(text), methods)
         else:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rcad.changed_defaults import spelled
 from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.experiments.rows import MethodRow, method_rows
 from rcad.values import Value
@@ -33,10 +34,10 @@ class Recipe(Value):
     variants: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, method: Any) -> tuple[MethodRow, ...]:
-        """The rows of a method under this protocol."""
+        """The rows of a method under this protocol, with defaults that have changed written out."""
         chosen = tuple((self.variants.get(name, name), values) for name, values in method_rows(method))
         names = {name for name, _ in chosen}
-        return tuple(row for row in self.beside if row[0] not in names) + chosen
+        return spelled((*(row for row in self.beside if row[0] not in names), *chosen))
 
     def config(self, data: str | Mapping[str, Any], method: Any, seed: int = 0) -> RunConfig:
         """The run of `method` on `data`.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rcad.changed_defaults import as_recorded, says
 from rcad.errors import InputError
 from rcad.experiments.fields import shown, writable
 
@@ -46,15 +47,28 @@ def rows_from_plain(plain: Any) -> tuple[MethodRow, ...]:
 
 
 def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> tuple[MethodRow, ...]:
-    """The rows less every parameter that has its default, so that writing a default out does not make another run."""
+    """The rows less every parameter that has its default, so that writing a default out does not make another run.
+
+    A default that has changed is kept where it makes a difference, and any value of it left out where none does.
+    """
+    rows = tuple(rows)
+
+    def kept(name: str, key: str, value: Any) -> bool:
+        must = says(rows, name, key)
+        return not _is_default(defaults.get(name, {}), key, value) if must is None else must
+
     return tuple(
-        (name, tuple((key, value) for key, value in values if not _is_default(defaults.get(name, {}), key, value)))
-        for name, values in rows
+        (name, tuple((key, value) for key, value in values if kept(name, key, value))) for name, values in rows
     )
 
 
 def label(rows: Iterable[MethodRow]) -> str:
-    """The rows for a reader, e.g. "data_augmentation + rcad(alpha=0.7)"."""
+    """The rows of a config for a reader, e.g. "data_augmentation + rcad(alpha=0.7)", as they were meant."""
+    return method_text(as_recorded(rows))
+
+
+def method_text(rows: Iterable[MethodRow]) -> str:
+    """The rows as `parse_method` reads them."""
     return " + ".join(
         name + (f"({', '.join(f'{key}={value!r}' for key, value in values)})" if values else "")
         for name, values in rows

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rcad.augmentations import Augmentation, augment
+from rcad.changed_defaults import spelled
 from rcad.composition import Method, compose, method
 from rcad.criterion import Criterion
 from rcad.errors import InputError
@@ -151,7 +152,7 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
     if isinstance(given, Method):
         value = given if given.recipe or given != Method() else erm()
     elif isinstance(given, str):
-        value = Method.from_dict({"methods": rows_to_plain(parse_method(given))})
+        value = Method.from_dict({"methods": rows_to_plain(spelled(parse_method(given)))})
     else:
         raise InputError(
             'expected a method such as "rcad(alpha=0.5, lam=0.1)", a Method or a Criterion, '

@@ -100,6 +100,13 @@ def test_the_full_scale_is_the_paper_s_protocol() -> None:
     assert list(sizes.values()) == [32, 32, 32, 64, 64, 128]
 
 
+def test_smoothed_rows_say_the_papers_direction() -> None:
+    for name, row in (("T2", "RCAD + LS"), ("F2", "LS + RCAD")):
+        (one,) = (one for one in suite(name).runs("full", [0], "one view", ["CIFAR-100-2k"]) if one.row == row)
+        assert dict(dict(one.config.method)["rcad"])["direction"] == "plain"
+        assert any("unsmoothed" in note for note in suite(name).notes)
+
+
 def test_the_committed_runs_are_those_of_t1() -> None:
     """Records that exist must be found by the suites, or hours on a GPU would be spent again."""
     from pathlib import Path

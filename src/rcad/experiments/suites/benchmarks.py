@@ -144,4 +144,7 @@ SUBSETS_DRAWN = (
     "The released program's script draws one subset for all runs, classes as they come (its seed is 43); here every "
     "seed draws its own, with equal classes, so that our spread includes the choice of images."
 )
+PLAIN_DIRECTION = (
+    "Where labels are smoothed, RCAD's direction is that of the unsmoothed loss, as in the paper's formula and program."
+)
 WIDE = tuple(replace(one, recipe=WRN) for one in (CIFAR100_2K, CIFAR100_10K, CIFAR100))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rcad.experiments.suites.benchmarks import SIX
+from rcad.experiments.suites.benchmarks import PLAIN_DIRECTION, SIX
 from rcad.experiments.suites.claims import ENTROPY, RANDOM
 from rcad.experiments.suites.suite import PlannedClaim, Suite, columns_of
 
@@ -33,5 +33,6 @@ SUITE = Suite(
     notes=(
         "The paper draws these bars without numbers and says that RCAD is better in 22 of 24 pairs.",
         "The paper's third pair is labelled CutOut/CutMix without saying which set had which; CutOut is run here.",
+        PLAIN_DIRECTION,
     ),
 )

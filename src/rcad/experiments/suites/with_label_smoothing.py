@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rcad.experiments.suites.benchmarks import SIX
+from rcad.experiments.suites.benchmarks import PLAIN_DIRECTION, SIX
 from rcad.experiments.suites.claims import ENTROPY, RANDOM
 from rcad.experiments.suites.published import T2
 from rcad.experiments.suites.suite import Suite, claims, columns_of
@@ -29,5 +29,6 @@ SUITE = Suite(
         "Its caption smooths by 0.2 on every set; the text by 0.6 on CIFAR-100-2k, as is done here.",
         "The smoothed mass is spread over all K classes, as PyTorch and the released program do; the text spreads it "
         "over the other K - 1.",
+        PLAIN_DIRECTION,
     ),
 )

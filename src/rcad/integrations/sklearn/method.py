@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rcad.alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.augmentations import Mixup
+from rcad.changed_defaults import spelled
 from rcad.composition import METHODS, Method, compose
 from rcad.errors import InputError
 from rcad.experiments.method_text import parse_method
@@ -89,7 +90,7 @@ def _rounded(alpha: float) -> float:
 
 def _rows(method: str | Method) -> tuple[MethodRow, ...]:
     if isinstance(method, str):
-        return parse_method(method)
+        return spelled(parse_method(method))
     if isinstance(method, Method):
         return method_rows(method.recipe)
     raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
