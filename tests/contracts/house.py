@@ -65,13 +65,16 @@ def workplace(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def command() -> Any:
-    """The tree of commands, in the parser's own form."""
+def commands() -> list[tuple[tuple[str, ...], Any]]:
+    """Every command and group: its words, and the command as the parser knows it."""
     import typer
 
     from rcad.cli.app import app
 
-    return typer.main.get_command(app)
+    found: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(app))]
+    for words, one in found:
+        found += [((*words, name), child) for name, child in getattr(one, "commands", {}).items()]
+    return found
 
 
 def integrations() -> list[str]:

@@ -18,14 +18,18 @@ def text(table: Any) -> str:
     return _written(table, 0) + "\n"
 
 
+def line(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
 def _written(value: Any, depth: int) -> str:
-    line = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    if not isinstance(value, dict | list) or not value or (isinstance(value, list) and len(line) <= WIDTH):
-        return line
+    one = line(value)
+    if not isinstance(value, dict | list) or not value or (isinstance(value, list) and len(one) <= WIDTH):
+        return one
     if isinstance(value, dict):
-        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_written(value[key], depth + 1)}" for key in sorted(value)]
+        parts = [f"{line(key)}: {_written(value[key], depth + 1)}" for key in sorted(value)]
     else:
-        parts = [_written(one, depth + 1) for one in value]
+        parts = [_written(item, depth + 1) for item in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     inner = ",\n".join(" " * (depth + 1) + part for part in parts)
     return f"{opening}\n{inner}\n{' ' * depth}{closing}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from contracts import tables
-from contracts.house import command
+from contracts.house import commands
 
 TYPERS = ("--install-completion", "--show-completion")
 
@@ -15,7 +14,7 @@ def present() -> dict[str, dict[str, str]]:
     """By the words of a command: each option with all its spellings, and what it takes."""
     return {
         " ".join(("rcad", *words)): dict(_option(option) for option in one.params if option.opts[0] not in TYPERS)
-        for words, one in _walk(command())
+        for words, one in commands()
     }
 
 
@@ -25,12 +24,6 @@ def update() -> None:
 
 def test_commands_and_options() -> None:
     tables.check("commands", tables.load("commands"), present())
-
-
-def _walk(one: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    yield words, one
-    for name, child in getattr(one, "commands", {}).items():
-        yield from _walk(child, (*words, name))
 
 
 def _option(one: Any) -> tuple[str, str]:

@@ -1,0 +1,191 @@
+"""Exit codes, and the shape of every `--json` output: what scripts around the command rely on.
+
+The codes of a signal, 130 and 143, are in tests of `rcad train`, which must be killed for them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from contracts import tables
+from contracts.house import RESULTS, Result, commands, rcad, workplace
+
+TABLE = "invocations"
+DONE = """
+--version
+-h
+runs -h
+train --data digits[:60] --method erm --epochs 1 --json
+train --data digits[:60] --method erm --epochs 1 --quiet
+train --data my.csv --target price --method rcad --epochs 2 --seeds 2 --json
+train --data digits --method "mixup + rcad" --seeds 2 --dry-run --json
+train --data digits --method rcad --dry-run
+runs list --json
+runs list --status done --method rcad
+runs show {run} --json
+runs export table.csv
+runs prune
+evaluate {run} --limit 20 --json
+suggest-alpha --data digits[:60] --json
+tune --data my.csv --target price --method rcad --budget 2 --epochs 1 --json
+compare --data my.csv --target price --methods erm,rcad --seeds 3 --budget 1 --epochs 1 --json
+demo --fast --json
+methods list --json
+methods show rcad
+data list --json
+data import my.csv --target price --name mine --data-dir . --json
+data import images/ --json
+data verify --json
+doctor --json
+paper list --json
+paper status --out {results} --json
+paper status T4 --scale smoke --only n=500 --json
+"""
+MEND = """
+nonsense
+train
+train --data nowhere --method erm --json
+train --data digits --method nothing
+train --data digits --method "rcad(alpha=-1)"
+train --data digits --method erm --set train.epoch=1
+train --data digits --method erm --epochs 0
+train --data digits --method erm --device tpu
+train --data digits --method erm --seed 1 --seeds 2
+train --data my.csv --method erm
+train --no-such-option
+runs list --runs nowhere
+runs show ffff
+runs export my.csv
+runs export table.txt
+runs prune --status lost
+evaluate ffff
+suggest-alpha --data nowhere
+tune --data digits --method nothing
+compare --data nowhere
+demo --out my.csv
+methods show nothing
+data import nowhere
+data fetch nothing
+paper run T9
+paper run T7 --seeds 3
+paper status T4 --scale huge
+paper report --results nowhere
+"""
+DIVERGED = """
+train --data digits[:60] --method erm --epochs 2 --lr 1e30 --set optim.name=sgd --json
+"""
+VARYING = {
+    "commit": "null or text",
+    "protocol": "null or text",
+    "seeds_needed": "null or number",
+    "versions": "texts by package",
+}
+"""What depends on the machine, on how its numbers are rounded, and on the results there are."""
+CALLS = [words for listed in (DONE, DIVERGED, MEND) for words in listed.strip().splitlines()]
+
+
+def present(folder: Path) -> dict[str, Any]:
+    """How each call ends, one after the other in a folder with a table and some images, and what JSON it prints."""
+    found: dict[str, Any] = {}
+    run = ""
+    with workplace(folder):
+        _write_data()
+        for words in CALLS:
+            result = rcad(words, run=run, results=RESULTS)
+            ending, is_json = _ending(words, result), "--json" in words.split() and result.code < 2
+            found[words] = {ending: shape(result.json())} if is_json else ending
+            if not run and is_json and words.startswith("train"):
+                run = result.json()[0]["id"]
+    return found
+
+
+def _write_data() -> None:
+    rows = [f"{i % 7}.5,{i * 3 % 11},{'rs'[i % 2]},{i % 7 + i % 11 / 4}" for i in range(60)]
+    Path("my.csv").write_text("\n".join(["length,width,colour,price", *rows]) + "\n", encoding="utf-8")
+    for name in ("cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"):
+        picture = Path("images", name)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (30 * len(name), 80, 120)).save(picture)
+
+
+def _ending(words: str, result: Result) -> str:
+    if words == "doctor --json":  # on the machine it depends whether something is bad
+        return f"exit {result.code - any(one['level'] == 'bad' for one in result.json())}"
+    if result.code < 2:
+        return f"exit {result.code}"
+    one_line = result.err.startswith("rcad: ") and result.err.count("\n") == 1
+    silent = "--json" not in words.split() or not result.out
+    return f"exit {result.code}" + (", one line on stderr" if one_line and silent else f": {result.out}{result.err}")
+
+
+def update() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tables.save(TABLE, present(Path(folder)))
+
+
+def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
+    tables.check("an exit code or the shape of --json", tables.load(TABLE), present(tmp_path))
+
+
+def test_every_json_there_is_has_its_shape_pinned() -> None:
+    with_json = {" ".join(words) for words, one in commands() if any("--json" in option.opts for option in one.params)}
+    pinned = [words for words in CALLS if "--json" in words.split()]
+    assert {one for one in with_json if not any(words.startswith(one) for words in pinned)} == set()
+
+
+@pytest.mark.parametrize(("words", "code"), [("--version", 0), ("nonsense", 2)])
+def test_as_a_module(words: str, code: int) -> None:
+    done = subprocess.run([sys.executable, "-m", "rcad.cli", words], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == rcad(words)
+
+
+def shape(value: Any) -> Any:
+    """By the path of each object: the types of its entries, each with the keys that have it."""
+    found = {path: _entries(some) for path, some in _objects(value).items() if not path.endswith(".versions")}
+    return {_kind(value): found} if found else _kind(value)
+
+
+def _objects(value: Any, path: str = "") -> dict[str, list[dict[str, Any]]]:
+    """Every object by its path; entries that have the same keys share one, with a star."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    children: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        found[path or "."] = [value]
+        keys = {str(_keys(one)) or key for key, one in value.items()}
+        children = [(f"{path}.{'*' if len(keys) == 1 else key}", one) for key, one in value.items()]
+    elif isinstance(value, list):
+        children = [(f"{path}[]", one) for one in value]
+    for where, child in children:
+        for key, some in _objects(child, where).items():
+            found.setdefault(key, []).extend(some)
+    return found
+
+
+def _keys(value: Any) -> Any:
+    """Of an object, or of a list of objects that have the same."""
+    if isinstance(value, list):
+        inner = {str(_keys(one)) for one in value}
+        return inner if len(inner) == 1 else ""
+    return sorted(value) if isinstance(value, dict) else ""
+
+
+def _entries(objects: list[dict[str, Any]]) -> list[str]:
+    keys: dict[str, list[str]] = {}
+    for key in sorted({key for one in objects for key in one}):
+        kinds = {_kind(one[key]) if key in one else "absent" for one in objects}
+        keys.setdefault(VARYING.get(key) or " or ".join(sorted(kinds)), []).append(key)
+    return [f"{kind}: {', '.join(some)}" for kind, some in sorted(keys.items())]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return f"list of {' or '.join(sorted(set(map(_kind, value)))) or 'nothing'}"
+    kinds = {dict: "object", bool: "bool", int: "number", float: "number", str: "text", type(None): "null"}
+    return kinds[type(value)]
