@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad import RCAD, Gaussian, InputError
+from rcad import RCAD, Categorical, Gaussian, InputError
 from support import images, norm_net, smooth_net
 
 
@@ -94,6 +94,18 @@ def test_targets_far_above_the_cap_warn() -> None:
     assert len(messages) == 1
     assert "standardise the targets" in messages[0]
     assert said(RCAD(0.3, 0.3, likelihood=Gaussian.fit(y)), nn.Linear(4, 2), x, y) == []
+
+
+def test_as_many_tokens_as_classes_warn_which_dimension_was_taken() -> None:
+    """(B, T, K) with T == K reads as (B, K, T) too; nothing but the user's word tells them apart."""
+    x, y = torch.rand(5, 3, 4), torch.randint(3, (5, 3))
+    messages = said(RCAD(0.5, 0.1), nn.Linear(4, 3), x, y, times=2)
+    assert len(messages) == 1
+    assert "the shape (5, 3, 3), and dimension 1 was taken for the classes" in messages[0]
+    assert "use Categorical(class_dim=-1), else class_dim=-2 says that 1 is meant" in messages[0]
+    for dim in (-1, -2):
+        assert said(RCAD(0.5, 0.1, likelihood=Categorical(class_dim=dim)), nn.Linear(4, 3), x, y) == []
+    assert said(RCAD(0.5, 0.1), nn.Conv1d(4, 3, 1), torch.rand(5, 4, 6), torch.randint(3, (5, 6))) == []
 
 
 def test_another_model_is_warned_about_again() -> None:

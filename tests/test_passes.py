@@ -44,6 +44,84 @@ def test_other_outputs_are_refused(output: Any) -> None:
         logits_of(output)
 
 
+class TwoOutputs(nn.Module):
+    """As many published models do: the features first, then the logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(5, 7), nn.Linear(7, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.body(x).tanh()
+        return features, self.head(features)
+
+
+X, Y = torch.rand(6, 5), torch.tensor([0, 1, 2, 3, 0, 1])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("output", [1, -1, lambda pair: pair[1]])
+def test_the_part_that_is_named_is_trained(output: Any, fused: bool) -> None:
+    torch.manual_seed(0)
+    net, criterion = TwoOutputs(), RCAD(0.5, 0.1, output=output)
+    plain = nn.Sequential(net.body, nn.Tanh(), net.head)
+    expected = RCAD(0.5, 0.1)(plain, X, Y)
+    expected.backward()
+    wanted = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    if fused:
+        losses = criterion.backward(net, X, Y)
+        total = losses.total
+        assert losses.output.shape == (6, 4)
+    else:
+        total = criterion(net, X, Y)
+        total.backward()
+    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close([p.grad for p in net.parameters()], wanted)
+
+
+def test_features_beside_logits_are_never_trained_for_them() -> None:
+    """The first tensor used to be taken: 7 "classes" fit labels of 4, and the head learned nothing."""
+    message = r"the shapes \(6, 7\), \(6, 4\); say which with output="
+    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
+        with pytest.raises(InputError, match=message):
+            call(TwoOutputs(), X, Y)
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"),
+    [
+        ({"features": LOGITS + 1, "mine": LOGITS}, "mine"),
+        (SimpleNamespace(scores=LOGITS, logits=LOGITS + 1), "scores"),
+        ((torch.tensor(2.0), LOGITS, LOGITS[:, :2]), 1),
+        (LOGITS[None], 0),
+    ],
+)
+def test_a_choice_wins_over_what_would_be_found(returned: Any, output: Any) -> None:
+    assert torch.equal(logits_of(returned, output), LOGITS)
+
+
+def test_what_counts_beside_logits_is_told_apart() -> None:
+    assert logits_of((torch.tensor(1.0), LOGITS, torch.arange(3), None, (LOGITS[:, :1],))) is LOGITS
+
+
+@pytest.mark.parametrize(
+    ("returned", "output", "found"),
+    [
+        ((LOGITS, LOGITS), 2, "IndexError from tuple of 2"),
+        ({"logits": LOGITS}, "mine", "KeyError from dict with the keys logits"),
+        (SimpleNamespace(logits=LOGITS), "mine", "AttributeError from SimpleNamespace"),
+        ((LOGITS, None), 1, "NoneType from tuple of 2"),
+    ],
+)
+def test_a_choice_that_is_not_there_is_refused(returned: Any, output: Any, found: str) -> None:
+    with pytest.raises(InputError) as caught:
+        logits_of(returned, output)
+    assert str(caught.value) == (
+        f"expected output={output!r} to name a tensor of what the model returns, but got {found}"
+    )
+
+
 def test_a_mapping_is_called_by_name() -> None:
     def model(a: Tensor, b: Tensor) -> Tensor:
         return a - 2 * b

@@ -16,7 +16,7 @@ from rcad.fused import fused_backward, refusal, third_backward
 from rcad.geometry import Channels, Norm
 from rcad.likelihoods import Categorical, Likelihood
 from rcad.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
-from rcad.passes import Inputs, Model
+from rcad.passes import Inputs, Model, Output
 from rcad.perturbations import GradientStep
 from rcad.terms import Losses, MeasureName, Term, active
 from rcad.validate import finite, whole
@@ -38,7 +38,7 @@ class Criterion:
     Args:
         likelihood: what the model's output means.
         terms: what is summed; the default is the plain negative log-likelihood.
-        input_key, mask_key, units, checks: see `Loss`.
+        input_key, mask_key, units, checks, output: see `Loss`.
 
     Example:
         >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
@@ -54,8 +54,9 @@ class Criterion:
         mask_key: str | None = None,
         units: Units = "pixels",
         checks: Checks = "always",
+        output: Output | None = None,
     ) -> None:
-        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
         self._counter = StepCounter()
         self._said: set[str] = set()
 
@@ -163,7 +164,7 @@ class RCAD(Criterion):
             with its label smoothing and class weights.
         every: apply the regulariser at every k-th step only, with k times the weight. The calls are counted unless
             `step` is given, so each of several models needs a criterion of its own.
-        input_key, mask_key, units, checks: see `Loss`.
+        input_key, mask_key, units, checks, output: see `Loss`.
 
     Example:
         >>> criterion = RCAD(alpha=0.5, lam=0.02)
@@ -189,11 +190,13 @@ class RCAD(Criterion):
         mask_key: str | None = None,
         units: Units = "pixels",
         checks: Checks = "always",
+        output: Output | None = None,
     ) -> None:
         finite("lam", lam, minimum=0.0)
         where = GradientStep(alpha, norm, bounds, mean, std, steps, loss=direction)
         terms = (Term("nll"), Term("rcad", measure, lam, where, every))
-        super().__init__(likelihood, terms, input_key=input_key, mask_key=mask_key, units=units, checks=checks)
+        options = {"input_key": input_key, "mask_key": mask_key}
+        super().__init__(likelihood, terms, units=units, checks=checks, output=output, **options)
         self.alpha, self.lam = alpha, lam
 
 

@@ -14,7 +14,7 @@ from rcad.checks import check_gradient, check_input, check_output
 from rcad.draws import Source
 from rcad.errors import InputError
 from rcad.likelihoods import Categorical, Likelihood
-from rcad.passes import Inputs, Model, frozen_batch_stats
+from rcad.passes import Inputs, Model, Output, frozen_batch_stats
 from rcad.perturbations import reaching_gradient
 from rcad.terms import Losses, Term, active, check_terms
 from rcad.validate import one_of
@@ -37,6 +37,8 @@ class Loss:
         units: "pixels" warns when images look normalised while alpha is a distance in [0, 1] pixels; "input" does not.
         checks: read the values of every batch on the CPU ("always"), or of a model's first batch only ("first"), as
             is always so on a GPU.
+        output: which part of what the model returns is its prediction, where it returns several tensors of different
+            shapes, e.g. features and logits: an index, a key or attribute, or a function. See `logits_of`.
     """
 
     likelihood: Likelihood = Categorical()
@@ -45,6 +47,7 @@ class Loss:
     mask_key: str | None = None
     units: Units = "pixels"
     checks: Checks = "always"
+    output: Output | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", check_terms(self.terms))
@@ -70,7 +73,8 @@ class Loss:
             inputs, labels = x, target
             if name == "raw":
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
-            view = make_view(model, inputs, labels, weight=weight, input_key=self.input_key, mask_key=self.mask_key)
+            keys = {"input_key": self.input_key, "mask_key": self.mask_key}
+            view = make_view(model, inputs, labels, weight=weight, output=self.output, **keys)
             views[name] = view._replace(check_always=self.checks == "always")
             check_input(views[name], [term for term in terms if term.view == name], self.units)
         return views
@@ -197,10 +201,11 @@ class Objective(nn.Module):
         mask_key: str | None = None,
         units: Units = "pixels",
         checks: Checks = "always",
+        output: Output | None = None,
     ) -> None:
         super().__init__()
         self.model = model
-        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks)
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
         self.counter = StepCounter()
 
     def forward(

@@ -19,8 +19,21 @@ Inputs = Tensor | Mapping[str, Any]
 LOGIT_KEYS = ("logits", "out", "output")
 
 
-def logits_of(output: Any) -> Tensor:
-    """The prediction in what a model returned: a tensor, a tuple, a mapping, or an object with `.logits`."""
+Output = int | str | Callable[[Any], Tensor]
+"""Which part of what a model returned is its prediction: an index, a key or attribute, or a function of it."""
+
+
+def logits_of(output: Any, choice: Output | None = None) -> Tensor:
+    """The prediction in what a model returned: a tensor, a tuple, a mapping, or an object with `.logits`.
+
+    In a tuple it is the tensor of floats beside losses (which have no dimension) and other things. Several of one
+    shape, such as those of auxiliary heads, leave the first; several of different shapes need a choice.
+
+    Args:
+        choice: which part it is, where it must be said.
+    """
+    if choice is not None:
+        return _chosen(output, choice)
     if isinstance(output, Tensor):
         return output
     logits = getattr(output, "logits", None)
@@ -34,29 +47,62 @@ def logits_of(output: Any) -> Tensor:
             f"expected the model's mapping to hold one of {', '.join(LOGIT_KEYS)}, but got {', '.join(output)}"
         )
     if isinstance(output, tuple | list):
-        for item in output:
-            if isinstance(item, Tensor) and item.ndim > 0:
-                return item
+        found = [item for item in output if isinstance(item, Tensor) and item.ndim > 0 and item.is_floating_point()]
+        if len({item.shape for item in found}) > 1:
+            shapes = ", ".join(str(tuple(item.shape)) for item in found)
+            raise InputError(
+                f"expected one prediction, but the model returned tensors of the shapes {shapes}; say which with "
+                "output=, an index, a key or a function of what the model returns"
+            )
+        if found:
+            return found[0]
     raise InputError(
         "expected the model to return a tensor, a tuple, a mapping or an object with .logits, "
         f"but got {type(output).__name__}"
     )
 
 
+def _chosen(output: Any, choice: Output) -> Tensor:
+    """The part that the user named; where there is none, the words say what there was."""
+    found: Any
+    if callable(choice):
+        found = choice(output)
+    else:
+        try:
+            by_name = isinstance(choice, str) and not isinstance(output, Mapping)
+            found = getattr(output, str(choice)) if by_name else output[choice]
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            found = error
+    if isinstance(found, Tensor):
+        return found
+    inside = f" with the keys {', '.join(map(str, output))}" if isinstance(output, Mapping) else ""
+    inside = f" of {len(output)}" if isinstance(output, tuple | list) else inside
+    raise InputError(
+        f"expected output={choice!r} to name a tensor of what the model returns, "
+        f"but got {type(found).__name__} from {type(output).__name__}{inside}"
+    )
+
+
 class Forward:
     """A model as a function of the one tensor that may be perturbed; the other inputs are filled in."""
 
-    def __init__(self, model: Model, inputs: Mapping[str, Any] | None = None, key: str | None = None) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: Model,
+        inputs: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self.model, self._output = model, output
         self._rest = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
         self._key = key
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
         if self._rest is None:
-            return logits_of(self.model(x if last else x.clone()))
+            return logits_of(self.model(x if last else x.clone()), self._output)
         rest = self._rest if last else {k: v.clone() if isinstance(v, Tensor) else v for k, v in self._rest.items()}
-        return logits_of(self.model(**rest, **{str(self._key): x if last else x.clone()}))
+        return logits_of(self.model(**rest, **{str(self._key): x if last else x.clone()}), self._output)
 
     def others(self) -> tuple[Any, ...]:
         """What the model is given beside x."""
@@ -65,7 +111,7 @@ class Forward:
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
         twin = Forward.__new__(Forward)
-        twin.model, twin._rest, twin._key = unwrap(self.model), self._rest, self._key
+        twin.model, twin._rest, twin._key, twin._output = unwrap(self.model), self._rest, self._key, self._output
         return twin
 
 

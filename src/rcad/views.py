@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.passes import Forward, Inputs, Model
+from rcad.passes import Forward, Inputs, Model, Output
 
 MASK_KEY = "attention_mask"
 
@@ -41,6 +41,7 @@ def make_view(
     weight: Tensor | None = None,
     input_key: str | None = None,
     mask_key: str | None = None,
+    output: Output | None = None,
 ) -> View:
     """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
     if not callable(model):
@@ -49,7 +50,7 @@ def make_view(
         )
     if isinstance(inputs, Mapping):
         key = _input_key(inputs, input_key)
-        x, forward, mask = inputs[key], Forward(model, inputs, key), _mask(inputs, mask_key, inputs[key])
+        x, forward, mask = inputs[key], Forward(model, inputs, key, output), _mask(inputs, mask_key, inputs[key])
     else:
         if not isinstance(inputs, Tensor):
             raise InputError(
@@ -59,7 +60,7 @@ def make_view(
         for key_name in (input_key, mask_key):
             if key_name is not None:
                 raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
-        x, forward, mask = inputs, Forward(model), None
+        x, forward, mask = inputs, Forward(model, output=output), None
     _check(x, target, weight)
     return View(forward, x, target, mask, weight)
 

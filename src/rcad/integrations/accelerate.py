@@ -35,7 +35,7 @@ class AccelerateCriterion:
         likelihood: what the output means unless the method says so; default Categorical().
         mean, std: by which images were normalised, so that alpha stays in pixels.
         generator: the source of randomness of augmentations and random steps; default torch's global one.
-        options: of `Criterion`: input_key, mask_key, units, checks.
+        options: of `Criterion`: input_key, mask_key, units, checks, output.
 
     Example:
         >>> criterion = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.1)")  # doctest: +SKIP

@@ -28,7 +28,7 @@ __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
 
 MethodLike = str | Method | Criterion
 
-OPTIONS = ("input_key", "mask_key", "units", "checks")  # of a Criterion
+OPTIONS = ("input_key", "mask_key", "units", "checks", "output")  # of a Criterion
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def resolve(
         likelihood: what the output means unless the method says so itself; default Categorical().
         mean, std: per-channel numbers by which images were normalised, so that alpha stays in pixels.
         parameters: e.g. {"alpha": 0.3}; each goes to the one part of the method that has it. None is left out.
-        options: of `Criterion`: input_key, mask_key, units, checks.
+        options: of `Criterion`: input_key, mask_key, units, checks, output.
     """
     if isinstance(given, Criterion):
         if any(value is not None for value in (likelihood, mean, std, *(parameters or {}).values(), *options.values())):

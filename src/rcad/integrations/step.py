@@ -24,7 +24,7 @@ class Step:
         method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
         classes: the number of classes, for methods that mix integer labels.
         generator: the source of augmentations and random directions; default torch's global one.
-        options: of `resolve`: likelihood, mean, std, input_key, mask_key, units, checks.
+        options: of `resolve`: likelihood, mean, std, input_key, mask_key, units, checks, output.
     """
 
     def __init__(

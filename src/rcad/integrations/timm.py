@@ -88,7 +88,7 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
     def forward(self, input: Tensor, target: Tensor) -> dict[str, Tensor | None]:
         """The method's loss; after `task.eval()` the plain one, of one pass."""
         if not self.training:
-            output = logits_of(self.trainable_module(input))
+            output = logits_of(self.trainable_module(input), self.step.resolved.criterion.loss.output)
             return {"loss": self.step.resolved.likelihood.nll(output, target).mean(), "output": output}
         losses = self.step.losses(self.trainable_module, input, target, number=self.batches)
         self.batches += 1

@@ -16,7 +16,7 @@ from rcad.criterion import Criterion
 from rcad.errors import InputError
 from rcad.geometry import Channels
 from rcad.integrations.accelerate import check_strategy
-from rcad.integrations.resolve import Resolved
+from rcad.integrations.resolve import OPTIONS, Resolved
 from rcad.likelihoods import Categorical, Likelihood
 from rcad.passes import evaluating, logits_of
 
@@ -167,14 +167,8 @@ def per_token(criterion: Criterion) -> Criterion:
 
     loss = criterion.loss
     terms = [replace(term, likelihood=last(term.likelihood)) for term in loss.terms]
-    return Criterion(
-        last(loss.likelihood),
-        terms,
-        input_key=loss.input_key,
-        mask_key=loss.mask_key,
-        units=loss.units,
-        checks=loss.checks,
-    )
+    options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
+    return Criterion(last(loss.likelihood), terms, **options)
 
 
 @torch.no_grad()

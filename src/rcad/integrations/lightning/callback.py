@@ -28,7 +28,7 @@ class RCADCallback(Callback):  # type: ignore[misc]
         classes: the number of classes, for methods that mix integer labels.
         generator: the source of augmentations and random directions; default torch's global one.
         log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
-        options: mean and std of normalised images, input_key, mask_key, units, checks.
+        options: mean and std of normalised images, input_key, mask_key, units, checks, output.
 
     Example:
         >>> trainer = Trainer(callbacks=[RCADCallback("rcad(alpha=0.5, lam=0.02)")])  # doctest: +SKIP

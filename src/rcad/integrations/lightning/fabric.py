@@ -28,7 +28,7 @@ class FabricCriterion:
         method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
         classes: the number of classes, for methods that mix integer labels.
         generator: the source of augmentations and random directions; default torch's global one.
-        options: mean and std of normalised images, input_key, mask_key, units, checks.
+        options: mean and std of normalised images, input_key, mask_key, units, checks, output.
 
     Example:
         >>> criterion = FabricCriterion(fabric, "rcad(alpha=0.5, lam=0.02)")  # doctest: +SKIP

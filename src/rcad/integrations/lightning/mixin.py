@@ -50,7 +50,7 @@ class RCADMixin:
             classes: the number of classes, for methods that mix integer labels.
             generator: the source of augmentations and random directions; default torch's global one.
             log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
-            options: mean and std of normalised images, input_key, mask_key, units, checks.
+            options: mean and std of normalised images, input_key, mask_key, units, checks, output.
         """
         self._rcad = Step(method, classes=classes, generator=generator, **options)
         self._rcad_prefix = log_prefix(log)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rcad.criterion import Criterion
 from rcad.errors import InputError
+from rcad.integrations.resolve import OPTIONS
 from rcad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.tensors import full_precision
 from rcad.values import Value
@@ -105,5 +106,5 @@ def reading_probabilities(criterion: Criterion) -> Criterion:
 
     loss = criterion.loss
     terms = [replace(term, likelihood=reading(term.likelihood)) for term in loss.terms]
-    options: dict[str, Any] = {name: getattr(loss, name) for name in ("input_key", "mask_key", "units", "checks")}
+    options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
     return Criterion(reading(loss.likelihood), terms, **options)

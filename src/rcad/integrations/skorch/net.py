@@ -91,7 +91,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         output = losses.output
         if output is None:  # a method without a clean pass; scores want one
             with torch.no_grad(), undisturbed(self.module_, losses.total.device):
-                output = logits_of(self.infer(given, **fit_params))
+                output = logits_of(self.infer(given, **fit_params), self.rcad_.criterion.loss.output)
         return {"loss": losses.total, "y_pred": output, "parts": losses.parts}
 
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
