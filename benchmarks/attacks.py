@@ -32,9 +32,9 @@ from rcad.data.dataset import Dataset
 from rcad.data.registry import load
 from rcad.data.splits import parse_spec, resolve
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
-from rcad.experiments.atomic import write_text
-from rcad.experiments.environment import commit, versions
 from rcad.models import build
+from rcad.runs.atomic import write_text
+from rcad.runs.environment import commit, versions
 
 PACKAGES = {"pyautoattack": "pyautoattack", "torchattacks": "torchattacks", "art": "adversarial-robustness-toolbox"}
 RADII = {

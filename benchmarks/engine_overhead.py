@@ -18,9 +18,9 @@ import torch
 from torch import nn
 
 from rcad.data.dataset import Dataset, Split
-from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.loop import Trainer
-from rcad.train.problem import Problem, method_of, model_of, prepare
+from rcad.train.task import Problem, method_of, model_of, prepare
 
 
 def problem_of(batch: int, steps: int, model: str, epochs: int) -> tuple[RunConfig, Problem]:

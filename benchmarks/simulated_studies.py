@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from rcad.experiments.suites.adversarial_rivals import SUITE
-from rcad.experiments.suites.claims import CONTROLS
-from rcad.experiments.suites.published import RUNS, Printed
-from rcad.experiments.suites.statistics import LEVEL
+from rcad.compare.statistics.paired_splits import LEVEL
+from rcad.paper.adversarial_rivals import SUITE
+from rcad.paper.claims import CONTROLS
+from rcad.paper.published import RUNS, Printed
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from rcad.experiments.statistics import Difference, adjusted, compare_groups
-from rcad.experiments.suites.pages import number, p_value, signed, table
+from rcad.compare.statistics import Difference, adjusted, compare_groups
+from rcad.paper.pages import number, p_value, signed, table
 
 METRICS = {"accuracy": ("accuracy, %", True, 2), "r2": ("R²", True, 3), "rmse": ("RMSE", False, 2)}
 METRICS |= {"nll": ("NLL", False, 3)}

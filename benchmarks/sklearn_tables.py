@@ -45,8 +45,8 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from rcad.experiments.atomic import write_text
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
+from rcad.runs.atomic import write_text
 
 FOLDS, ROUNDS, TIMED_EPOCHS = 5, 9, 200
 CANDIDATES = ((25, "auto"), (50, "auto"), (100, "auto"), (200, "auto"), (25, 32), (50, 32), (100, 32))

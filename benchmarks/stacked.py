@@ -17,13 +17,13 @@ import time
 import torch
 from torch import Tensor
 
-from rcad.composition import Method, compose
-from rcad.experiments.config import OptimConfig
-from rcad.methods import adversarial_training, gaussian, me_ada, rcad, rcad_random
+from rcad.loss.method import Method, compose
+from rcad.loss.methods import adversarial_training, gaussian, me_ada, rcad, rcad_random
 from rcad.models.mlp import MLP
+from rcad.runs.config import OptimConfig
+from rcad.stacked.task import Examples, StackedProblem
+from rcad.stacked.train import train_stacked
 from rcad.train.seeds import derived
-from rcad.train.stacked import train_stacked
-from rcad.train.stacked_problem import Examples, StackedProblem
 
 METHODS: dict[str, Method] = {
     "erm": gaussian(),

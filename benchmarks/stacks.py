@@ -29,9 +29,9 @@ import torch
 from stack_ways import METHODS, WARM, Way
 
 from rcad.errors import MissingExtraError
-from rcad.experiments.atomic import write_text
-from rcad.experiments.machine import device_words
-from rcad.experiments.suites.pages import number, table
+from rcad.paper.pages import number, table
+from rcad.runs.atomic import write_text
+from rcad.train.machine import device_words
 
 STACKS = {
     "lightning": ("Lightning", stack_ways.lightning_ways),

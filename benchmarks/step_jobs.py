@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.criterion import Criterion
 from rcad.data.dataset import Dataset, Split
-from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.experiments.machine import side_stream
-from rcad.passes import frozen_batch_stats
-from rcad.terms import Losses
+from rcad.loss.criterion import Criterion
+from rcad.loss.model_calls import frozen_batch_stats
+from rcad.loss.terms import Losses
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.loop import Trainer
-from rcad.train.problem import Problem, method_of, model_of, prepare
+from rcad.train.machine import side_stream
 from rcad.train.step import Engine
+from rcad.train.task import Problem, method_of, model_of, prepare
 from rcad.train.team import Team
 
 CROP = ("data_augmentation", ())

@@ -17,7 +17,7 @@ import torch
 from step_jobs import METHODS, Job, Layout, problem_of
 from torch.profiler import ProfilerActivity, profile
 
-from rcad.experiments.machine import deterministic, device_words
+from rcad.train.machine import deterministic, device_words
 
 STEPS = 8
 

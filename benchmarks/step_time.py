@@ -34,10 +34,10 @@ import torch
 from step_floor import flops_of, rate_of
 from step_jobs import CRITERIA, EPOCHS, METHODS, PASSES, Job, Layout, problem_of, wait
 
-from rcad.experiments.machine import deterministic, device_words
 from rcad.train.loop import Trainer
-from rcad.train.problem import model_of
+from rcad.train.machine import deterministic, device_words
 from rcad.train.step import Engine
+from rcad.train.task import model_of
 
 ROUND_SECONDS = 0.25
 """How long a round of one job takes; twice as long for several runs, so that their last steps count little."""

@@ -23,10 +23,10 @@ from scipy.stats import t as student
 from simulated_studies import UCI, Array, images, our_spread, record, recorded, tables
 from verdict_rates_page import page
 
-from rcad.experiments.atomic import write_text
-from rcad.experiments.suites.adversarial_rivals import SUITE
-from rcad.experiments.suites.claims import Draft, judged
-from rcad.experiments.suites.statistics import LEVEL, RULE, VERDICTS, Paired, Verdict, holm
+from rcad.compare.statistics.paired_splits import LEVEL, RULE, VERDICTS, Paired, Verdict, holm
+from rcad.paper.adversarial_rivals import SUITE
+from rcad.paper.claims import Draft, judged
+from rcad.runs.atomic import write_text
 
 STUDIES, SEED = 4_000, 0
 SKLEARN, FOLDS = (569, 178, 442), "scikit-learn's tables, 10 x 5 folds"  # rows of three of its tables

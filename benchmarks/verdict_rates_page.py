@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.experiments.suites.pages import table
-from rcad.experiments.suites.published import T1
+from rcad.paper.pages import table
+from rcad.paper.published import T1
 
 Cell = Mapping[str, Any]
 PAIR = "RCAD is more accurate than ERM"

@@ -18,9 +18,9 @@ from filelock import FileLock
 pytest.importorskip("material")
 pytest.importorskip("mkdocstrings")
 
+from browser import BROWSER, pictured, seen
 from rcad import METHODS
 from rcad import __all__ as PUBLIC
-from report.browser import BROWSER, pictured, seen
 
 ROOT = Path(__file__).parents[1]
 MACHINE_PATH = re.compile(r"/(?:tmp|root|home|Users)/")
@@ -146,8 +146,8 @@ def test_every_public_name_command_and_method_has_its_place(site: Path, pages: d
 
 
 def test_numbers_come_from_the_records(site: Path, pages: dict[Path, Page]) -> None:
-    from rcad.report.paper.numbers import place_mean
-    from rcad.report.paper.reading import read
+    from rcad.paper.report.numbers import place_mean
+    from rcad.paper.report.reading import read
 
     found = read(ROOT / "results")
     claims = [claim for study in found.studies if study.scale == "full" for claim in study.claims]

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rcad import METHODS
-from rcad.report.paper.numbers import place_mean
+from rcad.paper.report.numbers import place_mean
 from rcad_docs import api, cards, commands, evidence, figures, links, made, sources, summary
 from rcad_docs.evidence import report
 

@@ -8,55 +8,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rcad import methods as methods
-    from rcad.alpha import suggest_alpha as suggest_alpha
-    from rcad.augmentations import Cutmix as Cutmix
-    from rcad.augmentations import Cutout as Cutout
-    from rcad.augmentations import Flip as Flip
-    from rcad.augmentations import Mixup as Mixup
-    from rcad.augmentations import PadCrop as PadCrop
-    from rcad.augmentations import augment as augment
-    from rcad.criterion import RCAD as RCAD
-    from rcad.criterion import Criterion as Criterion
-    from rcad.criterion import rcad_loss as rcad_loss
     from rcad.errors import InputError as InputError
     from rcad.errors import MissingExtraError as MissingExtraError
-    from rcad.growth import FeatureAscent as FeatureAscent
-    from rcad.likelihoods import Bernoulli as Bernoulli
-    from rcad.likelihoods import Categorical as Categorical
-    from rcad.likelihoods import Gaussian as Gaussian
-    from rcad.likelihoods import Likelihood as Likelihood
-    from rcad.methods import METHODS as METHODS
-    from rcad.methods import Method as Method
-    from rcad.methods import compose as compose
-    from rcad.methods import method as method
-    from rcad.objective import Objective as Objective
-    from rcad.passes import frozen_batch_stats as frozen_batch_stats
-    from rcad.perturbations import GradientStep as GradientStep
-    from rcad.perturbations import Perturbation as Perturbation
-    from rcad.perturbations import ProjectedAscent as ProjectedAscent
-    from rcad.perturbations import RandomStep as RandomStep
-    from rcad.terms import Losses as Losses
-    from rcad.terms import Term as Term
-    from rcad.terms import negative_entropy as negative_entropy
-    from rcad.terms import nll as nll
-    from rcad.terms import uniform_cross_entropy as uniform_cross_entropy
+    from rcad.loss import methods as methods
+    from rcad.loss.augmentations import Cutmix as Cutmix
+    from rcad.loss.augmentations import Cutout as Cutout
+    from rcad.loss.augmentations import Flip as Flip
+    from rcad.loss.augmentations import Mixup as Mixup
+    from rcad.loss.augmentations import PadCrop as PadCrop
+    from rcad.loss.augmentations import augment as augment
+    from rcad.loss.criterion import RCAD as RCAD
+    from rcad.loss.criterion import Criterion as Criterion
+    from rcad.loss.criterion import rcad_loss as rcad_loss
+    from rcad.loss.growth import FeatureAscent as FeatureAscent
+    from rcad.loss.likelihoods import Bernoulli as Bernoulli
+    from rcad.loss.likelihoods import Categorical as Categorical
+    from rcad.loss.likelihoods import Gaussian as Gaussian
+    from rcad.loss.likelihoods import Likelihood as Likelihood
+    from rcad.loss.methods import METHODS as METHODS
+    from rcad.loss.methods import Method as Method
+    from rcad.loss.methods import compose as compose
+    from rcad.loss.methods import method as method
+    from rcad.loss.model_calls import frozen_batch_stats as frozen_batch_stats
+    from rcad.loss.objective import Objective as Objective
+    from rcad.loss.perturbations import GradientStep as GradientStep
+    from rcad.loss.perturbations import Perturbation as Perturbation
+    from rcad.loss.perturbations import ProjectedAscent as ProjectedAscent
+    from rcad.loss.perturbations import RandomStep as RandomStep
+    from rcad.loss.suggest_alpha import suggest_alpha as suggest_alpha
+    from rcad.loss.terms import Losses as Losses
+    from rcad.loss.terms import Term as Term
+    from rcad.loss.terms import negative_entropy as negative_entropy
+    from rcad.loss.terms import nll as nll
+    from rcad.loss.terms import uniform_cross_entropy as uniform_cross_entropy
 
 __version__ = "0.1.0"
 
 # The names are imported when they are first used, so that `rcad --help` need not wait for torch.
 _HOMES = {
-    "alpha": ("suggest_alpha",),
-    "augmentations": ("Cutmix", "Cutout", "Flip", "Mixup", "PadCrop", "augment"),
-    "criterion": ("RCAD", "Criterion", "rcad_loss"),
+    "loss.suggest_alpha": ("suggest_alpha",),
+    "loss.augmentations": ("Cutmix", "Cutout", "Flip", "Mixup", "PadCrop", "augment"),
+    "loss.criterion": ("RCAD", "Criterion", "rcad_loss"),
     "errors": ("InputError", "MissingExtraError"),
-    "growth": ("FeatureAscent",),
-    "likelihoods": ("Bernoulli", "Categorical", "Gaussian", "Likelihood"),
-    "methods": ("METHODS", "Method", "compose", "method"),
-    "objective": ("Objective",),
-    "passes": ("frozen_batch_stats",),
-    "perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),
-    "terms": ("Losses", "Term", "negative_entropy", "nll", "uniform_cross_entropy"),
+    "loss.growth": ("FeatureAscent",),
+    "loss.likelihoods": ("Bernoulli", "Categorical", "Gaussian", "Likelihood"),
+    "loss.methods": ("METHODS", "Method", "compose", "method"),
+    "loss.objective": ("Objective",),
+    "loss.model_calls": ("frozen_batch_stats",),
+    "loss.perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),
+    "loss.terms": ("Losses", "Term", "negative_entropy", "nll", "uniform_cross_entropy"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -65,7 +65,7 @@ __all__ = [*sorted(_HOME), "methods"]
 
 def __getattr__(name: str) -> Any:
     if name == "methods":
-        return import_module("rcad.methods")
+        return import_module("rcad.loss.methods")
     if name not in _HOME:
         raise AttributeError(f"module 'rcad' has no attribute {name!r}")
     value = getattr(import_module(f"rcad.{_HOME[name]}"), name)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from cli.conftest import Cli
-from cli.made import files, images, png, table, tar
+from made import files, images, png, table, tar
 
 ON_DIGITS = ("train", "--data", "digits", "--epochs", "1")
 RCAD = (*ON_DIGITS, "--method", "rcad")

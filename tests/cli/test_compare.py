@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from cli.made import files, table
+from made import files, table
 from rcad.cli.compare_job import split_methods
 from rcad.errors import InputError
-from rcad.experiments.store import Store
+from rcad.runs.store import Store
 
 OUT = Path("rcad-compare")
 COMPARE = ("compare", "--data", "my.csv", "--target", "price", "--epochs", 3, "--budget", 2, "--seeds", 3)
@@ -72,7 +72,7 @@ def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.Mon
     def never(*args: object, **options: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("rcad.experiments.comparison.stacked.train_configs", never)
+    monkeypatch.setattr("rcad.compare.stacked_backend.train_configs", never)
     result = cli(*COMPARE)
     assert result.code == 0
     assert result.out.count("there already") == 4

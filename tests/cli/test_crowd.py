@@ -13,16 +13,16 @@ import pytest
 import torch
 from rich.console import Console
 
-import rcad.experiments.together  # noqa: F401  (imported before a test replaces what it imports)
+import rcad.train.together  # noqa: F401  (imported before a test replaces what it imports)
 from cli.conftest import Cli
 from rcad.cli import views
 from rcad.cli.bars import Bars
 from rcad.cli.crowd import Crowd
 from rcad.cli.grid import Grid
 from rcad.cli.views import Lines, Nothing
-from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.experiments.store import Store
-from rcad.experiments.toml import from_toml
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.store import Store
+from rcad.runs.toml import from_toml
 from rcad.train.loop import Trainer
 
 ROW = {"loss": 0.5, "val_accuracy": 70.0, "val_nll": 0.7}
@@ -116,7 +116,7 @@ def grid(device: str, joined: int = 1) -> Grid:
 def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     several = [config(0), config(1), config(2, dropout=0.5)]
     assert grid("cpu").shared(several, None) == []
-    monkeypatch.setattr("rcad.experiments.machine.pick_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cuda"))
     assert grid("auto").shared(several, None) == several[:2]
     assert grid("auto").shared(several, 1) == []
     assert grid("auto").shared(several[:1], None) == []
@@ -124,7 +124,7 @@ def test_who_goes_side_by_side(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert not capsys.readouterr().err
     assert grid("auto", joined=2).shared(several[1:], None) == []
     assert capsys.readouterr().err.startswith("rcad: --join: not for dropout")
-    monkeypatch.setattr("rcad.experiments.machine.pick_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cpu"))
     assert grid("auto").shared(several, None) == []
 
 

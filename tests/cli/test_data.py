@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cli.conftest import Cli
-from cli.made import files, images, png, table
+from made import files, images, png, table
 from rcad.data import decoding, download
 from rcad.data.known import KNOWN
 from rcad.data.registry import READERS

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from browser import BROWSER, seen
 from cli.conftest import Cli
 from rcad.demo import linear
 from rcad.demo.run import ACTS
-from report.browser import BROWSER, seen
 from report.test_page import Tree
 
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):

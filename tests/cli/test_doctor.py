@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from cli.made import files
+from made import files
 from rcad.cli import probes
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from cli.made import table
+from made import table
 from rcad.cli.main import run
 
 
@@ -50,8 +50,8 @@ def test_a_report_that_cannot_be_written_costs_no_training(
     assert cli("train", *data, "--method", "erm", "--quiet").code == 0
     for work in (
         "rcad.cli.tune_job.sweep",
-        "rcad.experiments.comparison.stacked.train_configs",
-        "rcad.experiments.evaluation.run._measured",
+        "rcad.compare.stacked_backend.train_configs",
+        "rcad.evaluate.saved_run.run._measured",
     ):
         fails(monkeypatch, AssertionError("work before the folder was tried"), work)
     words = {"tune": ("--method", "rcad", "--runs", "runs"), "compare": ("--seeds", "2"), "evaluate": ("all",)}

@@ -18,8 +18,8 @@ import pytest
 from PIL import Image
 
 from cli.conftest import Cli
-from cli.made import files, images, png, table
-from rcad.experiments.store import Store
+from made import files, images, png, table
+from rcad.runs.store import Store
 from report.test_page import Tree
 from trained import run_id, train_some
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from cli.conftest import Cli
-from cli.made import files, images, table
 from cli.test_help import commands
+from made import files, images, table
 from rcad.cli import probes
 from rcad.data.splits import parse_spec
 from rcad.demo import run as demo
-from rcad.experiments.configure import configure
-from rcad.experiments.record import RunRecord
-from rcad.experiments.rows import rows_from_names
-from rcad.experiments.store import Store
-from rcad.experiments.toml import to_toml
+from rcad.loss.method_rows import rows_from_names
+from rcad.runs.configure import configure
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.runs.toml import to_toml
 
 # These download from official addresses.
 NEED_NETWORK = {

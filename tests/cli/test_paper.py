@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from cli.made import images
-from rcad.experiments.suites import boundaries, uci
+from made import images
+from rcad.paper import boundaries, uci
 
 pytest.importorskip("matplotlib")
 
@@ -40,7 +40,7 @@ def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.M
         raise AssertionError("computed again")
 
     for module in ("boundaries", "moons", "uci"):
-        monkeypatch.setattr(f"rcad.experiments.suites.{module}.run", never)
+        monkeypatch.setattr(f"rcad.paper.{module}.run", never)
     second = cli("paper", "run", name, "--scale", "smoke", "--out", "out")
     assert second.code == 0
     assert "the numbers were there already" in second.out
@@ -166,7 +166,7 @@ def test_status_of_a_study(cli: Cli) -> None:
 
 
 def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rcad.experiments.suites.making.make", lambda *words: None)
+    monkeypatch.setattr("rcad.paper.making.make", lambda *words: None)
     result = cli("paper", "run", "T4", "--scale", "smoke")
     assert result.code == 130
     assert result.err == "rcad: stopped; every finished run is kept, and the same command goes on from here\n"

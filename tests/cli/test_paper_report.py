@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from browser import BROWSER, pictured, seen
 from cli.conftest import Cli
-from report.browser import BROWSER, pictured, seen
 
 
 @pytest.mark.slow

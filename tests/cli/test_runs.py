@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.conftest import Cli
-from rcad.experiments.configure import configure
-from rcad.experiments.record import RunRecord, Split
-from rcad.experiments.rows import rows_from_names
-from rcad.experiments.store import Store
+from rcad.loss.method_rows import rows_from_names
+from rcad.runs.configure import configure
+from rcad.runs.record import RunRecord, Split
+from rcad.runs.store import Store
 
 STARTED, FINISHED = "2024-01-31T11:00:00+00:00", "2024-01-31T12:00:00+00:00"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from cli.made import images, png
+from made import images, png
 
 
 def test_the_measurement_and_its_curve(cli: Cli) -> None:

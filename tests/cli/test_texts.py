@@ -8,8 +8,8 @@ from rcad.cli.cards import card, cards
 from rcad.cli.figures import duration, leading, mean_and_spread, metric, plural, size, sparkline
 from rcad.cli.screen import fields, table
 from rcad.cli.seeds import parse_seeds
-from rcad.experiments.method_text import parse_method
-from rcad.methods import METHODS
+from rcad.loss.method_text import parse_method
+from rcad.loss.methods import METHODS
 
 
 @pytest.mark.parametrize(

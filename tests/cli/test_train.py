@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-import rcad.experiments.run as engine
+import rcad.train.run as engine
 from cli.conftest import Cli
-from cli.made import files, images, table
-from rcad.experiments import locks
-from rcad.experiments.config import RunConfig
-from rcad.experiments.locks import RunLock
-from rcad.experiments.plain import config_id
-from rcad.experiments.record import RunRecord
-from rcad.experiments.store import Store
-from rcad.experiments.toml import from_toml
+from made import files, images, table
+from rcad.runs import locks
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import RunLock
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.runs.toml import from_toml
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 KEYS = {"id", "data", "method", "seed", "status", "metrics", "epochs", "folder", "message", "timings"}

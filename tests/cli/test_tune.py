@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from cli.conftest import Cli
-from cli.made import files, table
-from rcad.experiments import execution
-from rcad.experiments.store import Store
+from made import files, table
+from rcad.runs.store import Store
+from rcad.train import execution
 
 TUNE = ("tune", "--data", "my.csv", "--target", "colour", "--method", "rcad", "--epochs", 2)
 

@@ -11,7 +11,7 @@ import pytest
 from rcad.data.embedded import load
 from rcad.demo import few_labels, linear, moons
 from rcad.demo.settings import FAST, FULL, LABELS, Digits, rivals, sign_step
-from rcad.experiments.suites import moons as table
+from rcad.paper import moons as table
 
 pytest.importorskip("scipy")
 pytest.importorskip("sklearn")

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from rcad import Categorical, Gaussian, GradientStep, InputError
-from rcad.alpha import along_adversarial
 from rcad.evaluate.alpha_curve import entropy_against_alpha
-from support import images, norm_net, smooth_net
+from rcad.loss.suggest_alpha import along_adversarial
+from small_nets import images, norm_net, smooth_net
 
 ALPHAS = [0.0, 0.5, 4.0]
 

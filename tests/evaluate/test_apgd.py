@@ -13,8 +13,8 @@ from rcad.evaluate.apgd import APGD, _Pace, checkpoints
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_search import Look
 from rcad.evaluate.attacks import attacked_accuracy
-from rcad.geometry import Move
-from support import images, smooth_net
+from rcad.loss.geometry import Move
+from small_nets import images, smooth_net
 
 
 def test_the_checkpoints_are_the_papers() -> None:

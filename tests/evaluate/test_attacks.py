@@ -19,7 +19,7 @@ from rcad.evaluate.attack_losses import dlr, dlr_towards, margin
 from rcad.evaluate.attack_search import Best, Look
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, Worst, accuracy_under, attacked_accuracy, from_dict
 from rcad.evaluate.masking import RandomSearch
-from support import images, norm_net, smooth_net
+from small_nets import images, norm_net, smooth_net
 
 ALL: list[Any] = [
     FGSM(0.05),

@@ -13,9 +13,9 @@ from torch import Tensor
 from predictions import cases, random_logits
 from rcad import InputError
 from rcad.evaluate.brier import brier_parts
-from rcad.evaluate.calibration import ece
 from rcad.evaluate.classification import classification, top_accuracy
 from rcad.evaluate.selective import risk_coverage
+from rcad.loss.calibration import ece
 
 CASES = cases()
 # Of equal logits other libraries prefer any: their top five are compared where there are none.

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from predictions import cases, random_logits
 from rcad.evaluate.brier import brier_parts
-from rcad.evaluate.calibration import ece, reliability
 from rcad.evaluate.classification import classification
 from rcad.evaluate.ood import out_of_distribution
 from rcad.evaluate.regression import regression
 from rcad.evaluate.selective import risk_coverage
 from rcad.evaluate.temperature import fit_temperature
+from rcad.loss.calibration import ece, reliability
 
 LOGITS, LABELS = cases()["tied logits"]
 HEAD, VALUES = random_logits(50, 2)[0], random_logits(50, 2, seed=1)[0][:, 0]

@@ -15,7 +15,7 @@ from rcad import InputError
 from rcad.errors import MissingExtraError
 from rcad.evaluate.attacks import APGD, PGD, attacked_accuracy
 from rcad.evaluate.standard_suite import standard_suite
-from support import norm_net
+from small_nets import norm_net
 
 SEEDS = 3
 

@@ -25,7 +25,7 @@ from equal import moved, same_parameters
 from rcad import RCAD, InputError, augment, methods
 from rcad.errors import MissingExtraError
 from rcad.integrations.accelerate import AccelerateCriterion
-from support import CLASSES, images, norm_net, smooth_net
+from small_nets import CLASSES, images, norm_net, smooth_net
 
 METHOD = "rcad(alpha=0.5, lam=0.3)"
 
@@ -185,7 +185,7 @@ import sys, torch
 from accelerate import Accelerator
 from rcad import RCAD, InputError
 from rcad.integrations.accelerate import AccelerateCriterion
-from support import images, norm_net, smooth_net
+from small_nets import images, norm_net, smooth_net
 kind, out, rank = sys.argv[1:]
 x, y = images(24)
 if kind == "bf16":
@@ -222,7 +222,7 @@ else:
 
 
 def started(kind: str, folder: Path, rank: int, **environment: str) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
     everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
     return subprocess.Popen([sys.executable, "-c", WORKER, kind, str(folder), str(rank)], env=everything)
 

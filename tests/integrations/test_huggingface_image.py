@@ -185,7 +185,7 @@ for name in ("SequenceClassification", "TokenClassification"):
 
 
 def started(kind: str, folder: Path, rank: int, **environment: str) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
     everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
     return subprocess.Popen([sys.executable, "-c", WORKER, kind, str(folder), str(rank)], env=everything)
 

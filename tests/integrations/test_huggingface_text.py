@@ -21,7 +21,7 @@ from rcad.errors import MissingExtraError
 from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
 from rcad.integrations.huggingface.checks import check_embeddings
 from rcad.integrations.resolve import as_method
-from support import PassCounter
+from small_nets import PassCounter
 from tiny_transformers import LABELS, arguments, bert, collated, texts
 
 METHOD = "rcad(alpha=1.5, lam=0.3)"

@@ -18,7 +18,7 @@ L = pytest.importorskip("lightning")
 from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
 
 from equal import same_parameters  # noqa: E402
-from integrations.lit import (  # noqa: E402
+from lit import (  # noqa: E402
     QUIET,
     RCAD_TEXT,
     Automatic,
@@ -30,7 +30,7 @@ from integrations.lit import (  # noqa: E402
 )
 from rcad import RCAD, InputError, methods  # noqa: E402
 from rcad.integrations.lightning import RCADCallback, RCADMixin  # noqa: E402
-from support import CLASSES, PassCounter, images, norm_net  # noqa: E402
+from small_nets import CLASSES, PassCounter, images, norm_net  # noqa: E402
 
 pytestmark = [
     # Lightning's own advice about tiny data sets and its use of torch's internals.

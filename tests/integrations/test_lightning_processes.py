@@ -14,9 +14,9 @@ import torch
 pytest.importorskip("lightning")
 
 from rcad import RCAD
-from support import images, smooth_net
+from small_nets import images, smooth_net
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 
 DDP = """
 import sys, logging, warnings
@@ -25,9 +25,9 @@ logging.disable(logging.WARNING)
 import lightning as L, torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from integrations.lit import QUIET, RCAD_TEXT, Automatic, Manual, Plain
+from lit import QUIET, RCAD_TEXT, Automatic, Manual, Plain
 from rcad.integrations.lightning import FabricCriterion, RCADCallback
-from support import images, smooth_net
+from small_nets import images, smooth_net
 
 folder, results = sys.argv[1], {}
 x, y = images(8)
@@ -92,10 +92,10 @@ import sys, logging, warnings
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
 import lightning as L, torch
-from integrations.lit import Automatic, Manual, RCAD_TEXT, fit, trained_plainly
+from lit import Automatic, Manual, RCAD_TEXT, fit, trained_plainly
 from rcad import RCAD
 from rcad.integrations.lightning import FabricCriterion
-from support import images, norm_net
+from small_nets import images, norm_net
 
 
 def near(one, other):
@@ -135,7 +135,7 @@ print("bf16 done")
 
 
 def in_process(script: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **variables}
     command = [sys.executable, str(script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)

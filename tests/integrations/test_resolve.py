@@ -10,7 +10,7 @@ import torch
 
 from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, InputError, Method, Mixup, Term, compose, methods
 from rcad.integrations.resolve import as_method, resolve
-from support import CLASSES, images
+from small_nets import CLASSES, images
 
 
 @pytest.mark.parametrize(

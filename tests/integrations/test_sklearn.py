@@ -25,7 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import get_tags
 
 import rcad
-from integrations.people import people
+from people import people
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.tables import Table

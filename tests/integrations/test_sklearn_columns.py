@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.datasets import load_wine
 
-from integrations.people import people
+from people import people
 from rcad import InputError
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, tables
 from rcad.integrations.sklearn.columns import Columns

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine
 
-from integrations.people import people
+from people import people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn import state as state_module

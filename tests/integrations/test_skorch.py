@@ -36,7 +36,7 @@ from rcad import (
 )
 from rcad.errors import MissingExtraError
 from rcad.integrations.skorch import GaussianLoss, RCADNetClassifier, RCADNetMixin, RCADNetRegressor
-from support import CLASSES, images, norm_net
+from small_nets import CLASSES, images, norm_net
 
 METHOD = "rcad(alpha=0.5, lam=0.3)"
 X, Y = images(24)[0].numpy(), np.arange(24) % CLASSES

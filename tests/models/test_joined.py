@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from rcad.errors import InputError
+from rcad.kernels.bn_relu import own_kernels
 from rcad.models import build, first_conv, joined
-from rcad.models.activated import own_kernels
 from rcad.models.joined import Joined
 
 RUNS = 3

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.experiments.configure import configure
-from rcad.experiments.run import run
-from rcad.experiments.store import Store
 from rcad.models import build
 from rcad.models.timm_model import import_timm
 from rcad.models.weights import load_weights
+from rcad.runs.configure import configure
+from rcad.runs.store import Store
+from rcad.train.run import run
 from timm_folder import load
 
 TINY = ["test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_byobnet", "vit_tiny_patch16_224"]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from browser import BROWSER, seen
 from rcad.errors import InputError, MissingExtraError
 from rcad.report.page import Cell, Figure, Section, Table, render
-from report.browser import BROWSER, seen
 
 pytest.importorskip("jinja2")
 EVIL = "<script>alert('a')</script> & \"b\""

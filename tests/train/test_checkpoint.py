@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from rcad.errors import InputError
 from rcad.train import checkpoint
 from rcad.train.checkpoint import load_tensors, save_tensors
-from rcad.train.optimizers import optimizer_tensors, restore_optimizer
+from rcad.train.optim import optimizer_tensors, restore_optimizer
 
 
 def test_tensors_and_meta_come_back(tmp_path: Path) -> None:
@@ -40,7 +40,8 @@ def save_often(folder: Path, times: int) -> None:
 def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
     save_often(tmp_path / "here", 12)
     code = f"from pathlib import Path; from test_checkpoint import save_often; save_often(Path({str(tmp_path)!r}), 3)"
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": paths}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 15

@@ -14,13 +14,13 @@ from torch import nn
 from rcad import GradientStep, suggest_alpha
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
-from rcad.experiments.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
 from rcad.train.metrics import measure, scores
-from rcad.train.problem import channel_statistics, method_of, model_of, prepare
 from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
+from rcad.train.task import channel_statistics, method_of, model_of, prepare
 
 CPU = torch.device("cpu")
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rcad.experiments.config import OptimConfig
+from rcad.runs.config import OptimConfig
 from rcad.train.schedule import learning_rate
 
 

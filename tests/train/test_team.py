@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from rcad.experiments.config import RunConfig
-from rcad.experiments.machine import deterministic, side_stream
-from rcad.train import captured
+from rcad.runs.config import RunConfig
+from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
+from rcad.train.machine import deterministic, side_stream
 from rcad.train.step import Engine, Plan, Stepper
 from rcad.train.team import Team
 from tiny_runs import CPU, ROUNDED, ROUNDED_LOSS, config, distance, trainer

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rcad
-from rcad.errors import InputError
-from rcad.validate import one_of
+from rcad.errors import InputError, one_of
 
 _ROW = re.compile(r"\| `(?P<name>\w+)` \| `(?P<default>[^`]+)` \|")
 

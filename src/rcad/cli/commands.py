@@ -9,9 +9,9 @@ from typing import Any
 from rcad.cli.figures import metric
 from rcad.cli.request import Request
 from rcad.cli.run_words import title
-from rcad.experiments.config import KEYS, RunConfig
-from rcad.experiments.record import RunRecord
-from rcad.experiments.rows import label
+from rcad.loss.method_rows import label
+from rcad.runs.config import KEYS, RunConfig
+from rcad.runs.record import RunRecord
 
 
 def train_line(request: Request, config: RunConfig, values: Mapping[str, Any], seeds: Sequence[int]) -> str:

@@ -16,10 +16,7 @@ from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
-from rcad.errors import InputError
-from rcad.experiments.atomic import ready_folder
-from rcad.experiments.comparison.record import build, check_goes_on, earlier, keep, write
-from rcad.experiments.comparison.runs import (
+from rcad.compare.comparison import (
     Backend,
     Contestant,
     Metrics,
@@ -30,22 +27,25 @@ from rcad.experiments.comparison.runs import (
     overlap,
     split_of,
 )
-from rcad.experiments.comparison.stacked import StackedBackend, can_stack
-from rcad.experiments.comparison.verdict import METRICS
-from rcad.experiments.config import RunConfig
-from rcad.experiments.machine import pick_device
-from rcad.experiments.method_text import parse_method
-from rcad.experiments.plain import config_id
-from rcad.experiments.record import RunRecord
-from rcad.experiments.rows import method_text
-from rcad.experiments.run import method_defaults
-from rcad.experiments.store import Store
-from rcad.experiments.tuning.methods import started
-from rcad.experiments.tuning.resolution import HeldOut
-from rcad.experiments.tuning.trials import default_goal, held_out
-from rcad.report.comparison import difference_tables, markdown, page, results_table
-from rcad.train.problem import prepare, read
+from rcad.compare.page import difference_tables, markdown, page, results_table
+from rcad.compare.record import build, check_goes_on, earlier, keep, write
+from rcad.compare.resolution import HeldOut
+from rcad.compare.search_ranges import started
+from rcad.compare.stacked_backend import StackedBackend, can_stack
+from rcad.compare.trials import default_goal, held_out
+from rcad.compare.verdict import METRICS
+from rcad.errors import InputError
+from rcad.loss.method_rows import method_text
+from rcad.loss.method_text import parse_method
+from rcad.runs.atomic import ready_folder
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.train.machine import pick_device
 from rcad.train.reporting import Silent
+from rcad.train.run import method_defaults
+from rcad.train.task import prepare, read
 
 TUNED, EPOCHS = 8, 10
 """Configurations a method tries on tables; epochs on small images, which take longer than tables."""

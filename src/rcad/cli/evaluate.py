@@ -15,10 +15,10 @@ from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Jso
 
 if TYPE_CHECKING:
     from rcad.errors import InputError
-    from rcad.experiments.evaluation.run import Outcome
-    from rcad.experiments.evaluation.settings import Settings
-    from rcad.experiments.evaluation.subject import Shelf
-    from rcad.experiments.store import Store
+    from rcad.evaluate.saved_run.finished_run import Shelf
+    from rcad.evaluate.saved_run.run import Outcome
+    from rcad.evaluate.saved_run.settings import Settings
+    from rcad.runs.store import Store
 
 HELP = about(
     "Calibration, attacks, corruptions and foreign data: what finished runs are worth beyond accuracy.",
@@ -70,9 +70,9 @@ def evaluate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    from rcad.experiments.evaluation.settings import parse_suites
-    from rcad.experiments.store import Store
-    from rcad.validate import one_of
+    from rcad.errors import one_of
+    from rcad.evaluate.saved_run.settings import parse_suites
+    from rcad.runs.store import Store
 
     one_of("--device", device, DEVICES)
     suites = parse_suites(suite)
@@ -81,9 +81,9 @@ def evaluate(
     left = Left()
     chosen = _chosen(store, runs_, left)
 
-    from rcad.experiments.evaluation import files
-    from rcad.experiments.evaluation.subject import Shelf
-    from rcad.experiments.evaluation.summary import summary
+    from rcad.compare import evaluation_files as files
+    from rcad.compare.evaluations import summary
+    from rcad.evaluate.saved_run.finished_run import Shelf
 
     out = out.expanduser()
     files.check(out)
@@ -110,7 +110,7 @@ class Left:
 
 
 def _settings(ood_data: str, corrupted: Path | None, eps: Text, standard: bool, limit: int | None) -> Settings:
-    from rcad.experiments.evaluation.settings import Settings
+    from rcad.evaluate.saved_run.settings import Settings
 
     return Settings(
         limit=limit,
@@ -134,8 +134,8 @@ def _number(text: str) -> float:
 def _chosen(store: Store, wanted: Sequence[str], left: Left) -> list[str]:
     """The ids of the runs, each checked: nothing is measured before all that are named are known to be there."""
     from rcad.errors import InputError
-    from rcad.experiments.evaluation.subject import finished
-    from rcad.experiments.store import RECORD
+    from rcad.evaluate.saved_run.finished_run import finished
+    from rcad.runs.store import RECORD
 
     if "all" in wanted:
         held = []
@@ -164,7 +164,7 @@ def _measured(
 ) -> list[Outcome]:
     """What the suites found; a run that cannot be evaluated is left out, unless it is the only one."""
     from rcad.errors import InputError
-    from rcad.experiments.evaluation.run import evaluate_all
+    from rcad.evaluate.saved_run.run import evaluate_all
 
     on_error = None if len(chosen) == 1 and not left.out else left
     try:

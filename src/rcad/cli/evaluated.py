@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rcad.cli.screen import say, table
-from rcad.report.evaluation import TITLES, comparison_notes, notes, texts
-from rcad.report.evaluation_tables import differences, tables
+from rcad.evaluate.saved_run.page import TITLES, comparison_notes, notes, texts
+from rcad.evaluate.saved_run.tables import differences, tables
 
 
 def show(summary: Mapping[str, Any]) -> None:

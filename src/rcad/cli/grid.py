@@ -9,11 +9,11 @@ from pathlib import Path
 from rcad.cli.run_words import left_to, title
 from rcad.cli.screen import warn
 from rcad.cli.views import View
-from rcad.experiments.config import RunConfig
-from rcad.experiments.locks import BusyError
-from rcad.experiments.plain import config_id
-from rcad.experiments.record import RunRecord
-from rcad.experiments.store import Store
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
 from rcad.train.reporting import Tracker
 
 Trackers = Callable[[Path], Sequence[Tracker]]
@@ -43,13 +43,13 @@ class Grid:
         # The sets that rcad knows by name do not change, and to say so needs no torch.
         own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
         if own:
-            from rcad.experiments.run import Place, check_data_of_finished
+            from rcad.train.run import Place, check_data_of_finished
 
             check_data_of_finished(own, Place(self.store, self.data_dir, self.cache_dir, "cpu"), self.view)
 
     def one(self, config: RunConfig) -> RunRecord:
         """A run by itself."""
-        from rcad.experiments.run import run
+        from rcad.train.run import run
 
         return run(
             config,
@@ -67,8 +67,8 @@ class Grid:
         given = [name for name, value in (("--at-once", at_once), ("--join", self.joined)) if value not in (None, 1)]
         if len(configs) < 2 or at_once == 1 or (not given and self.device == "cpu"):
             return []
-        from rcad.experiments.machine import allow_many_queues, pick_device
-        from rcad.experiments.together import can_share
+        from rcad.train.machine import allow_many_queues, pick_device
+        from rcad.train.together import can_share
 
         allow_many_queues()
         if pick_device(self.device).type != "cuda":
@@ -89,8 +89,8 @@ class Grid:
             left: where runs are put that another process works on; None to make that an error.
         """
         from rcad.cli.crowd import Crowd
-        from rcad.experiments.run import Place
-        from rcad.experiments.together import run_together
+        from rcad.train.run import Place
+        from rcad.train.together import run_together
 
         crowd = Crowd(self.view, len(configs))
 

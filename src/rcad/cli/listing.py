@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from rcad.cli.figures import duration, leading, metric, number, plural, size, sparkline
 from rcad.cli.run_words import seconds
 from rcad.cli.screen import fields, say, table
-from rcad.experiments.pruning import Pruned
-from rcad.experiments.record import STATUSES, RunRecord
-from rcad.experiments.rows import label
-from rcad.experiments.store import Store
-from rcad.experiments.toml import to_toml
-from rcad.validate import finite, one_of
+from rcad.errors import finite, one_of
+from rcad.loss.method_rows import label
+from rcad.runs.pruning import Pruned
+from rcad.runs.record import STATUSES, RunRecord
+from rcad.runs.store import Store
+from rcad.runs.toml import to_toml
 
 _METRICS_LISTED = 2
 _EPOCHS_SHOWN = 8

@@ -11,7 +11,7 @@ import typer
 from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Join, Json, about, help_without_command
 
 if TYPE_CHECKING:
-    from rcad.experiments.suites.making import Order
+    from rcad.paper.making import Order
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -47,7 +47,7 @@ RESULTS = Path("results")
 @app.command("list", help=about("What can be made.", "rcad paper list", "rcad paper list --json"))
 def list_targets(as_json: Json = False) -> None:
     from rcad.cli.screen import say_json, table
-    from rcad.experiments.suites.targets import TARGETS
+    from rcad.paper.targets import TARGETS
 
     rows = [
         [one.name, f"{one.folder}/{one.stem}", one.cost, ", ".join(one.data) or "none", one.about]
@@ -93,8 +93,8 @@ def run_target(
     out: Out = RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
 ) -> None:
-    from rcad.experiments.suites.targets import TARGETS
-    from rcad.validate import one_of, whole
+    from rcad.errors import one_of, whole
+    from rcad.paper.targets import TARGETS
 
     wanted = name.upper()
     one_of("NAME", wanted, tuple(TARGETS))
@@ -136,8 +136,8 @@ def status(
     as_json: Json = False,
 ) -> None:
     from rcad.cli.paper_status import cells, overview
-    from rcad.experiments.suites.targets import TARGETS
-    from rcad.validate import one_of
+    from rcad.errors import one_of
+    from rcad.paper.targets import TARGETS
 
     if name is None:
         overview(out, as_json)
@@ -163,7 +163,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("report"),
 ) -> None:
     from rcad.cli.screen import say
-    from rcad.report.paper import build
+    from rcad.paper.report import build
 
     for file in build(results, out):
         say(str(file))
@@ -184,8 +184,8 @@ def _order(
     out: Path,
 ) -> Order:
     from rcad.cli.seeds import parse_seeds
-    from rcad.experiments.suites.benchmarks import SEEDS
-    from rcad.experiments.suites.making import Order
+    from rcad.paper.benchmarks import SEEDS
+    from rcad.paper.making import Order
 
     return Order(
         name=name,
@@ -215,7 +215,7 @@ def _run_suite(order: Order) -> None:
     from rcad.cli.paper_progress import grid_progress
     from rcad.cli.screen import say, warn
     from rcad.cli.signals import last_signal
-    from rcad.experiments.suites.making import make
+    from rcad.paper.making import make
 
     with last_signal() as signalled, grid_progress(order.name) as (tell, progress):
         outcome = make(order, tell, progress, warn)
@@ -235,7 +235,7 @@ def _run_suite(order: Order) -> None:
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
     from rcad.cli.paper_progress import study_progress
     from rcad.cli.screen import say, warn
-    from rcad.experiments.suites.targets import make
+    from rcad.paper.targets import make
 
     folder = None if data_dir is None else data_dir.expanduser()
     with study_progress(name) as progress:

@@ -12,7 +12,7 @@ from rcad.cli.figures import duration
 from rcad.cli.screen import is_terminal
 
 if TYPE_CHECKING:
-    from rcad.experiments.suites.grid import Standing
+    from rcad.paper.grid import Standing
 
 Say = Callable[[str, int, int], None]
 _LINE_S, _DRAW_S = 5.0, 0.1

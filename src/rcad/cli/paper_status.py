@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli.screen import say, say_json, table
-from rcad.experiments.atomic import read_text
-from rcad.experiments.strict_json import loads
-from rcad.experiments.suites.claims import CONTROLS, Tally, by_verdict
-from rcad.experiments.suites.targets import TARGETS
+from rcad.paper.claims import CONTROLS, Tally, by_verdict
+from rcad.paper.targets import TARGETS
+from rcad.runs.atomic import read_text
+from rcad.runs.strict_json import loads
 
 if TYPE_CHECKING:
-    from rcad.experiments.suites.making import Order
+    from rcad.paper.making import Order
 
 
 def overview(out: Path, as_json: bool, names: Sequence[str] = tuple(TARGETS)) -> None:
@@ -28,7 +28,7 @@ def overview(out: Path, as_json: bool, names: Sequence[str] = tuple(TARGETS)) ->
 
 def cells(order: Order, as_json: bool) -> None:
     """Runs done of those planned, cell by cell."""
-    from rcad.experiments.suites.making import standing
+    from rcad.paper.making import standing
 
     found, missing = standing(order)
     if as_json:

@@ -11,7 +11,7 @@ from rcad.cli.probes import Check
 from rcad.data.cache import cache_root, entries, open_entry
 from rcad.data.registry import available, data_root
 from rcad.errors import InputError, MissingExtraError
-from rcad.experiments.store import Store
+from rcad.runs.store import Store
 
 
 def places(data_dir: Path | None, cache_dir: Path | None, runs: Path) -> list[Check]:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.changed_defaults import left_open, spelled
 from rcad.errors import InputError
-from rcad.experiments.atomic import read_text
-from rcad.experiments.config import RunConfig
-from rcad.experiments.method_text import parse_method
-from rcad.experiments.overrides import override
-from rcad.experiments.plain import from_plain
-from rcad.experiments.rows import Defaults, rows_to_plain
-from rcad.experiments.toml import from_toml
+from rcad.loss.changed_defaults import left_open, spelled
+from rcad.loss.method_rows import Defaults, rows_to_plain
+from rcad.loss.method_text import parse_method
+from rcad.runs.atomic import read_text
+from rcad.runs.config import RunConfig
+from rcad.runs.overrides import override
+from rcad.runs.plain import from_plain
+from rcad.runs.toml import from_toml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Request:
         return [first] if self.seeds is None else [replace(first, seed=seed) for seed in self.seeds]
 
     def _from_recipe(self) -> RunConfig:
-        from rcad.experiments.configure import configure
+        from rcad.runs.configure import configure
 
         for option, value in (("--data", self.data), ("--method", self.method)):
             if value is None:
@@ -91,7 +91,7 @@ class Request:
         """The methods' parameters, where a setting is about one of them: knowing them takes torch."""
         if not any(setting.strip().startswith("method.") for setting in self.settings):
             return None
-        from rcad.experiments.run import method_defaults
+        from rcad.train.run import method_defaults
 
         return method_defaults()
 

@@ -10,12 +10,12 @@ from rcad.cli.figures import duration, leading, mean_and_spread, metric
 from rcad.cli.run_words import said, seconds
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import Outcome, canonical
-from rcad.experiments.config import RunConfig
-from rcad.experiments.plain import config_id, to_plain
-from rcad.experiments.record import RunRecord
-from rcad.experiments.rows import rows_to_plain
-from rcad.experiments.store import Store
-from rcad.experiments.toml import to_toml
+from rcad.loss.method_rows import rows_to_plain
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id, to_plain
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.runs.toml import to_toml
 
 _SHOWN = 3
 
@@ -82,8 +82,8 @@ def final_line(outcome: Outcome) -> str:
 
 def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:
     """What would be run: a TOML file that `--config` reads, the id in a comment. The method is checked too."""
-    from rcad.methods import Method
-    from rcad.train.problem import AUTO
+    from rcad.loss.methods import Method
+    from rcad.train.task import AUTO
 
     for config in configs[:1]:  # what is measured on the data has no value yet
         rows = [{key: value for key, value in row.items() if value != AUTO} for row in rows_to_plain(config.method)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rcad.cli.figures import duration, leading, metric
-from rcad.experiments.config import RunConfig
-from rcad.experiments.locks import BusyError
-from rcad.experiments.record import RunRecord
-from rcad.experiments.rows import label
+from rcad.loss.method_rows import label
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.record import RunRecord
 
 
 def seconds(record: RunRecord) -> float | None:

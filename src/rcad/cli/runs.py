@@ -44,7 +44,7 @@ def list_runs(
     from rcad.cli.listing import chosen, show_list
     from rcad.cli.results import run_object
     from rcad.cli.screen import say_json, warn
-    from rcad.experiments.store import Store
+    from rcad.runs.store import Store
 
     store = Store.open(runs, create=False)
     found = chosen(store.records(on_error=lambda error: warn(str(error))), status or (), data, method)
@@ -65,7 +65,7 @@ def show_run(
 ) -> None:
     from rcad.cli.listing import show_record
     from rcad.cli.screen import say_json
-    from rcad.experiments.store import Store
+    from rcad.runs.store import Store
 
     store = Store.open(runs, create=False)
     record = store.get(run)
@@ -92,7 +92,7 @@ def export_runs(
     from rcad.cli.figures import plural
     from rcad.cli.screen import say, warn
     from rcad.errors import InputError
-    from rcad.experiments.store import Store
+    from rcad.runs.store import Store
 
     if file.exists() and not force:
         raise InputError(f"expected a new file, but {file} exists; add --force to replace it")
@@ -121,8 +121,8 @@ def prune_runs(
     runs: RunsFolder = RUNS,
 ) -> None:
     from rcad.cli.listing import days, show_pruned
-    from rcad.experiments.pruning import prune
-    from rcad.experiments.store import Store
+    from rcad.runs.pruning import prune
+    from rcad.runs.store import Store
 
     pruned = prune(
         Store.open(runs, create=False),

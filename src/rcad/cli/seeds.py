@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rcad.errors import InputError
-from rcad.experiments.fields import shown
+from rcad.errors import InputError, shown
 
 MOST = 10_000
 

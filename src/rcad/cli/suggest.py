@@ -10,8 +10,8 @@ import typer
 from rcad.cli.options import DATA, CacheFolder, DataFolder, Json, Size, Target, about
 
 if TYPE_CHECKING:
-    from rcad.alpha import Along
-    from rcad.train.problem import Problem
+    from rcad.loss.suggest_alpha import Along
+    from rcad.train.task import Problem
 
 HELP = about(
     "Measure how far RCAD should step on this data.",
@@ -46,13 +46,13 @@ def suggest_alpha(
         _check_figure(figure, check)
     import torch
 
-    from rcad.alpha import apart, flip_distance, nearest_other_class
     from rcad.cli.meter import meter
     from rcad.cli.screen import say, say_json
     from rcad.errors import InputError
-    from rcad.experiments.configure import configure
-    from rcad.train.problem import prepare, read
+    from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
+    from rcad.runs.configure import configure
     from rcad.train.reporting import Silent
+    from rcad.train.task import prepare, read
 
     options = {"name": data, "target": target, "size": size}
     given = {key: value for key, value in options.items() if value is not None}
@@ -90,7 +90,7 @@ def _check_figure(figure: Path, check: bool) -> None:
     """A picture that cannot be made is refused before anything is computed."""
     from rcad.data.lazy import need
     from rcad.errors import InputError
-    from rcad.report.alpha_curve import check_path
+    from rcad.evaluate.alpha_figure import check_path
 
     if not check:
         raise InputError("expected --check with --figure: the curve is that of the short fit, but got --no-check")
@@ -101,8 +101,8 @@ def _check_figure(figure: Path, check: bool) -> None:
 
 
 def _draw(rows: list[Along], alpha: float, flip: float | None, figure: Path) -> None:
-    from rcad.experiments.atomic import replacing
-    from rcad.report.alpha_curve import draw
+    from rcad.evaluate.alpha_figure import draw
+    from rcad.runs.atomic import replacing
 
     with replacing(figure) as temporary, temporary.open("wb") as file:
         draw(rows, alpha, flip, file, figure.suffix[1:].lower())
@@ -112,11 +112,11 @@ def _along(config: object, problem: Problem, alpha: float) -> list[Along]:
     """A short fit of ERM, and what it says at distances around alpha."""
     import torch
 
-    from rcad.alpha import along_adversarial
-    from rcad.experiments.config import RunConfig
-    from rcad.growth import as_unit_float
+    from rcad.loss.growth import as_unit_float
+    from rcad.loss.suggest_alpha import along_adversarial
+    from rcad.runs.config import RunConfig
     from rcad.train.loop import Trainer
-    from rcad.train.problem import method_of, model_of
+    from rcad.train.task import method_of, model_of
 
     assert isinstance(config, RunConfig)
     with torch.random.fork_rng(devices=[]):

@@ -12,11 +12,11 @@ from rcad.cli.run_words import left_to, said, title
 from rcad.cli.signals import last_signal
 from rcad.cli.views import View
 from rcad.errors import InputError
-from rcad.experiments.config import RunConfig
-from rcad.experiments.locks import BusyError
-from rcad.experiments.plain import config_id
-from rcad.experiments.record import FINISHED, RunRecord
-from rcad.experiments.store import Store
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.plain import config_id
+from rcad.runs.record import FINISHED, RunRecord
+from rcad.runs.store import Store
 
 SIGINT, LEFT = 2, 2
 
@@ -158,6 +158,6 @@ def canonical(config: RunConfig) -> RunConfig:
     """The config under which the run is kept: without parameters that are the method's defaults."""
     if not any(values for _, values in config.method):
         return config  # nothing to leave out, and no need to wait for torch
-    from rcad.experiments.run import canonical_config
+    from rcad.train.run import canonical_config
 
     return canonical_config(config)

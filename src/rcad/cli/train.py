@@ -145,8 +145,7 @@ def train(
 
 def _check_machine(device: str, engine: str, at_once: int | None, join: int) -> None:
     """Where and how the runs are made, before anything heavy is imported."""
-    from rcad.errors import InputError
-    from rcad.validate import one_of, whole
+    from rcad.errors import InputError, one_of, whole
 
     one_of("--device", device, DEVICES)
     one_of("--engine", engine, ENGINES)

@@ -85,9 +85,8 @@ def tune(
     from rcad.cli.sweep import open_store
     from rcad.cli.tune_job import Job
     from rcad.data.lazy import need
-    from rcad.errors import InputError
-    from rcad.experiments.atomic import ready_folder
-    from rcad.validate import one_of, whole
+    from rcad.errors import InputError, one_of, whole
+    from rcad.runs.atomic import ready_folder
 
     one_of("--device", device, DEVICES)
     one_of("--search", search, SEARCHES)

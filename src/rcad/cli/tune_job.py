@@ -12,23 +12,22 @@ from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import Outcome, canonical, sweep
 from rcad.cli.views import view
-from rcad.errors import InputError
-from rcad.experiments.atomic import replacing, write_text
-from rcad.experiments.config import RunConfig
-from rcad.experiments.plain import config_id, to_plain
-from rcad.experiments.rows import Defaults, label
-from rcad.experiments.run import method_defaults
-from rcad.experiments.store import Store
-from rcad.experiments.tuning.data import measured, opened
-from rcad.experiments.tuning.methods import applied, beginning, check_space, default_space, started
-from rcad.experiments.tuning.optuna_search import OptunaSearch
-from rcad.experiments.tuning.record import build, refuse_other, write
-from rcad.experiments.tuning.resolution import HeldOut
-from rcad.experiments.tuning.space import Space, Values, drawn, grid, parse_space, resolved
-from rcad.experiments.tuning.trials import Goal, Trial, best, default_goal, trial
-from rcad.report.tuning import draw, leader, page, save, shown_values, told, trials_table
-from rcad.train.problem import method_of
-from rcad.validate import one_of
+from rcad.compare.optuna_search import OptunaSearch
+from rcad.compare.resolution import HeldOut
+from rcad.compare.search_data import measured, opened
+from rcad.compare.search_page import draw, leader, page, save, shown_values, told, trials_table
+from rcad.compare.search_ranges import applied, beginning, check_space, default_space, started
+from rcad.compare.search_record import build, refuse_other, write
+from rcad.compare.search_space import Space, Values, drawn, grid, parse_space, resolved
+from rcad.compare.trials import Goal, Trial, best, default_goal, trial
+from rcad.errors import InputError, one_of
+from rcad.loss.method_rows import Defaults, label
+from rcad.runs.atomic import replacing, write_text
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id, to_plain
+from rcad.runs.store import Store
+from rcad.train.run import method_defaults
+from rcad.train.task import method_of
 
 
 class Job:

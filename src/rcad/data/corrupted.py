@@ -20,8 +20,7 @@ from rcad.data.decoding import Progress
 from rcad.data.folders import class_folders, read
 from rcad.data.images import is_image_name
 from rcad.data.labels import check_labels, check_several
-from rcad.errors import InputError
-from rcad.validate import one_of, whole
+from rcad.errors import InputError, one_of, whole
 
 Provenance = Literal["published", "generated"]
 _LABELS = "labels.npy"

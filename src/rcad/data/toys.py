@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.errors import InputError
-from rcad.validate import finite, one_of, whole
+from rcad.errors import InputError, finite, one_of, whole
 
 Noise = Literal["all", "rest"]
 Real = npt.NDArray[np.float64]

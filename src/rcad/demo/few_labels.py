@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from rcad.alpha import suggest_alpha
-from rcad.composition import Method, compose
 from rcad.data.dataset import Dataset
 from rcad.data.embedded import load
 from rcad.data.splits import holdout, subset
 from rcad.demo.settings import LABELS, Digits, Say, Settings, rivals, sign_step
-from rcad.experiments.config import DataConfig, ModelConfig, RunConfig, TrainConfig
-from rcad.experiments.recipes import RECIPES
-from rcad.experiments.suites.arms import Candidate
-from rcad.experiments.suites.tuning import Fold, Job, Protocol, fit
-from rcad.experiments.suites.uci import fold
-from rcad.growth import as_unit_float
-from rcad.methods import gaussian
+from rcad.loss.growth import as_unit_float
+from rcad.loss.method import Method, compose
+from rcad.loss.methods import gaussian
+from rcad.loss.suggest_alpha import suggest_alpha
+from rcad.paper.arms import Candidate
+from rcad.paper.stacked_tuning import Fold, Job, Protocol, fit
+from rcad.paper.uci import fold
+from rcad.runs.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from rcad.runs.recipes import RECIPES
 from rcad.train.loop import Trainer
 from rcad.train.metrics import measure
-from rcad.train.problem import Problem, model_of, prepare
+from rcad.train.task import Problem, model_of, prepare
 
 # About how the time divides: the CNN's, the perceptron's, the diabetes data's share.
 SHARES = (0.85, 0.1, 0.05)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from rcad.demo.settings import Say
 from rcad.demo.settings import Settings as Demo
-from rcad.theory.figure import typical_draw
-from rcad.theory.linear import norms
-from rcad.theory.study import LARGE, SMALL, Settings, Study, run_study
+from rcad.paper.theory.figure import typical_draw
+from rcad.paper.theory.linear import norms
+from rcad.paper.theory.study import LARGE, SMALL, Settings, Study, run_study
 
 
 def run(settings: Demo, say: Say) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from rcad.data.toys import bayes_accuracy
 from rcad.demo.settings import LABELS, Say, Settings, rivals, sign_step
-from rcad.experiments.suites.arms import Candidate
-from rcad.experiments.suites.boundaries import SHOWN, grid, noiseless, probability
-from rcad.experiments.suites.moons import Cell, draw
-from rcad.experiments.suites.tuning import Job, fit
+from rcad.paper.arms import Candidate
+from rcad.paper.boundaries import SHOWN, grid, noiseless, probability
+from rcad.paper.moons import Cell, draw
+from rcad.paper.stacked_tuning import Job, fit
 
 
 def run(settings: Settings, say: Say) -> dict[str, Any]:

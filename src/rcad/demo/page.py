@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rcad.compare.statistics.paired_splits import summary
 from rcad.demo import pictures
 from rcad.demo.settings import CONTROLS, LABELS
 from rcad.demo.verdicts import DIGITS, RULE, WORDS, Comparison, Contest, linear_outcome
-from rcad.experiments.suites.statistics import summary
 from rcad.report.page import Section, Table, render
 
 Record = Mapping[str, Any]

@@ -9,7 +9,7 @@ import numpy as np
 
 from rcad.demo.settings import LABELS
 from rcad.demo.verdicts import LOWER_IS_BETTER, UNITS, WORDS, Comparison, Contest
-from rcad.experiments.suites.boundaries import LIMITS
+from rcad.paper.boundaries import LIMITS
 from rcad.report.page import Figure
 from rcad.report.svg import blank, inline
 

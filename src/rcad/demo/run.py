@@ -14,9 +14,9 @@ from typing import Any
 from rcad.data.lazy import need
 from rcad.demo.settings import FAST, FULL
 from rcad.errors import InputError
-from rcad.experiments.atomic import make_folder, read_text, write_text
-from rcad.experiments.strict_json import loads
-from rcad.experiments.suites import record as records
+from rcad.paper import record as records
+from rcad.runs.atomic import make_folder, read_text, write_text
+from rcad.runs.strict_json import loads
 
 ACTS = {"linear": "linear theory", "moons": "moons", "few_labels": "few labels"}
 Progress = Callable[[str, str, float], None]

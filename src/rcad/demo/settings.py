@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rcad.composition import Method
-from rcad.experiments.suites.tuning import Protocol
-from rcad.methods import adversarial_training, confidence_penalty, erm, label_smoothing, rcad, rcad_random
+from rcad.loss.method import Method
+from rcad.loss.methods import adversarial_training, confidence_penalty, erm, label_smoothing, rcad, rcad_random
+from rcad.paper.stacked_tuning import Protocol
 
 Say = Callable[[str, float], None]
 """Told what is being done, and which share of the act is behind."""

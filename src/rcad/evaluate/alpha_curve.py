@@ -13,12 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError
-from rcad.growth import as_unit_float
-from rcad.likelihoods import Categorical, Likelihood
-from rcad.passes import Forward, evaluating
-from rcad.perturbations import GradientStep, input_gradient
-from rcad.validate import one_of, whole
+from rcad.errors import InputError, one_of, whole
+from rcad.loss.growth import as_unit_float
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.model_calls import Forward, evaluating
+from rcad.loss.perturbations import GradientStep, input_gradient
 
 Direction = Literal["adversarial", "random"]
 QUANTILES = (0.1, 0.5, 0.9)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
+from rcad.errors import InputError, one_of, whole
 from rcad.evaluate.attack import Restarted
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_losses import LOSSES, AttackLoss, LossName, dlr_towards
 from rcad.evaluate.attack_search import Best, Look, View
-from rcad.passes import Forward, Model
-from rcad.validate import one_of, whole
+from rcad.loss.model_calls import Forward, Model
 
 MOMENTUM = 0.75
 # A stretch between checkpoints is good if the loss rose in this share of its steps.

@@ -9,13 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
+from rcad.errors import InputError, finite, one_of, whole
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_search import Best, watched
-from rcad.geometry import Channels, Move
-from rcad.passes import Model
-from rcad.validate import finite, one_of, whole
-from rcad.values import Value
+from rcad.loss.geometry import Channels, Move
+from rcad.loss.model_calls import Model
+from rcad.loss.values import Value
 
 Norm = Literal["l2", "linf"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from rcad.evaluate.attack_losses import AttackLoss
-from rcad.likelihoods import Categorical
-from rcad.passes import Forward, Model, as_module, preserved_rng
-from rcad.perturbations import reaching_gradient
+from rcad.loss.likelihoods import Categorical
+from rcad.loss.model_calls import Forward, Model, as_module, preserved_rng
+from rcad.loss.perturbations import reaching_gradient
 
 
 @contextmanager

@@ -10,11 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
+from rcad.errors import InputError, whole
 from rcad.evaluate.attack_search import watched
-from rcad.growth import as_unit_float
-from rcad.passes import Forward, Model, as_module
-from rcad.validate import whole
+from rcad.loss.growth import as_unit_float
+from rcad.loss.model_calls import Forward, Model, as_module
 
 Progress = Callable[[int, int], None]
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rcad.evaluate.calibration import BINS, Binned, class_bins
-from rcad.evaluate.inputs import Labelled, fetch_numbers
-from rcad.evaluate.per_example import label_scores
+from rcad.loss.calibration import BINS, Binned, class_bins
+from rcad.loss.predictions import Labelled, fetch_numbers
+from rcad.loss.scores import label_scores
 
 
 @dataclass(frozen=True)

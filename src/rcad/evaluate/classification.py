@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rcad.errors import whole
 from rcad.evaluate.brier import decomposed
-from rcad.evaluate.calibration import BINS, class_bins, classwise_error, top_label_error
-from rcad.evaluate.inputs import Labelled, fetch_numbers
-from rcad.evaluate.per_example import label_scores
 from rcad.evaluate.selective import areas
-from rcad.likelihoods import Categorical
-from rcad.validate import whole
+from rcad.loss.calibration import BINS, class_bins, classwise_error, top_label_error
+from rcad.loss.likelihoods import Categorical
+from rcad.loss.predictions import Labelled, fetch_numbers
+from rcad.loss.scores import label_scores
 
 
 @torch.no_grad()

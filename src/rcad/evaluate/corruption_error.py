@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from rcad.errors import InputError
-from rcad.validate import is_number
+from rcad.errors import InputError, is_number
 
 Errors = Mapping[str, float | Sequence[float]]
 

@@ -15,15 +15,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rcad.errors import whole
 from rcad.evaluate.attack import Attack
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_losses import cross_entropy
 from rcad.evaluate.attack_search import Best, View, watched
 from rcad.evaluate.attacked import Perturbs, attacked_accuracy, device_of
 from rcad.evaluate.pgd import PGD
-from rcad.growth import as_unit_float
-from rcad.passes import Model
-from rcad.validate import whole
+from rcad.loss.growth import as_unit_float
+from rcad.loss.model_calls import Model
 
 # Differences in percent that chance may make: one point, or two examples where that is more.
 POINTS, EXAMPLES = 1.0, 2

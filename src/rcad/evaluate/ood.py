@@ -11,11 +11,10 @@ import math
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
-from rcad.evaluate.inputs import Check, fetch_numbers, finite_check, log_confidence
-from rcad.evaluate.ties import tie_bounds
-from rcad.likelihoods import Categorical
-from rcad.validate import fraction
+from rcad.errors import InputError, fraction
+from rcad.loss.likelihoods import Categorical
+from rcad.loss.predictions import Check, fetch_numbers, finite_check, log_confidence
+from rcad.loss.ties import tie_bounds
 
 SCORES = ("msp", "entropy", "energy", "max_logit")
 

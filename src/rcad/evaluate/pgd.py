@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
+from rcad.errors import InputError, finite, one_of
 from rcad.evaluate.attack import Attack, Restarted
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_losses import LOSSES, LossName
 from rcad.evaluate.attack_search import Best, View
-from rcad.passes import Model
-from rcad.validate import finite, one_of
+from rcad.loss.model_calls import Model
 
 
 @dataclass(frozen=True, repr=False)

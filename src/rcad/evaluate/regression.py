@@ -1,6 +1,6 @@
 """All numbers of a Gaussian head: how far its means are off, and how honest its deviations are.
 
-The output (B, 2) holds a mean and a log-variance, floored as in `rcad.likelihoods.Gaussian`, both in units of `scale`
+The output (B, 2) holds a mean and a log-variance, floored as in `rcad.Gaussian`, both in units of `scale`
 times smaller than the target's own; every number below is in the target's own unit. With z = (y - mean) / deviation:
 
     nll         mean of -log density, nats
@@ -23,12 +23,11 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
-from rcad.evaluate.inputs import Check, fetch, fetch_numbers, finite_check
-from rcad.evaluate.per_example import value_scores
-from rcad.likelihoods import Gaussian
-from rcad.tensors import full_precision, matching_target
-from rcad.validate import finite, is_number
+from rcad.errors import InputError, finite, is_number
+from rcad.loss.likelihoods import Gaussian
+from rcad.loss.predictions import Check, fetch, fetch_numbers, finite_check
+from rcad.loss.scores import value_scores
+from rcad.loss.tensors import full_precision, matching_target
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
-from rcad.evaluate.inputs import Check, Labelled, fetch, finite_check
-from rcad.evaluate.ties import tie_means
-from rcad.validate import whole
+from rcad.errors import InputError, whole
+from rcad.loss.predictions import Check, Labelled, fetch, finite_check
+from rcad.loss.ties import tie_means
 
 
 @dataclass(frozen=True)

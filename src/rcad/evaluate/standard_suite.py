@@ -10,12 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, finite, one_of
 from rcad.evaluate.attack_search import watched
 from rcad.evaluate.attacked import Attacked, Progress, device_of
-from rcad.growth import as_unit_float
-from rcad.passes import Forward, Model, as_module
-from rcad.validate import finite, one_of
+from rcad.loss.growth import as_unit_float
+from rcad.loss.model_calls import Forward, Model, as_module
 
 SUITE = ("apgd-ce", "apgd-t", "fab-t", "square")
 # The targeted losses need four classes; the untargeted FAB does not.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rcad.evaluate.classification import classification
-from rcad.evaluate.inputs import Labelled, fetch_numbers
+from rcad.loss.predictions import Labelled, fetch_numbers
 
 # Beyond these the optimum is at 0 (every validation example right) or at infinity (logits worse than none).
 COLDEST, HOTTEST = 1e-3, 1e3

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.geometry import Channels
 from rcad.integrations.resolve import MethodLike, resolve
-from rcad.likelihoods import Likelihood
-from rcad.passes import Inputs, Model
-from rcad.terms import Losses
+from rcad.loss.geometry import Channels
+from rcad.loss.likelihoods import Likelihood
+from rcad.loss.model_calls import Inputs, Model
+from rcad.loss.terms import Losses
 
 try:
     from accelerate import Accelerator

@@ -10,19 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.augmentations import Augmentation, augment
-from rcad.changed_defaults import spelled
-from rcad.composition import Method, compose, method
-from rcad.criterion import Criterion
-from rcad.errors import InputError
-from rcad.experiments.method_text import parse_method
-from rcad.experiments.rows import rows_to_plain
-from rcad.geometry import Channels
-from rcad.likelihoods import Categorical, Likelihood
-from rcad.methods import erm  # also fills METHODS
-from rcad.perturbations import GradientStep, ProjectedAscent, RandomStep
-from rcad.terms import Term
-from rcad.validate import one_of, whole
+from rcad.errors import InputError, one_of, whole
+from rcad.loss.augmentations import Augmentation, augment
+from rcad.loss.changed_defaults import spelled
+from rcad.loss.criterion import Criterion
+from rcad.loss.geometry import Channels
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.method import Method, compose, method
+from rcad.loss.method_rows import rows_to_plain
+from rcad.loss.method_text import parse_method
+from rcad.loss.methods import erm  # also fills METHODS
+from rcad.loss.perturbations import GradientStep, ProjectedAscent, RandomStep
+from rcad.loss.terms import Term
 
 __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.integrations.resolve import Batch, MethodLike, resolve
-from rcad.passes import Inputs, Model
-from rcad.terms import Losses
+from rcad.loss.model_calls import Inputs, Model
+from rcad.loss.terms import Losses
 
 Run = Callable[[Tensor], None]
 

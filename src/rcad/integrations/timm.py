@@ -7,15 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rcad.criterion import RCAD, Criterion
-from rcad.errors import InputError
-from rcad.geometry import Channels
+from rcad.errors import InputError, is_number
 from rcad.integrations.resolve import MethodLike, as_method
 from rcad.integrations.step import Step
-from rcad.likelihoods import Categorical
+from rcad.loss.criterion import RCAD, Criterion
+from rcad.loss.geometry import Channels
+from rcad.loss.likelihoods import Categorical
+from rcad.loss.model_calls import logits_of
 from rcad.models.timm_model import import_timm
-from rcad.passes import logits_of
-from rcad.validate import is_number
 
 timm = import_timm()
 

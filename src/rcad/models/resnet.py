@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from rcad.errors import InputError
-from rcad.models.activated import activated, forked, normalised
+from rcad.kernels.bn_relu import activated, forked, normalised
 from rcad.models.base import Model
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
-from rcad.models.activated import activated
+from rcad.kernels.bn_relu import activated
 from rcad.models.base import Model
 from rcad.models.first_conv import FirstConv2d
 from rcad.models.normalize import layer_zero

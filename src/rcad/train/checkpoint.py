@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.experiments.atomic import make_folder, replacing
+from rcad.runs.atomic import make_folder, replacing
 from rcad.train.loop import Trainer
-from rcad.train.optimizers import optimizer_tensors, restore_optimizer
+from rcad.train.optim import optimizer_tensors, restore_optimizer
 
 VERSION = "1"
 _KEY = "checkpoint"

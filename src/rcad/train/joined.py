@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rcad.draws import Alternating, Source, alternating
 from rcad.errors import InputError
+from rcad.loss.draws import Alternating, Source, alternating
+from rcad.loss.tensors import same_order
 from rcad.models.joined import Joined
-from rcad.tensors import same_order
 from rcad.train.step import Update
 
 

@@ -11,16 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from rcad.composition import Method
-from rcad.criterion import Criterion
-from rcad.experiments.config import RunConfig
+from rcad.loss.criterion import Criterion
+from rcad.loss.method import Method
+from rcad.runs.config import RunConfig
 from rcad.train.metrics import measuring, read
-from rcad.train.optimizers import build_optimizer
-from rcad.train.problem import Problem
+from rcad.train.optim import build_optimizer
 from rcad.train.reporting import Reporter, Silent
 from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
 from rcad.train.step import Engine, Plan, Stepper, Update
+from rcad.train.task import Problem
 from rcad.train.team import Seat, stepper_for
 
 Outcome = Literal["done", "interrupted", "diverged"]

@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rcad.evaluate.calibration import BINS, top_label_error
-from rcad.evaluate.inputs import Labelled
-from rcad.evaluate.per_example import label_scores, value_scores
-from rcad.growth import as_unit_float
-from rcad.passes import logits_of
-from rcad.train.problem import Problem
+from rcad.loss.calibration import BINS, top_label_error
+from rcad.loss.growth import as_unit_float
+from rcad.loss.model_calls import logits_of
+from rcad.loss.predictions import Labelled
+from rcad.loss.scores import label_scores, value_scores
+from rcad.train.task import Problem
 
 
 def measure(

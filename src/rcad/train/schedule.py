@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rcad.experiments.config import OptimConfig
+from rcad.runs.config import OptimConfig
 
 
 def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rcad.augmentations import augment
-from rcad.composition import Method
-from rcad.criterion import Criterion
-from rcad.draws import Source
-from rcad.experiments.config import RunConfig
-from rcad.growth import as_unit_float
-from rcad.train.optimizers import set_learning_rate
+from rcad.loss.augmentations import augment
+from rcad.loss.criterion import Criterion
+from rcad.loss.draws import Source
+from rcad.loss.growth import as_unit_float
+from rcad.loss.method import Method
+from rcad.runs.config import RunConfig
+from rcad.train.optim import set_learning_rate
 
 AfterPass = Callable[[], None]
 Engine = Literal["eager", "graph", "compile"]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.train.captured import Captured
+from rcad.train.cuda_graph import Captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.step import Engine, Plan, Stepper, Update
 

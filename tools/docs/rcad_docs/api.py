@@ -9,45 +9,57 @@ from pathlib import Path
 import rcad
 
 HOMES = {
-    "criterion": "The loss in your loop",
-    "methods": "Methods",
-    "alpha": "Measuring alpha",
-    "likelihoods": "What the output means",
-    "perturbations": "Where the entropy is taken",
-    "terms": "Terms of a loss",
-    "objective": "The loss as a module",
-    "augmentations": "Augmentations",
-    "growth": "Sets that grow",
-    "passes": "BatchNorm in extra passes",
+    "loss.criterion": "The loss in your loop",
+    "loss.methods": "Methods",
+    "loss.suggest_alpha": "Measuring alpha",
+    "loss.likelihoods": "What the output means",
+    "loss.perturbations": "Where the entropy is taken",
+    "loss.terms": "Terms of a loss",
+    "loss.objective": "The loss as a module",
+    "loss.augmentations": "Augmentations",
+    "loss.growth": "Sets that grow",
+    "loss.model_calls": "BatchNorm in extra passes",
     "errors": "Errors",
 }
 EVALUATE = {
-    "classification": ("classification", "top_accuracy"),
-    "calibration": ("ece", "reliability", "Reliability"),
-    "brier": ("brier_parts", "BrierParts"),
-    "selective": ("risk_coverage", "RiskCoverage"),
-    "temperature": ("fit_temperature", "Temperature"),
-    "regression": ("regression", "interval_coverage"),
-    "ood": ("out_of_distribution", "scores", "detection"),
-    "attacks": ("attacked_accuracy", "accuracy_under", "Attacked", "FGSM", "PGD", "APGD", "Worst"),
-    "masking": ("masking_checks", "Check"),
-    "corruptions": ("corrupt", "corrupt_numbered", "evaluate_corruptions", "evaluate_published", "CorruptionScores"),
-    "corruption_error": ("mean_error", "mce", "relative_mce", "severity_curve"),
-    "alpha_curve": ("entropy_against_alpha", "AlphaCurve"),
+    "evaluate.classification": ("classification", "top_accuracy"),
+    "loss.calibration": ("ece", "reliability", "Reliability"),
+    "evaluate.brier": ("brier_parts", "BrierParts"),
+    "evaluate.selective": ("risk_coverage", "RiskCoverage"),
+    "evaluate.temperature": ("fit_temperature", "Temperature"),
+    "evaluate.regression": ("regression", "interval_coverage"),
+    "evaluate.ood": ("out_of_distribution", "scores", "detection"),
+    "evaluate.attacks": ("attacked_accuracy", "accuracy_under", "Attacked", "FGSM", "PGD", "APGD", "Worst"),
+    "evaluate.masking": ("masking_checks", "Check"),
+    "evaluate.corruptions": (
+        "corrupt",
+        "corrupt_numbered",
+        "evaluate_corruptions",
+        "evaluate_published",
+        "CorruptionScores",
+    ),
+    "evaluate.corruption_error": ("mean_error", "mce", "relative_mce", "severity_curve"),
+    "evaluate.alpha_curve": ("entropy_against_alpha", "AlphaCurve"),
 }
 STACKS = ("sklearn", "lightning", "huggingface", "accelerate", "timm", "skorch")
-EXPERIMENTS = {
-    "A run": ("config.RunConfig", "configure.configure", "run.run", "together.run_together", "record.RunRecord"),
-    "The folder of runs": ("store.Store",),
+RUNS = {
+    "A run": (
+        "runs.config.RunConfig",
+        "runs.configure.configure",
+        "train.run.run",
+        "train.together.run_together",
+        "runs.record.RunRecord",
+    ),
+    "The folder of runs": ("runs.store.Store",),
     "Statistics": (
-        "statistics.groups.compare_groups",
-        "statistics.groups.Difference",
-        "statistics.describe.describe",
-        "statistics.ttests.paired_t",
-        "statistics.ttests.welch",
-        "statistics.ranks.wilcoxon",
-        "statistics.power.seeds_needed",
-        "statistics.published.against_published",
+        "compare.statistics.groups.compare_groups",
+        "compare.statistics.groups.Difference",
+        "compare.statistics.describe.describe",
+        "compare.statistics.ttests.paired_t",
+        "compare.statistics.ttests.welch",
+        "compare.statistics.ranks.wilcoxon",
+        "compare.statistics.power.seeds_needed",
+        "compare.statistics.published.against_published",
     ),
 }
 
@@ -58,7 +70,7 @@ def pages(root: Path) -> dict[str, str]:
         "rcad": ("rcad", "The loss, its parts, and methods: needs torch and numpy only.", _core()),
         "recipes": ("rcad.methods", "Every method by name.", _recipes()),
         "evaluate": ("rcad.evaluate", "Beyond accuracy: calibration, attacks, corruptions, foreign data.", _modules()),
-        "experiments": ("rcad.experiments", "Runs with records, and statistics over seeds.", _experiments()),
+        "runs": ("rcad.runs", "Runs with records, and statistics over seeds.", _runs()),
     }
     if stacks := _stacks(root):
         found["integrations"] = ("rcad.integrations", "Adapters, one module for each stack.", stacks)
@@ -91,13 +103,12 @@ def _recipes() -> str:
 
 
 def _modules() -> str:
-    return "\n\n".join(_name(f"rcad.evaluate.{name}", level=2, members=names) for name, names in EVALUATE.items())
+    return "\n\n".join(_name(f"rcad.{name}", level=2, members=names) for name, names in EVALUATE.items())
 
 
-def _experiments() -> str:
+def _runs() -> str:
     return "\n\n".join(
-        f"## {title}\n\n" + "\n\n".join(_name(f"rcad.experiments.{name}") for name in names)
-        for title, names in EXPERIMENTS.items()
+        f"## {title}\n\n" + "\n\n".join(_name(f"rcad.{name}") for name in names) for title, names in RUNS.items()
     )
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rcad.paper.report.drawing import Picture
+from rcad.paper.report.making import Report, gather
+from rcad.paper.report.markdown import escaped
+from rcad.paper.report.overview import CLAIMS, MISSING
+from rcad.paper.report.study import TITLES
 from rcad.report.page import Cell, Section, Table
-from rcad.report.paper.drawing import Picture
-from rcad.report.paper.making import Report, gather
-from rcad.report.paper.markdown import escaped
-from rcad.report.paper.overview import CLAIMS, MISSING
-from rcad.report.paper.study import TITLES
 from rcad.report.svg import inline
 
 FOLDER = "evidence"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rcad.report.paper.numbers import counts, gain_over, mean_of, place_mean, tally
-from rcad.report.paper.study import Claim, Study
+from rcad.paper.report.numbers import counts, gain_over, mean_of, place_mean, tally
+from rcad.paper.report.study import Claim, Study
 from rcad_docs.evidence import report
 
 RANDOM = "random direction"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
-from rcad.errors import InputError
+from rcad.errors import InputError, one_of, whole
 from rcad.evaluate.corruptions.blur import defocus_blur, glass_blur, motion_blur, zoom_blur
 from rcad.evaluate.corruptions.digital import contrast, elastic_transform, pixelate
 from rcad.evaluate.corruptions.draws import Draws
@@ -17,7 +17,6 @@ from rcad.evaluate.corruptions.jpeg import jpeg_compression
 from rcad.evaluate.corruptions.noise import gaussian_noise, impulse_noise, shot_noise
 from rcad.evaluate.corruptions.severities import constant, scale_of
 from rcad.evaluate.corruptions.weather import brightness, fog, frost, snow
-from rcad.validate import one_of, whole
 
 SMALLEST = 4
 

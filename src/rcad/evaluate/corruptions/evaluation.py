@@ -12,13 +12,12 @@ from torch import Tensor
 from rcad.data.corrupted import Provenance
 from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
 from rcad.data.dataset import Split
-from rcad.errors import InputError
+from rcad.errors import InputError, whole
 from rcad.evaluate.attack_search import watched
 from rcad.evaluate.corruptions.catalogue import check_images, check_request, corrupt_numbered
-from rcad.evaluate.per_example import label_scores
-from rcad.growth import as_unit_float
-from rcad.passes import Model, logits_of
-from rcad.validate import whole
+from rcad.loss.growth import as_unit_float
+from rcad.loss.model_calls import Model, logits_of
+from rcad.loss.scores import label_scores
 
 Progress = Callable[[int, int], None]
 

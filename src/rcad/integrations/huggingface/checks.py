@@ -12,13 +12,13 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from rcad.criterion import Criterion
 from rcad.errors import InputError
-from rcad.geometry import Channels
 from rcad.integrations.accelerate import check_strategy
 from rcad.integrations.resolve import OPTIONS, Resolved
-from rcad.likelihoods import Categorical, Likelihood
-from rcad.passes import evaluating, logits_of
+from rcad.loss.criterion import Criterion
+from rcad.loss.geometry import Channels
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.model_calls import evaluating, logits_of
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 
-from rcad.criterion import Criterion, Scaler
 from rcad.errors import InputError
-from rcad.geometry import Channels
 from rcad.integrations.accelerate import check_compiled
 from rcad.integrations.huggingface.checks import (
     MULTI_LABEL,
@@ -30,8 +28,10 @@ from rcad.integrations.huggingface.checks import (
     problem_type,
 )
 from rcad.integrations.resolve import MethodLike, resolve
-from rcad.likelihoods import Bernoulli, Categorical
-from rcad.passes import logits_of
+from rcad.loss.criterion import Criterion, Scaler
+from rcad.loss.geometry import Channels
+from rcad.loss.likelihoods import Bernoulli, Categorical
+from rcad.loss.model_calls import logits_of
 
 EMBEDDED = "inputs_embeds"
 IGNORED = -100

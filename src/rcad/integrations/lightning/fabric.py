@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from rcad.errors import InputError
 from rcad.integrations.resolve import MethodLike
 from rcad.integrations.step import Step
-from rcad.passes import Inputs
-from rcad.terms import Losses
+from rcad.loss.model_calls import Inputs
+from rcad.loss.terms import Losses
 
 
 class FabricCriterion:

@@ -10,8 +10,8 @@ from torch import Tensor
 from rcad.errors import InputError
 from rcad.integrations.resolve import MethodLike
 from rcad.integrations.step import Step
-from rcad.passes import Inputs, Model
-from rcad.terms import Losses
+from rcad.loss.model_calls import Inputs, Model
+from rcad.loss.terms import Losses
 
 
 class RCADMixin:

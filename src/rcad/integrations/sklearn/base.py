@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
-from rcad.composition import Method
 from rcad.errors import InputError
 from rcad.integrations.sklearn.columns import Columns
 from rcad.integrations.sklearn.method import distance_of, measured_alpha, method_for
@@ -21,6 +20,7 @@ from rcad.integrations.sklearn.rows import heavy, split, warn_of_scales
 from rcad.integrations.sklearn.state import Savable
 from rcad.integrations.sklearn.tables import Array, Table, read
 from rcad.integrations.sklearn.training import Examples, Schedule, train
+from rcad.loss.method import Method
 from rcad.models.mlp import MLP
 
 LARGEST_BATCH = 200

@@ -12,11 +12,11 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from rcad.composition import Method
 from rcad.errors import InputError
 from rcad.integrations.sklearn.base import TableNetwork
 from rcad.integrations.sklearn.parameters import check_class_weight
 from rcad.integrations.sklearn.tables import Array
+from rcad.loss.method import Method
 
 
 class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]

@@ -9,19 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
-from rcad.augmentations import Mixup
-from rcad.changed_defaults import spelled
-from rcad.composition import METHODS, Method, compose
-from rcad.errors import InputError
-from rcad.experiments.method_text import parse_method
-from rcad.experiments.rows import MethodRow, method_rows, rows_to_plain
-from rcad.experiments.tuning.methods import started
-from rcad.geometry import Move
-from rcad.likelihoods import Categorical, Gaussian
-from rcad.methods import gaussian  # also fills METHODS
-from rcad.train.problem import AUTO, MEASURABLE, check_cap
-from rcad.validate import finite
+from rcad.compare.search_ranges import started
+from rcad.errors import InputError, finite
+from rcad.loss.augmentations import Mixup
+from rcad.loss.changed_defaults import spelled
+from rcad.loss.geometry import Move
+from rcad.loss.likelihoods import Categorical, Gaussian
+from rcad.loss.method import METHODS, Method, compose
+from rcad.loss.method_rows import MethodRow, method_rows, rows_to_plain
+from rcad.loss.method_text import parse_method
+from rcad.loss.methods import gaussian  # also fills METHODS
+from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
+from rcad.train.task import AUTO, MEASURABLE, check_cap
 
 
 def method_for(

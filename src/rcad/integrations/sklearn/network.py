@@ -14,8 +14,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from rcad.models.mlp import MLP
-from rcad.train.optimizers import optimizer_tensors, restore_optimizer
-from rcad.train.stacked_model import Layout, StackedMLP
+from rcad.stacked.model import Layout, StackedMLP
+from rcad.train.optim import optimizer_tensors, restore_optimizer
 
 ROWS = 2**14
 """Rows that are predicted at a time."""

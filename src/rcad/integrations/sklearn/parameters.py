@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rcad.errors import InputError
-from rcad.validate import finite, fraction, whole
+from rcad.errors import InputError, finite, fraction, whole
 
 
 def check_parameters(estimator: Any) -> None:

@@ -11,12 +11,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 from torch import Tensor
 
-from rcad.composition import Method
-from rcad.errors import InputError
+from rcad.errors import InputError, is_number
 from rcad.integrations.sklearn.base import TableNetwork
 from rcad.integrations.sklearn.tables import LARGEST, Array
-from rcad.likelihoods import Gaussian
-from rcad.validate import is_number
+from rcad.loss.likelihoods import Gaussian
+from rcad.loss.method import Method
 
 
 class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]

@@ -12,11 +12,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from rcad.composition import Method
 from rcad.errors import InputError
-from rcad.experiments.atomic import replacing
 from rcad.integrations.sklearn.columns import Columns
 from rcad.integrations.sklearn.network import Network
+from rcad.loss.method import Method
+from rcad.runs.atomic import replacing
 
 VERSION = 1
 PLAIN = (

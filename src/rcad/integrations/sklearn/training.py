@@ -10,15 +10,15 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rcad.augmentations import augment
-from rcad.composition import Method
 from rcad.errors import InputError
 from rcad.integrations.sklearn.network import Network
-from rcad.likelihoods import Categorical, Likelihood
+from rcad.loss.augmentations import augment
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.method import Method
+from rcad.stacked.method import StackedMethod
+from rcad.stacked.passes import Passes
+from rcad.stacked.step import StackedStep
 from rcad.train.seeds import derived
-from rcad.train.stacked_method import StackedMethod
-from rcad.train.stacked_passes import Passes
-from rcad.train.stacked_step import StackedStep
 
 LEAST_GAIN = 1e-4
 """An epoch improves if the held-out likelihood rises by more than this."""

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from skorch import NeuralNet, NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
 
-from rcad.errors import InputError
-from rcad.validate import whole
+from rcad.errors import InputError, whole
 
 OWN = (NeuralNet, NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
 

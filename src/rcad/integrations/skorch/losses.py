@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rcad.criterion import Criterion
 from rcad.errors import InputError
 from rcad.integrations.resolve import OPTIONS
-from rcad.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from rcad.tensors import full_precision
-from rcad.values import Value
+from rcad.loss.criterion import Criterion
+from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from rcad.loss.tensors import full_precision
+from rcad.loss.values import Value
 
 INSTEAD = {
     "weight": "pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))",

@@ -13,13 +13,13 @@ from skorch.dataset import unpack_data
 from skorch.utils import to_tensor
 from torch import nn
 
-from rcad.criterion import Criterion
 from rcad.errors import InputError
-from rcad.geometry import Channels
 from rcad.integrations.resolve import MethodLike, as_method, resolve
 from rcad.integrations.skorch.checks import check_net, not_reached
 from rcad.integrations.skorch.losses import GaussianLoss, likelihood_of, reading_probabilities
-from rcad.passes import logits_of, undisturbed
+from rcad.loss.criterion import Criterion
+from rcad.loss.geometry import Channels
+from rcad.loss.model_calls import logits_of, undisturbed
 
 WEIGHT = "sample_weight"
 

@@ -1,0 +1,158 @@
+"""What may be tried: `alpha=log(0.05, 2), lam=log(0.01, 1)`, read as text, drawn by chance or laid out as a grid."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from rcad.errors import InputError, one_of, whole
+from rcad.runs.overrides import parse_any
+
+Kind = Literal["log", "uniform", "int", "choice", "auto"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Values = Mapping[str, Any]
+"""What a trial sets, by key: a parameter of the method (alpha, rcad.alpha) or a field (optim.weight_decay)."""
+DIGITS = 4
+TRIES = 50
+_PART = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*([a-z]+)\(([^()]*)\)\s*(?:,|$)")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number, or choice.
+
+    Args:
+        key: see `Values`.
+        kind: "log" and "uniform" numbers, "int" whole ones, "choice"; "auto" is log in units of a distance measured
+            on the data, see `resolved`.
+        low, high: the ends, both possible; unused for a choice.
+        choices: of a choice.
+    """
+
+    key: str
+    kind: Kind
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        one_of(f"the kind of {self.key}", self.kind, KINDS)
+        if self.kind == "choice":
+            if not self.choices:
+                raise InputError(f"expected {self.key}=choice(...) to name choices, but got none")
+            return
+        good = math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
+        if not good or (self.kind in ("log", "auto") and self.low <= 0):
+            above = " above 0" if self.kind in ("log", "auto") else ""
+            raise InputError(f"expected {self.key} to go from a number{above} to a larger one, but got {self}")
+        if self.kind == "int" and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise InputError(f"expected whole ends for {self.key}, but got {self}")
+
+    def __str__(self) -> str:
+        inner = ", ".join(map(str, self.choices)) if self.kind == "choice" else f"{self.low:g}, {self.high:g}"
+        return f"{self.key}={self.kind}({inner})"
+
+    def at(self, share: float) -> Any:
+        """The value at a share of the way from low to high, in [0, 1]; numbers have four digits."""
+        if self.kind == "choice":
+            return self.choices[min(int(share * len(self.choices)), len(self.choices) - 1)]
+        if self.kind == "int":
+            return int(self.low) + min(int(share * (self.high - self.low + 1)), int(self.high - self.low))
+        if self.kind == "uniform":
+            return _short(self.low + share * (self.high - self.low))
+        return _short(self.low * (self.high / self.low) ** share)
+
+    def grid(self, side: int) -> list[Any]:
+        """So many values from end to end, fewer where there are fewer."""
+        if self.kind == "choice":
+            return list(self.choices[:side])
+        if self.kind == "int":
+            side = min(side, int(self.high - self.low) + 1)
+            return [round(self.low + k * (self.high - self.low) / (side - 1 or 1)) for k in range(side)]
+        return [self.at(k / (side - 1) if side > 1 else 0.5) for k in range(side)]
+
+
+Space = tuple[Parameter, ...]
+
+
+def parse_space(text: str) -> Space:
+    """The parameters of a text such as "alpha=log(0.05, 2), norm=choice(l2, linf), steps=int(1, 4)"."""
+    found, place = [], 0
+    while place < len(text.rstrip()):
+        part = _PART.match(text, place)
+        if part is None:
+            raise InputError(
+                f"expected a space like alpha=log(0.05, 2), lam=log(0.01, 1), but got {text!r}; "
+                f"the kinds are {', '.join(KINDS)}"
+            )
+        found.append(_parameter(part[1], part[2], [item.strip() for item in part[3].split(",") if item.strip()]))
+        place = part.end()
+    keys = [one.key for one in found]
+    if not found or len(set(keys)) < len(keys):
+        raise InputError(f"expected a space with each parameter once, but got {text!r}")
+    return tuple(found)
+
+
+def resolved(space: Space, distance: float | None) -> Space:
+    """The space with "auto" in the units of the data.
+
+    Args:
+        distance: half the median distance between classes; None where there are no classes, and auto(0.25, 4) means
+            a quarter to four standardised units.
+    """
+    unit = 1.0 if distance is None else distance
+    return tuple(
+        Parameter(one.key, "log", _short(one.low * unit), _short(one.high * unit)) if one.kind == "auto" else one
+        for one in space
+    )
+
+
+def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = None) -> list[Values]:
+    """Different points by chance: fewer where the space has fewer, and a smaller count gives the first of a larger.
+
+    Args:
+        first: a point to begin with, which counts.
+    """
+    whole("the budget", count, minimum=1)
+    draw = random.Random(seed)  # its `random()` gives the same numbers in every version of Python
+    found: list[Values] = [] if first is None else [first]
+    for _ in range(TRIES * count):
+        if len(found) >= count:
+            break
+        point = {one.key: one.at(draw.random()) for one in space}
+        if point not in found:
+            found.append(point)
+    return found
+
+
+def grid(space: Space, count: int) -> list[Values]:
+    """All combinations of equally many values each, at most `count`."""
+    whole("the budget", count, minimum=1)
+    side = 1
+    while (side + 1) ** len(space) <= count:
+        side += 1
+    lines: list[Sequence[Any]] = [one.grid(side) for one in space]
+    # Whole numbers and choices may be fewer than a side: no point twice.
+    return [
+        dict(zip([one.key for one in space], point, strict=True)) for point in dict.fromkeys(itertools.product(*lines))
+    ]
+
+
+def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
+    one_of(f"the kind of {key}", kind, KINDS)
+    if kind == "choice":
+        return Parameter(key, "choice", choices=tuple(parse_any(item) for item in items))
+    try:
+        low, high = (float(item) for item in items)
+    except ValueError:
+        raise InputError(f"expected two numbers in {key}={kind}(...), but got {', '.join(items) or 'none'}") from None
+    return Parameter(key, kind, low, high)  # type: ignore[arg-type]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

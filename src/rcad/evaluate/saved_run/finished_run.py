@@ -1,0 +1,197 @@
+"""A finished run brought back: its weights, its data, split as they were."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcad.data.dataset import Dataset
+from rcad.data.decoding import SizesDifferError
+from rcad.data.registry import load
+from rcad.data.splits import parse_spec
+from rcad.data.tabular import NoTargetError
+from rcad.errors import InputError
+from rcad.evaluate.attack_search import watched
+from rcad.evaluate.saved_run.settings import Settings, default_limit
+from rcad.loss.growth import as_unit_float
+from rcad.loss.model_calls import Forward
+from rcad.runs.config import DataConfig
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.train.checkpoint import load_tensors
+from rcad.train.execution import WEIGHTS
+from rcad.train.machine import pick_device
+from rcad.train.reporting import Silent
+from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read
+
+Progress = Callable[[str, int, int], None]
+BATCH = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A trained model with the problem it was trained on.
+
+    Attributes:
+        model: in eval mode, on the device, its parameters without gradients.
+    """
+
+    record: RunRecord
+    problem: Problem
+    model: nn.Module
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        return tuple(self.problem.test[0].shape[1:])
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.shape) == 3
+
+    def limit(self, suite: str, settings: Settings) -> int:
+        """How many test examples a suite takes."""
+        wanted = settings.limit
+        if wanted is None:
+            gpu = self.problem.device.type != "cpu"
+            wanted = default_limit(suite, self.shape, gpu=gpu, small=SMALL_IMAGE)
+        total = len(self.problem.test[1])
+        return min(wanted, total) if wanted else total
+
+    def examples(self, suite: str, settings: Settings) -> tuple[Tensor, Tensor]:
+        """The test examples of a suite: the same ones for every run with this test split."""
+        x, y = self.problem.test
+        rows = drawn(len(y), self.limit(suite, settings), settings.seed).to(y.device)
+        return x[rows], y[rows]
+
+    @torch.no_grad()
+    def outputs(self, x: Tensor) -> Tensor:
+        """What the model says about inputs as the problem holds them, in float32."""
+        device = self.problem.device
+        with watched(self.model, device):
+            forward = Forward(self.model)
+            return torch.cat([forward(as_unit_float(part.to(device))).float() for part in torch.split(x, BATCH)])
+
+
+def drawn(total: int, count: int, seed: int) -> Tensor:
+    """`count` of the numbers below `total`, in ascending order, as the seed says."""
+    if count >= total:
+        return torch.arange(total)
+    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values
+
+
+@dataclass
+class Shelf:
+    """Brings runs back; data that several of them share are read once."""
+
+    store: Store
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    _read: dict[DataConfig | tuple[str, int | str | None], Dataset] = field(default_factory=dict)
+
+    def take(self, run: str) -> Subject:
+        """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
+        record = finished(self.store, run)
+        config = record.config
+        # What these settings name at training is inside the weights by now.
+        bare = replace(config, model=replace(config.model, weights=None))
+        try:
+            dataset = self.dataset(config.data)
+        except SizesDifferError:  # they did not when it was trained
+            raise InputError(self._changed(record)) from None
+        except InputError as error:
+            raise InputError(f"{error} (or point --data-dir to where the run's data lie)") from None
+        problem = prepare(bare, dataset, pick_device(self.device))
+        if record.data_sha256 != problem.fingerprint:
+            raise InputError(self._changed(record))
+        tensors = whole_weights(self.store, record.id)
+        model = model_of(bare, problem)
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError:
+            raise InputError(
+                f"expected the weights of {type(model).__name__} in {weights_of(self.store, record.id)}, "
+                f"but they are of another model; {start_over(self.store, record.id)}"
+            ) from None
+        return Subject(record, problem, model.to(problem.device).eval().requires_grad_(False))
+
+    def _changed(self, record: RunRecord) -> str:
+        return (
+            f"expected the data that run {record.id} was made from, but {record.config.data.name} has changed since; "
+            f"point --data-dir to the old data, or {start_over(self.store, record.id)}"
+        )
+
+    def dataset(self, config: DataConfig) -> Dataset:
+        # The count in name[:count] is applied later: subsets of one set share its data.
+        key = replace(config, name=parse_spec(config.name)[0])
+        if key not in self._read:
+            self._read[key] = read(config, self.data_dir, self.cache_dir, Silent())
+        return self._read[key]
+
+    def other(self, name: str, size: int | None = None, target: str | None = None) -> Dataset:
+        """A data set that no run names.
+
+        Args:
+            size: images whose sizes differ are brought to so many pixels a side, as `--size` does in training.
+            target: the column that is not among the inputs, of a table that does not say which.
+        """
+        for wanted in (None, size, target):
+            if (name, wanted) in self._read:
+                return self._read[name, wanted]
+        needed: int | str | None = None
+        try:
+            found = self._load(name)
+        except SizesDifferError:
+            if size is None:
+                raise
+            needed, found = size, self._load(name, size=size)
+        except NoTargetError:
+            if target is None:
+                raise
+            needed, found = target, self._load(name, target=target)
+        self._read[name, needed] = found
+        return found
+
+    def _load(self, name: str, **options: Any) -> Dataset:
+        return load(name, data_dir=self.data_dir, cache_dir=self.cache_dir, **options)
+
+
+def weights_of(store: Store, run: str) -> Path:
+    return store.folder(run) / WEIGHTS
+
+
+def whole_weights(store: Store, run: str) -> dict[str, Tensor]:
+    """The weights of a finished run; its checkpoint is gone, so that damaged ones can only be made again."""
+    path = weights_of(store, run)
+    try:
+        return load_tensors(path)[0]
+    except InputError:
+        raise InputError(f"expected whole weights in {path}, but they are damaged; {start_over(store, run)}") from None
+
+
+def start_over(store: Store, run: str) -> str:
+    """What to do about a run that is done, and so is not made again by the command that made it."""
+    # The command looks in "runs" where it is not told otherwise.
+    where = "" if store.path == Path("runs") else f" --runs {shlex.quote(str(store.path))}"
+    return f"remove the run (rcad runs prune {run} --yes{where}) and train it again"
+
+
+def finished(store: Store, run: str) -> RunRecord:
+    """The record of a run that can be evaluated."""
+    record = store.get(run)
+    if record.status != "done":
+        remedy = "train it to its end first" if record.status != "diverged" else "there is nothing to evaluate"
+        raise InputError(f"expected a finished run, but {record.id} is {record.status}; {remedy}")
+    if not weights_of(store, record.id).is_file():
+        raise InputError(
+            f"expected the weights of run {record.id} in {weights_of(store, record.id)}, but they are missing; "
+            f"{start_over(store, record.id)}"
+        )
+    return record

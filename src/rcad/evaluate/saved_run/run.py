@@ -1,0 +1,226 @@
+"""Suites on runs: what is there already is taken from its record, the rest is measured and recorded at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.evaluate.saved_run.attacks import attacks
+from rcad.evaluate.saved_run.calibration import calibration
+from rcad.evaluate.saved_run.corruptions import corruptions, published_set
+from rcad.evaluate.saved_run.finished_run import Shelf, Subject, finished, whole_weights
+from rcad.evaluate.saved_run.foreign_data import foreign
+from rcad.evaluate.saved_run.ood import ood
+from rcad.evaluate.saved_run.record import FOLDER, Evaluation, stored
+from rcad.evaluate.saved_run.settings import Settings
+from rcad.evaluate.saved_run.suite_result import Found, NotApplicable
+from rcad.runs.atomic import check_folder
+from rcad.runs.config import DataConfig, RunConfig
+from rcad.runs.environment import commit, versions
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord, utc_now
+from rcad.runs.store import Store
+from rcad.train.machine import device_words, suitable_threads
+
+AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
+Told = Callable[[str, str, str, int, int], None]
+"""Called with (run, suite, what is being done, done, total)."""
+OnError = Callable[[str, InputError], None]
+"""Called with a run that cannot be evaluated, and why."""
+
+
+def quiet(run: str, suite: str, what: str, done: int, total: int) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found about one run.
+
+    Attributes:
+        evaluations: by suite.
+        refused: by suite, the sentence that says why it makes no sense for this run.
+        reused: suites whose record was there already.
+    """
+
+    record: RunRecord
+    evaluations: dict[str, Evaluation]
+    refused: dict[str, str]
+    reused: tuple[str, ...]
+
+
+def evaluate(
+    shelf: Shelf,
+    run: str,
+    suites: Sequence[str],
+    settings: Settings,
+    told: Told = quiet,
+    *,
+    again: bool = False,
+) -> Outcome:
+    """One run, suite by suite; each record is written as soon as it is whole.
+
+    Args:
+        run: id, or the start of it.
+        again: measure also what a record holds already.
+    """
+    record = finished(shelf.store, run)
+    subject = shelf.take(record.id)
+    twin = erm_twin(shelf.store, record) if "attacks" in suites and settings.masking else None
+    done: dict[str, Evaluation] = {}
+    refused: dict[str, str] = {}
+    reused = []
+    with suitable_threads(subject.problem.test[0]):
+        for suite in suites:
+            path = shelf.store.folder(record.id) / FOLDER / settings.file(suite)
+            full = resolved(subject, suite, settings, twin)
+            found = None if again else stored(path, record.id, full)
+            if found is not None:
+                done[suite] = found
+                reused.append(suite)
+                continue
+            check_folder(path.parent)
+            start = time.perf_counter()
+            try:
+                fresh = _measured(subject, shelf, suite, settings, twin, told)
+            except NotApplicable as reason:
+                refused[suite] = str(reason)
+                continue
+            done[suite] = _recorded(subject, suite, full, fresh, time.perf_counter() - start)
+            done[suite].write(path)
+    return Outcome(record, done, refused, tuple(reused))
+
+
+def evaluate_all(
+    shelf: Shelf,
+    runs: Sequence[str],
+    suites: Sequence[str],
+    settings: Settings,
+    told: Told = quiet,
+    *,
+    again: bool = False,
+    on_error: OnError | None = None,
+) -> list[Outcome]:
+    """Several runs, one after the other; a suite that makes sense for none of them is an error.
+
+    Args:
+        on_error: takes a run that cannot be evaluated, with its error, and the others follow; None raises it. A
+            request that fits none of the runs, for one and the same reason, is an error all the same.
+    """
+    lost, misfit = _looked_at(shelf, runs, suites, settings)
+    if len(set(map(str, misfit.values()))) == 1 and len(lost) + len(misfit) == len(runs):
+        raise next(iter(misfit.values()))
+    unfit = {run: error for run in runs if (error := lost.get(run) or misfit.get(run))}
+    if on_error is None and unfit:
+        raise next(iter(unfit.values()))
+    outcomes = []
+    for run in runs:
+        try:
+            if run in unfit:
+                raise unfit[run]
+            outcomes.append(evaluate(shelf, run, suites, settings, told, again=again))
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(run, error)
+    if outcomes and all(not outcome.evaluations for outcome in outcomes):
+        reason = next(iter(outcomes[0].refused.values()))
+        raise InputError(f"expected a suite that fits the runs, but got {', '.join(suites)}: {reason}")
+    return outcomes
+
+
+def _looked_at(
+    shelf: Shelf, runs: Sequence[str], suites: Sequence[str], settings: Settings
+) -> tuple[dict[str, InputError], dict[str, InputError]]:
+    """Runs that cannot be brought back, and those that the request does not fit; of data that do one run is tried."""
+    lost: dict[str, InputError] = {}
+    misfit: dict[str, InputError] = {}
+    seen: set[DataConfig] = set()
+    for run in runs:
+        try:
+            if (data := finished(shelf.store, run).config.data) in seen:
+                continue
+            subject = shelf.take(run)
+        except InputError as error:
+            lost[run] = error
+            continue
+        try:
+            check(subject, shelf, suites, settings)
+            seen.add(data)
+        except InputError as error:
+            misfit[run] = error
+    return lost, misfit
+
+
+def check(subject: Subject, shelf: Shelf, suites: Sequence[str], settings: Settings) -> None:
+    """That what the suites need is there and fits the run's data, before an hour is spent on the others."""
+    if "attacks" in suites and settings.standard and importlib.util.find_spec("pyautoattack") is None:
+        raise MissingExtraError("pyautoattack", "attacks")
+    if "corruptions" in suites and settings.corrupted is not None and subject.is_image:
+        published_set(subject, settings, shelf.cache_dir)
+    for name in settings.ood_data if "ood" in suites else ():
+        foreign(subject, shelf, name, 1, settings.seed)
+
+
+def erm_config(config: RunConfig) -> RunConfig:
+    """The same run without its method: what belongs to the protocol, crops and flips or two views, stays."""
+    names = [name for name, _ in config.method]
+    base = tuple(row for row in config.method if row[0] == AUGMENTATION)
+    plain = TWO_VIEWS if TWO_VIEWS in names or "rcad_released" in names else "erm"
+    return replace(config, method=(*base, (plain, ())))
+
+
+def erm_twin(store: Store, record: RunRecord) -> str | None:
+    """The finished ERM run with the same data, model, training and seed, if the store holds its weights, whole."""
+    run = config_id(erm_config(record.config))
+    if run == record.id or run not in store.ids():
+        return None
+    try:
+        twin = finished(store, run)
+        whole_weights(store, run)
+    except InputError:
+        return None
+    return run if twin.data_sha256 == record.data_sha256 else None
+
+
+def resolved(subject: Subject, suite: str, settings: Settings, twin: str | None) -> dict[str, Any]:
+    """All that a suite's numbers depend on: a record with other settings is not taken for this one."""
+    full = {**settings.of(suite), "limit": subject.limit(suite, settings)}
+    if suite == "attacks" and settings.masking:
+        full["twin"] = twin
+    return full
+
+
+def _measured(subject: Subject, shelf: Shelf, suite: str, settings: Settings, twin: str | None, told: Told) -> Found:
+    def progress(what: str, done: int, total: int) -> None:
+        told(subject.record.id, suite, what, done, total)
+
+    if suite == "calibration":
+        return calibration(subject, settings, progress)
+    if suite == "attacks":
+        other = shelf.take(twin) if twin is not None and settings.masking else None
+        return attacks(subject, settings, progress, other)
+    if suite == "corruptions":
+        return corruptions(subject, settings, progress, shelf.cache_dir)
+    return ood(subject, settings, progress, shelf)
+
+
+def _recorded(subject: Subject, suite: str, full: dict[str, Any], found: Found, seconds: float) -> Evaluation:
+    return Evaluation(
+        run=subject.record.id,
+        suite=suite,
+        settings=full,
+        numbers=dict(found.numbers),
+        curves=dict(found.curves),
+        notes=found.notes,
+        examples=found.examples,
+        seconds=round(seconds, 2),
+        device=device_words(subject.problem.device),
+        versions=versions(),
+        commit=commit(),
+        finished=utc_now(),
+    )

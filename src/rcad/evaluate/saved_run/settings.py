@@ -1,0 +1,120 @@
+"""What an evaluation's numbers depend on besides the run, and how many examples each suite takes by default."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
+from rcad.errors import InputError, finite, one_of, whole
+from rcad.loss.values import Value
+from rcad.runs.strict_json import dumps
+
+SUITES = ("calibration", "attacks", "corruptions", "ood")
+ATTACKS = ("fgsm", "pgd", "apgd_ce", "apgd_dlr")
+NOISE = "noise"
+PAPER_EPS = 0.05
+"""The radius at which the RCAD paper attacks with FGSM."""
+
+# Examples by suite for: a GPU; small inputs on the CPU; larger images on the CPU. 0 is all of them. One example costs
+# an attack suite about 600 passes forward and backward, the corruptions 76 passes forward.
+LIMITS = {
+    "calibration": (0, 0, 2000),
+    "attacks": (1000, 500, 32),
+    "corruptions": (0, 1000, 128),
+    "ood": (0, 1000, 256),
+}
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Settings(Value):
+    """How to evaluate; every field belongs to the suites that its name tells.
+
+    Args:
+        limit: examples a suite takes of the test split, drawn by `seed`; 0 for all, None by suite and device.
+        seed: of the examples drawn, of random starts, corruptions, directions and noise.
+        attack_eps: radii, l-infinity, in the units of the input ([0, 1] pixels; deviations of a table's columns).
+        attacks: which attacks, at each radius.
+        steps: of PGD and APGD.
+        masking: look for signs of gradient masking.
+        standard: also the four attacks of the standard suite, at the radius of the masking checks (`pyautoattack`).
+        corruptions, severities: which are generated, or read.
+        corrupted: folder of a published corrupted test set; None generates.
+        ood_data: other data sets by name, and "noise".
+        alphas: distances of the curve of entropy against alpha, in the units of the input.
+    """
+
+    limit: int | None = None
+    seed: int = 0
+    attack_eps: tuple[float, ...] = (2 / 255, 4 / 255, 8 / 255, PAPER_EPS)
+    attacks: tuple[str, ...] = ATTACKS
+    steps: int = 20
+    masking: bool = True
+    standard: bool = False
+    corruptions: tuple[str, ...] = CORRUPTIONS
+    severities: tuple[int, ...] = SEVERITIES
+    corrupted: str | None = None
+    ood_data: tuple[str, ...] = (NOISE,)
+    alphas: tuple[float, ...] = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            whole("limit", self.limit, minimum=0)
+        whole("seed", self.seed, minimum=0)
+        whole("steps", self.steps, minimum=1)
+        for name in ("attack_eps", "attacks", "corruptions", "severities", "ood_data", "alphas"):
+            values = tuple(getattr(self, name))
+            if not values or len(set(values)) < len(values):
+                raise InputError(f"expected {name} to hold one or more different entries, but got {list(values)}")
+            object.__setattr__(self, name, values)
+        for name, minimum in (("attack_eps", None), ("alphas", 0.0)):
+            for value in getattr(self, name):
+                finite(f"an entry of {name}", value, minimum=minimum, above=0.0 if minimum is None else None)
+        for name, known in (("attacks", ATTACKS), ("corruptions", CORRUPTIONS)):
+            for value in getattr(self, name):
+                one_of(f"an entry of {name}", value, known)
+
+    def of(self, suite: str) -> dict[str, Any]:
+        """The fields that a suite's numbers depend on, as plain data."""
+        one_of("the suite", suite, SUITES)
+        chosen = {name: getattr(self, name) for name in ("limit", "seed", *OWN[suite])}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
+
+    def file(self, suite: str) -> str:
+        """The name of a suite's record: other settings never take the place of an earlier record."""
+        given = self.of(suite)
+        if given == Settings().of(suite):
+            return f"{suite}.json"
+        return f"{suite}-{hashlib.sha256(dumps(given).encode()).hexdigest()[:8]}.json"
+
+
+OWN = {
+    "calibration": (),
+    "attacks": ("attack_eps", "attacks", "steps", "masking", "standard"),
+    "corruptions": ("corruptions", "severities", "corrupted"),
+    "ood": ("ood_data", "alphas"),
+}
+assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {one.name for one in fields(Settings)}
+
+
+def parse_suites(text: str) -> tuple[str, ...]:
+    """The suites of a list with commas, in their own order; "all" is all of them."""
+    named = [part.strip() for part in text.split(",")]
+    for name in named:
+        one_of("a suite", name, (*SUITES, "all"))
+    return SUITES if "all" in named else tuple(name for name in SUITES if name in named)
+
+
+def default_limit(suite: str, shape: Sequence[int], *, gpu: bool, small: int) -> int:
+    """How many examples a suite takes where the user does not say.
+
+    Args:
+        shape: of one example.
+        small: images up to so many pixels a side count as small.
+    """
+    on_gpu, few, many = LIMITS[suite]
+    if gpu:
+        return on_gpu
+    return few if len(shape) == 1 or max(shape[1:]) <= small else many

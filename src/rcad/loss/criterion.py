@@ -1,0 +1,219 @@
+"""RCAD for anybody's training loop: a criterion that is called with the model, not with its output."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError, finite, whole
+from rcad.loss.checks import NOTHING_TO_TRAIN
+from rcad.loss.draws import Source
+from rcad.loss.fused import fused_backward, refusal, third_backward
+from rcad.loss.geometry import Channels, Norm
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.model_calls import Inputs, Model, Output
+from rcad.loss.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
+from rcad.loss.perturbations import GradientStep
+from rcad.loss.terms import Losses, MeasureName, Term, active
+
+log = logging.getLogger("rcad")
+
+CALL_OPTIONS = ("weight", "generator", "raw", "raw_target", "step")
+
+
+class Scaler(Protocol):
+    """The part of torch.amp.GradScaler that is needed."""
+
+    def scale(self, outputs: Tensor) -> Tensor: ...
+
+
+class Criterion:
+    """Any sum of terms as a loss for one's own loop. `Objective` is the same thing with the model inside.
+
+    Args:
+        likelihood: what the model's output means.
+        terms: what is summed; the default is the plain negative log-likelihood.
+        input_key, mask_key, units, checks, output: see `Loss`.
+
+    Example:
+        >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
+        >>> loss = criterion(model, x, y)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood = Categorical(),
+        terms: Sequence[Term] = ERM,
+        *,
+        input_key: str | None = None,
+        mask_key: str | None = None,
+        units: Units = "pixels",
+        checks: Checks = "always",
+        output: Output | None = None,
+    ) -> None:
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
+        self._counter = StepCounter()
+        self._said: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)})"
+
+    def __call__(self, model: Model, x: Inputs, y: Tensor, **options: Any) -> Tensor:
+        """The loss, to be run backward by the caller. Options as in `Objective.forward`."""
+        return self.losses(model, x, y, **options).total
+
+    def losses(
+        self,
+        model: Model,
+        x: Inputs,
+        y: Tensor,
+        *,
+        step: int | None = None,
+        generator: Source | None = None,
+        **options: Any,
+    ) -> Losses:
+        """The loss with its parts and the model's output. Options as in `Objective.forward`."""
+        terms = active(self.loss.terms, self._counter.next(step))
+        views = self.loss.views(model, terms, x, y, **options)
+        return evaluate(self.loss.likelihood, terms, views, generator=generator)
+
+    def backward(
+        self,
+        model: Model,
+        x: Inputs,
+        y: Tensor,
+        *,
+        scaler: Scaler | None = None,
+        accumulate: int = 1,
+        step: int | None = None,
+        generator: Source | None = None,
+        after_pass: Callable[[], None] | None = None,
+        runs: int = 1,
+        **options: Any,
+    ) -> Losses:
+        """Adds the loss's gradients to `.grad` in the fewest passes and returns the detached losses.
+
+        Args:
+            scaler: a torch.amp.GradScaler, which then scales the loss as usual.
+            accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
+            after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
+            runs: how many networks the model holds, whose examples alternate in the batch: each has a loss of its
+                own, as if it were alone. For random numbers as if alone, `generator` must be an `Alternating`.
+        """
+        whole("accumulate", accumulate, minimum=1)
+        whole("runs", runs, minimum=1)
+        if runs > 1 and len(y) % runs:
+            raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
+        if not torch.is_grad_enabled():
+            raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
+        terms = active(self.loss.terms, self._counter.next(step))
+        views = self.loss.views(model, terms, x, y, **options)
+        scale = None if scaler is None else scaler.scale
+        reason = refusal(terms, views)
+        if reason is None:
+            again = third_backward(self.loss.likelihood, terms, views, scaled=scaler is not None)
+            if again is not None:
+                self._say_once(f"the direction takes a backward of its own ({again})")
+            return fused_backward(
+                self.loss.likelihood,
+                terms,
+                views,
+                scale=scale,
+                divide=accumulate,
+                generator=generator,
+                after_pass=after_pass,
+                runs=runs,
+            )
+        if runs > 1:
+            raise InputError(f"expected passes that can be run backward one by one for runs={runs}, but {reason}")
+        self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
+        losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
+        if not losses.total.requires_grad:
+            raise InputError(NOTHING_TO_TRAIN)
+        share = losses.total / accumulate if accumulate != 1 else losses.total
+        (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        if after_pass is not None:
+            after_pass()
+        return losses._replace(total=losses.total.detach())
+
+    def _say_once(self, words: str) -> None:
+        if words not in self._said:
+            self._said.add(words)
+            log.info(words)
+
+
+class RCAD(Criterion):
+    """Reducing Confidence along Adversarial Directions: -log p(y|x) - lam * H(p(.|x')), x' = x + alpha * direction.
+
+    Args:
+        alpha: the distance from x to x', in the units of the input: an L2 distance in [0, 1] pixel space for images.
+            Its useful window is set by the distance between classes; a value from another data set is a guess.
+        lam: the weight of the entropy.
+        likelihood: Categorical(), Gaussian() or Bernoulli().
+        norm: "l2" (each example moves by alpha), "raw" (alpha times the gradient, the paper's formula), "linf".
+        steps: ascent steps to that distance.
+        bounds: limits on x', in the same units; none by default, as in the paper.
+        mean, std: the numbers by which the images were already normalised, so that alpha stays in pixels.
+        measure: "negative_entropy", or "uniform_cross_entropy".
+        direction: "plain" goes away from log p(y|x), the paper's formula; "training" up the likelihood's own loss,
+            with its label smoothing and class weights.
+        every: apply the regulariser at every k-th step only, with k times the weight. The calls are counted unless
+            `step` is given, so each of several models needs a criterion of its own.
+        input_key, mask_key, units, checks, output: see `Loss`.
+
+    Example:
+        >>> criterion = RCAD(alpha=0.5, lam=0.02)
+        >>> criterion(model, x, y).backward()      # autograd  # doctest: +SKIP
+        >>> criterion.backward(model, x, y)        # the same gradients, faster  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        alpha: float,
+        lam: float,
+        *,
+        likelihood: Likelihood = Categorical(),
+        norm: Norm = "l2",
+        steps: int = 1,
+        bounds: tuple[float, float] | None = None,
+        mean: Channels | None = None,
+        std: Channels | None = None,
+        measure: MeasureName = "negative_entropy",
+        every: int = 1,
+        direction: Literal["plain", "training"] = "plain",
+        input_key: str | None = None,
+        mask_key: str | None = None,
+        units: Units = "pixels",
+        checks: Checks = "always",
+        output: Output | None = None,
+    ) -> None:
+        finite("lam", lam, minimum=0.0)
+        where = GradientStep(alpha, norm, bounds, mean, std, steps, loss=direction)
+        terms = (Term("nll"), Term("rcad", measure, lam, where, every))
+        options = {"input_key": input_key, "mask_key": mask_key}
+        super().__init__(likelihood, terms, units=units, checks=checks, output=output, **options)
+        self.alpha, self.lam = alpha, lam
+
+
+def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: float, lam: float, **options: Any) -> Tensor:
+    """The RCAD loss of one batch, to be run backward.
+
+    Args:
+        model: anything that maps x to logits (a tensor, a tuple, a mapping, or an object with `.logits`).
+        x: the batch, with values in [0, 1] for images.
+        y: labels (B,), probabilities (B, K), or real targets.
+        alpha, lam, options: see `RCAD`; weight, generator, raw, raw_target and step: see `Objective.forward`.
+            With `every` the step must be given, since nothing counts the calls here.
+
+    Example:
+        >>> loss = rcad_loss(model, x, y, alpha=0.5, lam=0.02)  # doctest: +SKIP
+        >>> loss.backward()  # doctest: +SKIP
+    """
+    call = {key: options.pop(key) for key in CALL_OPTIONS if key in options}
+    if options.get("every", 1) != 1 and "step" not in call:
+        raise InputError("expected step= with every=, since a function cannot count its calls; or use RCAD(...)")
+    return RCAD(alpha, lam, **options)(model, x, y, **call)

@@ -1,0 +1,233 @@
+"""The objective: a sum of terms, each a measure of the model at x or at x'. The readable twin of `fused`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError, one_of
+from rcad.loss.checks import check_gradient, check_input, check_output
+from rcad.loss.draws import Source
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.model_calls import Inputs, Model, Output, frozen_batch_stats
+from rcad.loss.perturbations import reaching_gradient
+from rcad.loss.terms import Losses, Term, active, check_terms
+from rcad.loss.views import View, make_view
+
+ERM = (Term("nll"),)
+Units = Literal["pixels", "input"]
+Checks = Literal["always", "first"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is to be minimised, without the model.
+
+    Args:
+        likelihood: what the model's output means.
+        terms: what is summed.
+        input_key, mask_key: for inputs that are mappings: the tensor to perturb, and the mask of its real positions.
+            By default the only floating-point entry, and "attention_mask" where there is one.
+        units: "pixels" warns when images look normalised while alpha is a distance in [0, 1] pixels; "input" does not.
+        checks: read the values of every batch on the CPU ("always"), or of a model's first batch only ("first"), as
+            is always so on a GPU.
+        output: which part of what the model returns is its prediction, where it returns several tensors of different
+            shapes, e.g. features and logits: an index, a key or attribute, or a function. See `logits_of`.
+    """
+
+    likelihood: Likelihood = Categorical()
+    terms: tuple[Term, ...] = ERM
+    input_key: str | None = None
+    mask_key: str | None = None
+    units: Units = "pixels"
+    checks: Checks = "always"
+    output: Output | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", check_terms(self.terms))
+        one_of("units", self.units, ("pixels", "input"))
+        one_of("checks", self.checks, ("always", "first"))
+        if not isinstance(self.likelihood, Likelihood):
+            raise InputError(f"expected a likelihood such as Categorical(), but got {self.likelihood!r}")
+
+    def views(
+        self,
+        model: Model,
+        terms: Sequence[Term],
+        x: Inputs,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        raw: Inputs | None = None,
+        raw_target: Tensor | None = None,
+    ) -> dict[str, View]:
+        """The views that these terms look at, checked, in the order in which the terms name them."""
+        views: dict[str, View] = {}
+        for name in dict.fromkeys(term.view for term in terms):
+            inputs, labels = x, target
+            if name == "raw":
+                inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
+            keys = {"input_key": self.input_key, "mask_key": self.mask_key}
+            view = make_view(model, inputs, labels, weight=weight, output=self.output, **keys)
+            views[name] = view._replace(check_always=self.checks == "always")
+            check_input(views[name], [term for term in terms if term.view == name], self.units)
+        return views
+
+
+class StepCounter:
+    """Counts the calls, for terms that rest on some of them."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def next(self, step: int | None) -> int:
+        """The step given, else how many calls came before this one."""
+        if step is not None:
+            return step
+        self.value += 1
+        return self.value - 1
+
+
+def evaluate(
+    likelihood: Likelihood,
+    terms: Sequence[Term],
+    views: dict[str, View],
+    *,
+    generator: Source | None = None,
+) -> Losses:
+    """The weighted sum of the terms over the views, with the graph to run backward."""
+    total: Tensor | None = None
+    parts: dict[str, Tensor] = {}
+    output: Tensor | None = None
+    one_pass = len(views) == 1 and all(term.where is None for term in terms)
+    for name, view in views.items():
+        mine = [term for term in terms if term.view == name]
+        clean, values = _evaluate_view(likelihood, mine, view, generator, last=one_pass)
+        output = clean if output is None else output
+        for term, value in zip(mine, values, strict=True):
+            parts[term.name] = value.detach()
+            total = term.weight * value if total is None else total + term.weight * value
+    assert total is not None
+    return Losses(total, parts, None if output is None else output.detach())
+
+
+def _evaluate_view(
+    likelihood: Likelihood, terms: list[Term], view: View, generator: Source | None, *, last: bool
+) -> tuple[Tensor | None, list[Tensor]]:
+    """The clean output, and each term's mean in the order given."""
+    directions = direction_losses(likelihood, terms)
+    clean = any(term.where is None for term in terms)
+    output: Tensor | None = None
+    gradients: dict[Likelihood, Tensor] = {}
+    if clean or directions:
+        # One forward serves the clean terms and every direction; it advances BatchNorm only if a term is there.
+        x = view.x if view.x.requires_grad or not directions else view.x.detach().requires_grad_(True)
+        advance = nullcontext() if clean else frozen_batch_stats(view.forward)
+        follows = clean and torch.is_grad_enabled()
+        with advance, torch.enable_grad() if directions else nullcontext():
+            output = view.forward(x, last=last)
+            check_output(view, likelihood, output)
+            for loss in directions:
+                value = loss.nll(output, view.target).sum()
+                gradients[loss] = reaching_gradient(value, x, retain_graph=follows or loss != directions[-1])
+                check_gradient(view, gradients[loss])
+    values = []
+    for term in terms:
+        if term.where is None:
+            assert output is not None
+            values.append(term.mean(likelihood, output, view.target, view.weight))
+            continue
+        x_adv = perturbed(term, likelihood, view, gradients, generator)
+        with frozen_batch_stats(view.forward) if clean else nullcontext():
+            moved = view.forward.inner()(x_adv)
+        if output is None:
+            check_output(view, likelihood, moved)
+        clean = True  # BatchNorm has seen this view once
+        values.append(term.mean(likelihood, moved, view.target, view.weight))
+    return output, values
+
+
+def direction_losses(likelihood: Likelihood, terms: Sequence[Term]) -> list[Likelihood]:
+    """The distinct likelihoods whose gradient with respect to x these terms need."""
+    wanted = [loss for term in terms if (loss := direction_loss(likelihood, term)) is not None]
+    return list(dict.fromkeys(wanted))
+
+
+def direction_loss(likelihood: Likelihood, term: Term) -> Likelihood | None:
+    """The likelihood whose gradient with respect to x this term needs, if it needs one."""
+    chooses = getattr(term.where, "direction_loss", None)
+    return None if chooses is None else chooses(likelihood)
+
+
+def perturbed(
+    term: Term,
+    likelihood: Likelihood,
+    view: View,
+    gradients: dict[Likelihood, Tensor],
+    generator: Source | None,
+) -> Tensor:
+    """x' for a term, from a gradient that is already known where there is one."""
+    assert term.where is not None
+    loss = direction_loss(likelihood, term)
+    gradient = None if loss is None else gradients[loss]
+    return term.where(
+        view.forward.inner(), view.x, view.target, likelihood, mask=view.mask, generator=generator, gradient=gradient
+    )
+
+
+class Objective(nn.Module):
+    """A model and its loss as one module: what DDP, torch.compile and autocast wrap.
+
+    Args:
+        model: any model that `logits_of` understands.
+        likelihood: what its output means.
+        terms: what is summed; the default is the plain negative log-likelihood.
+        options: see `Loss`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        likelihood: Likelihood = Categorical(),
+        terms: Sequence[Term] = ERM,
+        *,
+        input_key: str | None = None,
+        mask_key: str | None = None,
+        units: Units = "pixels",
+        checks: Checks = "always",
+        output: Output | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
+        self.counter = StepCounter()
+
+    def forward(
+        self,
+        x: Inputs,
+        target: Tensor,
+        *,
+        weight: Tensor | None = None,
+        raw: Inputs | None = None,
+        raw_target: Tensor | None = None,
+        generator: Source | None = None,
+        step: int | None = None,
+    ) -> Losses:
+        """The losses of one batch.
+
+        Args:
+            x: the (augmented) batch, a tensor or a mapping of tensors.
+            target: labels, probabilities or real targets.
+            weight: what each example counts, (B,); used as it is, so weights of mean 1 keep the loss's scale.
+            raw, raw_target: the same examples before augmentation, for terms with view="raw"; default x, target.
+            generator: the source of randomness of the perturbations that draw.
+            step: which step this is, for terms with every > 1; default: the calls are counted.
+        """
+        terms = active(self.loss.terms, self.counter.next(step))
+        views = self.loss.views(self.model, terms, x, target, weight=weight, raw=raw, raw_target=raw_target)
+        return evaluate(self.loss.likelihood, terms, views, generator=generator)

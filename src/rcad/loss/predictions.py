@@ -1,0 +1,115 @@
+"""Predictions that are checked without a synchronisation of their own.
+
+Shapes are checked at once. Values are checked on the device, made harmless (a label out of range is clamped, so that
+no kernel fails), and looked at together with the results, in the one transfer of `fetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError, whole
+from rcad.loss.likelihoods import Categorical
+
+
+class Check(NamedTuple):
+    """A flag on the device, and what to say if it is up."""
+
+    bad: Tensor
+    says: Callable[[], str]
+
+
+def fetch(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict[str, list[float]]:
+    """All values, flattened, in one transfer; the first check that failed raises instead."""
+    flags = torch.stack([check.bad for check in checks])
+    parts = [value.detach().reshape(-1).double() for value in values.values()]
+    numbers = torch.cat([flags.double(), *parts]).tolist()
+    for check, bad in zip(checks, numbers, strict=False):
+        if bad:
+            raise InputError(check.says())
+    found, at = {}, len(checks)
+    for name, part in zip(values, parts, strict=True):
+        found[name] = numbers[at : at + len(part)]
+        at += len(part)
+    return found
+
+
+def fetch_numbers(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict[str, float]:
+    """`fetch` for values that are one number each."""
+    return {name: numbers[0] for name, numbers in fetch(values, checks).items()}
+
+
+def finite_check(name: str, values: Tensor, hint: str) -> Check:
+    """That there is neither NaN nor inf."""
+    return Check(~torch.isfinite(values).all(), lambda: f"expected finite {name}, but got NaN or inf; {hint}")
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Logits (B, K) and labels (B,) in float64 and int64, and what several metrics share, computed once."""
+
+    logits: Tensor
+    y: Tensor
+    checks: tuple[Check, ...]
+
+    @classmethod
+    def of(cls, output: Tensor, y: Tensor) -> Labelled:
+        if output.ndim != 2 or not output.is_floating_point():
+            raise InputError(f"expected logits of shape (B, K), but got {output.dtype} of shape {tuple(output.shape)}")
+        if y.is_floating_point() or y.dtype == torch.bool:
+            raise InputError(f"expected integer labels of shape ({len(output)},), but got {y.dtype}")
+        Categorical().check_shapes(output, y)
+        if len(y) == 0:
+            raise InputError("expected at least one example, but got none")
+        logits = output.detach().double()
+        labels = y.detach().to(output.device).long()
+        last = output.shape[1] - 1
+        outside = Check(((labels < 0) | (labels > last)).any(), lambda: _label_fault(labels, last))
+        wrong = finite_check("logits", logits, "the model has diverged or its input is not finite")
+        return cls(logits, labels.clamp(0, last), (wrong, outside))
+
+    @cached_property
+    def p(self) -> Tensor:
+        """The predicted probabilities (B, K)."""
+        return self.logits.softmax(1)
+
+    @cached_property
+    def predicted(self) -> Tensor:
+        """The class of the largest logit, the first of equals."""
+        return self.logits.argmax(1)
+
+    @cached_property
+    def confidence(self) -> Tensor:
+        """The largest probability."""
+        return self.p.amax(1)
+
+    @cached_property
+    def hit(self) -> Tensor:
+        return (self.predicted == self.y).double()
+
+    @cached_property
+    def log_confidence(self) -> Tensor:
+        return log_confidence(self.logits)
+
+
+def log_confidence(logits: Tensor) -> Tensor:
+    """The logarithm of the largest probability, which still ranks examples whose probability rounds to 1."""
+    top = logits.argmax(1, keepdim=True)
+    others = (logits - logits.gather(1, top)).exp().scatter(1, top, 0.0)
+    return -others.sum(1).log1p()
+
+
+def _label_fault(labels: Tensor, last: int) -> str:
+    low, high = labels.min().item(), labels.max().item()
+    return f"expected labels from 0 to {last} for a model with {last + 1} outputs, but got {low if low < 0 else high}"
+
+
+def checked_bins(bins: int) -> int:
+    whole("bins", bins, minimum=1)
+    return bins

@@ -1,0 +1,236 @@
+"""How good is the measured alpha? Half the median distance to another class, against the best alpha by grid.
+
+`python -m rcad.paper.alpha --help` computes it. Linear theory: the window is known. Moons in d dimensions
+and digits: the best of a grid on held-out examples, which are no test set. UCI: real targets have no classes; another
+rule is tried there against the alphas that the table T7 chose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rcad.data import embedded
+from rcad.data.splits import subset
+from rcad.loss.growth import as_unit_float
+from rcad.loss.methods import erm, rcad
+from rcad.loss.suggest_alpha import suggest_alpha
+from rcad.paper.arms import Candidate
+from rcad.paper.moons import Cell, draw
+from rcad.paper.stacked_tuning import Fold, Job, Protocol, fit
+from rcad.paper.theory.linear import Problem
+from rcad.paper.theory.projected import final, rcad_step
+from rcad.paper.theory.study import Settings as Theory
+from rcad.paper.theory.study import run_finals, start
+from rcad.paper.theory.sweeps import window
+from rcad.paper.uci import fold, read
+
+Say = Callable[[str, int, int], None]
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+MOONS = Protocol("sgd", 0.05, 128, 100, (128,))
+DIGITS = Protocol("adamw", 3e-3, 25, 60, (128,))
+TUNING_SEED = 2000
+"""Other draws than those of the moons' table."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that the numbers depend on besides data and versions.
+
+    Args:
+        betas, linear_draws: of the linear problem.
+        dimensions, moons_draws, n: of the moons, whose noise is 0.1 on every dimension.
+        labels, sets: training sets of the digits, which share no image; `held` others judge.
+        lam: RCAD's weight wherever alpha varies.
+        factors: the grid, in multiples of the suggestion; moons have a grid of their own, the same for every d.
+        datasets, splits: of T7's record.
+    """
+
+    betas: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
+    linear_draws: int = 200
+    dimensions: tuple[int, ...] = (2, 10, 50, 200, 625)
+    moons_alphas: tuple[float, ...] = (0.1, 0.175, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
+    moons_draws: int = 3
+    n: int = 1000
+    moons: Protocol = MOONS
+    labels: int = 100
+    sets: int = 5
+    held: int = 500
+    digits: Protocol = DIGITS
+    lam: float = 0.5
+    factors: tuple[float, ...] = FACTORS
+    splits: int = 20
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+SCALES = {
+    "full": Settings(),
+    "smoke": Settings(
+        betas=(0.5,),
+        linear_draws=10,
+        dimensions=(2, 5),
+        moons_alphas=(0.25, 1.0),
+        moons_draws=2,
+        n=40,
+        moons=Protocol("sgd", 0.05, 32, 3, (8,)),
+        labels=20,
+        sets=2,
+        held=50,
+        digits=Protocol("adamw", 3e-3, 10, 3, (8,)),
+        factors=(0.5, 1.0),
+        splits=2,
+    ),
+}
+
+
+def excess(x: Tensor, y: Tensor) -> float:
+    """Another rule, tried beside: half of what the distance to another class has more than that to the own class.
+
+    Noise that all examples share lengthens both distances alike; in squares it cancels.
+    """
+    distance = torch.cdist(x, x)
+    same = y[:, None] == y
+    other = distance.masked_fill(same, math.inf).amin(1).median()
+    own = distance.masked_fill(~same | torch.eye(len(x), dtype=torch.bool), math.inf).amin(1).median()
+    return 0.5 * math.sqrt(max(float(other.square() - own.square()), 0.0))
+
+
+def linear(settings: Settings, say: Say) -> list[dict[str, Any]]:
+    """By beta: the window, the suggestions of many draws, and the exact accuracy with each draw's own suggestion."""
+    rows = []
+    for beta in settings.betas:
+        say(f"linear theory, beta {beta:g}", 0, 1)
+        base = Theory(Problem(beta=beta), draws=settings.linear_draws)
+        found = window(beta, base)
+        sample, _ = start(base)
+        labels = (sample.y > 0).long()
+        pairs = list(zip(sample.x.float(), labels, strict=True))
+        rules = {
+            "suggested": [suggest_alpha(x, y, sample=None) for x, y in pairs],
+            "excess": [excess(x, y) for x, y in pairs],
+        }
+        begun = run_finals(replace(base, alphas=()), rcad_steps=1)[0]
+        row: dict[str, Any] = {"beta": beta, "erm": 100 * found.erm, "best": 100 * found.best}
+        row |= {"best_alpha": found.best_alpha, "helpful": found.helpful}
+        for name, alphas in rules.items():
+            step = rcad_step(sample, base.problem.gamma, torch.tensor(alphas, dtype=torch.float64), lr=base.rcad_lr)
+            accuracy = base.problem.accuracy(final(step, begun, base.steps))
+            row[name] = {"alpha": float(np.median(alphas)), "accuracy": 100 * float(accuracy.mean())}
+        rows.append(row)
+    return rows
+
+
+def moons(settings: Settings, say: Say) -> list[dict[str, Any]]:
+    """By dimension: held-out accuracy over alpha, and where the suggestion lies."""
+    rows = []
+    for d in settings.dimensions:
+        folds = [draw(Cell(d, 0.1), settings.n, 2000, TUNING_SEED + k) for k in range(settings.moons_draws)]
+        measured = _suggestions(folds)
+        grid = [*settings.moons_alphas, *measured]
+        found = _scores(folds, grid, settings.lam, settings.moons, partial(say, f"moons in {d} dimensions"))
+        rows.append({"d": d, **_judged(found, settings.moons_alphas, measured)})
+    return rows
+
+
+def digits(settings: Settings, say: Say) -> dict[str, Any]:
+    """Held-out accuracy over multiples of the suggestion; images that no training set holds judge."""
+    data = embedded.load("digits").train
+    nested = [subset(data.y, settings.labels * (k + 1), seed=1) for k in range(settings.sets + 1)]
+    sets = [np.setdiff1d(large, small) for small, large in pairwise(nested)]
+    left = np.setdiff1d(np.arange(len(data.y)), nested[-1])
+    held = left[subset(data.y[left], settings.held, seed=1)]
+    x, y = as_unit_float(torch.from_numpy(data.x)).flatten(1), torch.from_numpy(data.y)
+    folds = [Fold(x[rows], y[rows], x[held], y[held], 10) for rows in sets]
+    measured = _suggestions(folds)
+    middle = float(np.median([one["suggested"] for one in measured]))
+    alphas = [middle * factor for factor in settings.factors]
+    found = _scores(folds, [*alphas, *measured], settings.lam, settings.digits, partial(say, "digits"))
+    return _judged(found, alphas, measured)
+
+
+def regression(settings: Settings, record: Mapping[str, Any], data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
+    """T7's tuned alphas beside a rule for real targets: half the median distance to a row a deviation away or more.
+
+    A target a deviation away stands for "another class". Nothing is trained here.
+    """
+    rows = []
+    for name, table in record["results"]["datasets"].items():
+        say(f"{name}: distances", 0, 1)
+        candidates = record["settings"]["arms"]["rcad"]["candidates"]
+        tuned = [candidates[index]["alpha"] for index in table["methods"]["rcad"]["chosen"]][: settings.splits]
+        data = read(name, data_dir)
+        rule = []
+        for train, test in data.standard_splits[: len(tuned)]:
+            scaled = fold(data, np.sort(train), np.sort(test))
+            distance = torch.cdist(scaled.x, scaled.x)
+            near = (scaled.y[:, None] - scaled.y).abs() < 1
+            rule.append(0.5 * float(distance.masked_fill(near, math.inf).amin(1).median()))
+        rows.append({"dataset": name, "tuned": tuned, "rule": rule})
+    return rows
+
+
+def run(settings: Settings, uci: Mapping[str, Any] | None, data_dir: Path | None, say: Say) -> dict[str, Any]:
+    """Everything of the page; `uci` is T7's record, or None where the data are not there."""
+    return {
+        "linear": linear(settings, say),
+        "moons": moons(settings, say),
+        "digits": digits(settings, say),
+        "uci": None if uci is None else regression(settings, uci, data_dir, say),
+    }
+
+
+def _suggestions(folds: Sequence[Fold]) -> list[dict[str, float]]:
+    return [{"suggested": suggest_alpha(f.x, f.y, sample=None), "excess": excess(f.x, f.y)} for f in folds]
+
+
+def _scores(
+    folds: Sequence[Fold], grid: Sequence[Any], lam: float, protocol: Protocol, progress: Callable[[int, int], None]
+) -> dict[str, Any]:
+    """Held-out accuracy by grid point, (alphas, folds), and that of each fold's own suggestions; ERM beside."""
+    alphas = [value for value in grid if not isinstance(value, dict)]
+    own = [value for value in grid if isinstance(value, dict)]
+    jobs = [Job(Candidate({}, rcad(alpha, lam)), k, k) for alpha in alphas for k in range(len(folds))]
+    jobs += [Job(Candidate({}, rcad(one[rule], lam)), k, k) for rule in own[0] for k, one in enumerate(own)]
+    values = np.asarray(fit(jobs, folds, protocol, progress).metrics["accuracy"]).reshape(-1, len(folds))
+    plain = fit([Job(Candidate({}, erm()), k, k) for k in range(len(folds))], folds, protocol).metrics["accuracy"]
+    rules = dict(zip(own[0], values[len(alphas) :].tolist(), strict=True))
+    return {"erm": plain, "grid": values[: len(alphas)].tolist(), **rules}
+
+
+def _judged(
+    found: Mapping[str, Any], alphas: Sequence[float], measured: Sequence[Mapping[str, float]]
+) -> dict[str, Any]:
+    means = np.asarray(found["grid"]).mean(1)
+    best = int(means.argmax())
+    row: dict[str, Any] = {
+        "alphas": list(alphas),
+        "grid": found["grid"],
+        "erm": float(np.mean(found["erm"])),
+        "best_alpha": alphas[best],
+        "best": float(means[best]),
+    }
+    for rule in ("suggested", "excess"):
+        chosen = float(np.median([one[rule] for one in measured]))
+        row[rule] = {"alpha": chosen, "accuracy": float(np.mean(found[rule]))}
+    return row
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    from rcad.paper.alpha_report import command
+
+    return command(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

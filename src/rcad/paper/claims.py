@@ -1,0 +1,110 @@
+"""Claims of the paper and checks of our own, with our paired difference and a verdict; Holm over all of a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from rcad.compare.statistics.paired_splits import VERDICTS, Paired, Verdict, holm, judge
+
+FOR_A_CONTROL = (
+    "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper credits "
+    "to the direction."
+)
+
+
+RANDOM, ENTROPY = "random direction", "entropy at x"
+CONTROLS = (RANDOM, ENTROPY)
+TOGETHER = "all of these in one draw"
+"""The one claim of the linear theory that no sentence of the paper makes."""
+
+
+class Draft(NamedTuple):
+    """A claim before it is judged.
+
+    Attributes:
+        where: the row of the table.
+        statement: who is better.
+        gain: positive for the claim; None where a run diverged.
+        published: the same difference as printed, > 0; None where the paper has none.
+    """
+
+    where: str
+    statement: str
+    gain: Paired | None
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A judged claim; see `Draft`. The p-values are one-sided and adjusted: for the claim, and for its reverse."""
+
+    where: str
+    statement: str
+    gain: Paired | None
+    published: float | None
+    p_holm: float
+    p_reverse_holm: float
+    verdict: Verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judged(drafts: Sequence[Draft]) -> list[Claim]:
+    """Every draft with its verdict (`statistics.RULE`)."""
+    forward = holm([1.0 if draft.gain is None else draft.gain.p_greater for draft in drafts])
+    reverse = holm([1.0 if draft.gain is None else draft.gain.p_less for draft in drafts])
+    return [
+        Claim(*draft, p, q, judge(draft.gain, p, q, draft.published))
+        for draft, p, q in zip(drafts, forward, reverse, strict=True)
+    ]
+
+
+def oriented(
+    printed: Mapping[str, float] | None, first: str, second: str, *, lower: bool
+) -> tuple[str, str, float | None]:
+    """(winner, loser, published difference): as printed, or the first as the winner where nothing is printed."""
+    if printed is None or first not in printed or second not in printed:
+        return first, second, None
+    gain = round((printed[second] - printed[first]) * (1 if lower else -1), 10)
+    return (first, second, gain or None) if gain >= 0 else (second, first, -gain)
+
+
+def is_check(target: str, statement: str, published: float | None, controls: Sequence[str] = CONTROLS) -> bool:
+    """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
+    unprinted = target.startswith("T") and published is None
+    return statement.endswith(tuple(controls)) or unprinted or statement == TOGETHER
+
+
+class Tally(NamedTuple):
+    """The verdicts on what the paper claims, and on what we added to it."""
+
+    claims: Sequence[str]
+    checks: Sequence[str]
+
+    @classmethod
+    def of(cls, target: str, judged: Iterable[Mapping[str, Any]], controls: Sequence[str] = CONTROLS) -> Tally:
+        """Of the claims of one table or figure, as plain data."""
+        sides: tuple[list[str], list[str]] = ([], [])
+        for one in judged:
+            sides[is_check(target, one["statement"], one.get("published"), controls)].append(one["verdict"])
+        return cls(*sides)
+
+    def told(self) -> tuple[str, str]:
+        """How many got each verdict, in words: claims, and checks ("" where there are none)."""
+        claims, checks = len(self.claims), len(self.checks)
+        first = f"{claims} {'claim' if claims == 1 else 'claims'} of the paper: {by_verdict(self.claims)}"
+        second = f"{checks} {'check' if checks == 1 else 'checks'} of ours: {by_verdict(self.checks)}"
+        return first.removesuffix(": "), second if checks else ""
+
+    def __str__(self) -> str:
+        return "; ".join(part for part in self.told() if part)
+
+
+def by_verdict(verdicts: Sequence[str]) -> str:
+    """How often each was given, in words."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])

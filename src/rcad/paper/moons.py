@@ -1,0 +1,229 @@
+"""T8: two moons among hundreds of noise dimensions. Tuned on a draw of its own, then fresh draws, each tested once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.data.dataset import Split
+from rcad.data.toys import Noise, bayes_accuracy, load
+from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
+from rcad.paper.arms import Arm, Candidate, check_budget
+from rcad.paper.stacked_tuning import Fold, Job, Protocol, fit, tune
+from rcad.stacked.model import StackedMLP
+
+Say = Callable[[str, int, int], None]
+TUNING_SEED = 1000
+PROTOCOL = Protocol("sgd", 0.05, 128, 100, (128,))
+FIXED, LINF_003 = "erm_fixed", "fgsm_linf at 0.03"
+CONTROLLED = ("erm", "rcad", "rcad_random")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A distribution: d dimensions, noise sigma, on all of them or on the d - 2 others; which methods it compares."""
+
+    d: int
+    sigma: float
+    noise: Noise = "all"
+    methods: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"d={self.d}, sigma={self.sigma:g}, noise on {'all' if self.noise == 'all' else 'the d-2 others'}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that the numbers depend on besides the versions.
+
+    Args:
+        cells: the first is the one whose weights and sizes are studied.
+        n, n_validation, n_test: examples of a draw.
+        seeds: fresh draws, numbered from 0; the tuning draw has a number of its own.
+        sweep: (n, draws, epochs) of the study over n.
+        ratio_epochs: when the weights are looked at.
+    """
+
+    cells: tuple[Cell, ...] = (
+        Cell(625, 0.10),
+        Cell(625, 0.75),
+        Cell(1000, 0.10),
+        Cell(625, 0.10, "rest", CONTROLLED),
+        Cell(625, 0.75, "rest", CONTROLLED),
+        Cell(1000, 0.10, "rest", CONTROLLED),
+    )
+    n: int = 1000
+    n_validation: int = 2000
+    n_test: int = 5000
+    seeds: int = 5
+    budget: int | None = None
+    protocol: Protocol = PROTOCOL
+    sweep: tuple[tuple[int, int, int], ...] = (
+        (100, 5, 100),
+        (300, 5, 100),
+        (1000, 5, 100),
+        (3000, 3, 100),
+        (10_000, 2, 30),
+        (20_000, 1, 30),
+    )
+    ratio_epochs: tuple[int, ...] = (1, 2, 5, 10, 20, 40, 60, 80, 100)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "arms": {arm.name: arm.to_dict() for arm in self.arms()}}
+
+    def arms(self) -> list[Arm]:
+        arms = [Arm(arm.name, arm.candidates[: self.budget]) for arm in build_arms(self.protocol.epochs)]
+        check_budget(arms)
+        return arms
+
+
+SCALES = {
+    "full": Settings(),
+    "small": Settings(cells=(Cell(625, 0.10),), n_test=2000, seeds=3, budget=4, sweep=((300, 3, 100), (1000, 3, 100))),
+    "smoke": Settings(
+        cells=(Cell(10, 0.1), Cell(10, 0.1, "rest", CONTROLLED)),
+        n=40,
+        n_validation=50,
+        n_test=50,
+        seeds=3,
+        budget=2,
+        protocol=Protocol("sgd", 0.05, 32, 10, (8,)),
+        sweep=((20, 2, 5), (40, 2, 5)),
+        ratio_epochs=(1, 5, 10),
+    ),
+}
+
+
+def build_arms(epochs: int) -> list[Arm]:
+    """Every method with eight configurations.
+
+    There were six at first; all lists were made longer once, since at sigma = 0.75 choices lay on their edges.
+    """
+
+    def l2(alpha: float) -> Candidate:
+        return Candidate({"alpha": alpha}, adversarial_training(alpha, "l2", None))
+
+    def linf(alpha: float) -> Candidate:
+        return Candidate({"alpha": alpha}, adversarial_training(alpha, "linf", None))
+
+    pairs = tuple(product((0.25, 0.5, 1.0, 4.0), (0.3, 1.0)))
+    stops = [max(1, round(epochs * share)) for share in (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)]
+    grown = product((0.005, 0.05, 0.5, 5.0), (0.1, 1.0))
+    return [
+        Arm("erm", tuple(Candidate({"epochs": stop}, erm(), epochs=stop) for stop in stops)),
+        Arm("fgsm_l2", tuple(map(l2, (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)))),
+        Arm("fgsm_linf", tuple(map(linf, (0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)))),
+        Arm(
+            "me_ada",
+            tuple(Candidate({"step_size": s, "eta": e}, me_ada(step_size=s, eta=e, levels=None)) for s, e in grown),
+        ),
+        Arm("rcad", tuple(Candidate({"alpha": a, "lam": w}, rcad(a, w)) for a, w in pairs)),
+        Arm("rcad_random", tuple(Candidate({"alpha": a, "lam": w}, rcad_random(a, w)) for a, w in pairs)),
+        Arm(
+            "confidence_penalty",
+            tuple(Candidate({"lam": w}, confidence_penalty(w)) for w in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)),
+        ),
+    ]
+
+
+def run(settings: Settings, say: Say) -> dict[str, Any]:
+    """Everything of the table, ready for the record."""
+    cells = {cell.name: study(cell, settings, say) for cell in settings.cells}
+    first = settings.cells[0]
+    chosen = {arm.name: arm.candidates[cells[first.name]["methods"][arm.name]["chosen"]] for arm in settings.arms()}
+    plain = {"erm": settings.arms()[0].candidates[0], **{name: chosen[name] for name in CONTROLLED[1:]}}
+    return {
+        "cells": cells,
+        "sweep": sweep(first, plain, settings, say),
+        "weight_ratio": ratios(first, plain, settings, say),
+    }
+
+
+def study(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
+    """One distribution: every method tuned on one draw, refitted on fresh ones."""
+    tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
+    fresh = [draw(cell, settings.n, settings.n_test, seed) for seed in range(settings.seeds)]
+    arms = [arm for arm in settings.arms() if not cell.methods or arm.name in cell.methods]
+    methods: dict[str, Any] = {}
+    for arm in arms:
+        progress = partial(say, f"{cell.name}: {arm.name}")
+        scores, (choice,) = tune(
+            arm, [tuning], [TUNING_SEED], settings.protocol, metric="accuracy", smaller=False, progress=progress
+        )
+        methods[arm.name] = {
+            **_tested(arm.candidates[choice], fresh, settings.protocol, progress),
+            "chosen": choice,
+            "validation": scores[0],
+        }
+    say(f"{cell.name}: fixed settings", 0, 1)
+    methods[FIXED] = _tested(arms[0].candidates[0], fresh, settings.protocol)
+    if not cell.methods:
+        fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
+        methods[LINF_003] = _tested(fixed, fresh, settings.protocol)
+    bayes = 100 * bayes_accuracy(cell.sigma, cell.noise)
+    return {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "bayes": bayes, "methods": methods}
+
+
+def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> list[dict[str, Any]]:
+    """Accuracy by the number of examples, with the configurations chosen at `settings.n`."""
+    rows = []
+    for n, draws, epochs in settings.sweep:
+        say(f"n = {n}", 0, 1)
+        folds = [draw(cell, n, settings.n_test, seed) for seed in range(draws)]
+        protocol = replace(settings.protocol, epochs=epochs)
+        accuracy = {
+            name: _tested(replace(one, epochs=None), folds, protocol)["accuracy"] for name, one in chosen.items()
+        }
+        rows.append({"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy})
+    return rows
+
+
+def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> dict[str, Any]:
+    """How much larger the first layer's weights on a true dimension are than on a noise dimension, by epoch.
+
+    Held-out rows are those of the tuning draw: no test row is read again.
+    """
+    held = draw(cell, 2, settings.n_validation, TUNING_SEED)
+    folds = [
+        draw(cell, settings.n, 2, seed)._replace(held_x=held.held_x, held_y=held.held_y)
+        for seed in range(settings.seeds)
+    ]
+    result: dict[str, Any] = {"epochs": list(settings.ratio_epochs)}
+    for name, one in chosen.items():
+        say(f"weights of {name}", 0, 1)
+        jobs = [Job(replace(one, epochs=epoch), k, k) for k in range(len(folds)) for epoch in settings.ratio_epochs]
+        values = [weight_ratio(model) for model in fit(jobs, folds, settings.protocol).models]
+        size = len(settings.ratio_epochs)
+        result[name] = [values[start : start + size] for start in range(0, len(values), size)]
+    return result
+
+
+def weight_ratio(model: StackedMLP) -> float:
+    """Root mean square of the first layer's weights on the two true dimensions, over that on the others."""
+    weight: Tensor = model.weights[0][0].double()
+    return float(weight[:, :2].square().mean().sqrt() / weight[:, 2:].square().mean().sqrt())
+
+
+def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
+    """A training set and held-out examples of its own."""
+    data = load("moons", d=cell.d, sigma=cell.sigma, n=n, n_test=n_held, noise=cell.noise, seed=seed)
+    assert data.test is not None
+    return Fold(*_tensors(data.train), *_tensors(data.test), 2)
+
+
+def _tensors(split: Split) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(split.x), torch.from_numpy(split.y)
+
+
+def _tested(
+    one: Candidate, folds: Sequence[Fold], protocol: Protocol, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    found = fit([Job(one, k, k) for k in range(len(folds))], folds, protocol, progress).metrics
+    return {"accuracy": found["accuracy"], "nll": found["nll"]}

@@ -1,0 +1,238 @@
+"""Pictures of a table: every method on every data set, seeds as dots, the published number beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rcad.paper.report import drawing
+from rcad.paper.report.drawing import BLACK, GREEN, GREY, PAPER, Picture
+from rcad.paper.report.numbers import Mean, gain_over, mean_of, place_mean, printed_gain, reference
+from rcad.paper.report.study import Place, Study
+
+SMALL: dict[str, Any] = {"fontsize": 7, "color": GREY, "va": "center"}
+Shown = tuple[Sequence[float], Mean | None, float | None, float | None]
+"""Dots, their mean, the published value and half its interval."""
+
+
+def dots(study: Study) -> Picture | None:
+    """The results themselves: a panel for each column."""
+
+    def shown(row: str, column: str) -> Shown | None:
+        place = study.places.get((row, column))
+        if place is None:
+            return None
+        printed = place.published
+        values = place.values(study.metric_of(column))
+        return (
+            values,
+            place_mean(study, place),
+            None if printed is None else printed.mean,
+            None if printed is None else printed.half,
+        )
+
+    rows = [row for row in study.rows if any((row, column) in study.places for column in study.columns)]
+    figure = _panels(study, rows, shown, study.label, None)
+    better = "right" if study.higher_is_better else "left"
+    return figure and Picture(
+        f"{study.target}-dots",
+        figure,
+        f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
+        f"{better} is better. Controls are in italics.",
+        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns)}; the numbers are "
+        "in the table below.",
+    )
+
+
+def gains(study: Study) -> Picture | None:
+    """Differences from ERM on the same seeds."""
+    base = reference(study)
+    if base is None or len(study.rows) < 2:
+        return None
+    sign = 1 if study.higher_is_better else -1
+
+    def shown(row: str, column: str) -> Shown | None:
+        found = gain_over(study, row, base, column)
+        printed = printed_gain(study, row, base, column)
+        if found is None:
+            return ([], None, printed, None) if printed is not None else None
+        one, other = (_by_seed(study, study.places[name, column]) for name in (row, base))
+        pairs = [sign * (one[seed] - other[seed]) for seed in one if seed in other]
+        return pairs, Mean(found.mean, found.high - found.mean, len(pairs)), printed, None
+
+    rows = [row for row in study.rows if row != base and any(shown(row, column) for column in study.columns)]
+    if not any((found := shown(row, column)) and found[0] for row in rows for column in study.columns):
+        return None
+    unit = "points" if study.unit == "%" else study.unit
+    figure = _panels(study, rows, shown, f"better than {base} by, {unit}" if unit else f"better than {base} by", 0.0)
+    return figure and Picture(
+        f"{study.target}-gains",
+        figure,
+        f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
+        f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published.",
+        f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims.",
+    )
+
+
+def _by_seed(study: Study, place: Place) -> dict[int, float]:
+    metric = study.metric_of(place.column)
+    return {run.seed: value for run in place.runs if (value := run.metrics.get(metric)) is not None}
+
+
+def _unit(study: Study) -> str:
+    return "splits" if study.overlap else "seeds"
+
+
+def _panels(
+    study: Study, rows: Sequence[str], shown: Callable[[str, str], Shown | None], axis: str, origin: float | None
+) -> Any:
+    """Methods from top to bottom in every panel, at most three panels side by side; None where nothing is there."""
+    columns = [column for column in study.columns if any(shown(row, column) for row in rows)]
+    if not rows or not columns:
+        return None
+    across = min(3, len(columns))
+    down = math.ceil(len(columns) / across)
+    height = 0.30 * len(rows) + 0.75
+    figure = drawing.blank(2.0 + 3.0 * across, down * height + 0.75)
+    axes = np.atleast_1d(figure.subplots(down, across, sharey=True, squeeze=True)).ravel()
+    for ax, column in zip(axes, columns, strict=False):
+        _panel(ax, study, column, rows, shown, origin)
+        drawing.bare(ax)
+    for ax in axes[len(columns) :]:
+        ax.set_visible(False)
+    axes[0].set_yticks(range(len(rows)), [drawing.label(row) for row in rows])
+    for index, ax in enumerate(axes):
+        if index % across == 0:
+            for tick, row in zip(ax.get_yticklabels(), rows, strict=False):
+                tick.set_fontstyle("italic" if row in study.controls else "normal")
+    for ax in axes[max(0, len(columns) - across) : len(columns)]:
+        ax.set_xlabel(axis, fontsize=9)
+    keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
+    keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
+    found = [one for row in rows for column in columns if (one := shown(row, column)) is not None]
+    if any(one[2] is not None for one in found):
+        keys.append(drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5, mfc="none", mew=1.4))
+    if origin is None and study.ceiling:
+        keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
+    drawing.legend(figure, keys)
+    drawing.stamp(figure, study.warning)
+    return figure
+
+
+def _panel(
+    ax: Any,
+    study: Study,
+    column: str,
+    rows: Sequence[str],
+    shown: Callable[[str, str], Shown | None],
+    origin: float | None,
+) -> None:
+    found = {row: one for row in rows if (one := shown(row, column)) is not None}
+    near = [value for values, _, printed, _ in found.values() for value in (*values, *_some(printed))]
+    bounds = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
+    for place, row in enumerate(rows):
+        cell = study.places.get((row, column))
+        if cell is None or not cell.runs:
+            ax.text(0.5, place, "not run", transform=ax.get_yaxis_transform(), **SMALL, ha="center")
+        elif cell.diverged:
+            words = f"{cell.diverged} diverged"
+            ax.text(0.01, place - 0.3, words, transform=ax.get_yaxis_transform(), **SMALL)
+        if row not in found:
+            continue
+        values, mean, printed, half = found[row]
+        colour = drawing.colour_of(row)
+        drawing.strip(ax, values, place, colour)
+        if mean is not None:
+            ax.errorbar(mean.value, place, xerr=mean.half, color=colour, lw=1.6, capsize=0, zorder=4)
+            ax.plot(mean.value, place, "|", color=colour, ms=11, mew=2, zorder=4)
+        if printed is not None:
+            ax.errorbar(
+                printed, place + 0.3, xerr=half, fmt="D", color=PAPER, ms=4.5, mfc="none", mew=1.3, lw=1, zorder=2
+            )
+        drawing.beyond(ax, values, place, bounds)
+    if origin is not None:
+        ax.axvline(origin, color=BLACK, lw=0.8, zorder=1)
+    elif column in study.ceiling:
+        ax.axvline(study.ceiling[column], color=GREEN, ls="--", lw=1.2, zorder=1)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=bounds)
+    ax.set_title(drawing.label(column, 34), fontsize=10)
+
+
+def _some(value: float | None) -> list[float]:
+    return [] if value is None else [value]
+
+
+def bars(study: Study) -> Picture | None:
+    """F2: each augmentation without and with RCAD, a panel for each data set."""
+    pairs = pairs_of(study.rows)
+    columns = [c for c in study.columns if any((row, c) in study.places for pair in pairs for row in pair)]
+    if not pairs or not columns:
+        return None
+    across = min(3, len(columns))
+    down = math.ceil(len(columns) / across)
+    figure = drawing.blank(3.5 * across + 0.5, 2.7 * down + 0.5)
+    axes = np.atleast_1d(figure.subplots(down, across)).ravel()
+    for ax, column in zip(axes, columns, strict=False):
+        _bars(ax, study, column, pairs)
+    for ax in axes[len(columns) :]:
+        ax.set_visible(False)
+    for index in range(0, len(axes), across):
+        axes[index].set_ylabel(study.label, fontsize=9)
+    keys = [
+        drawing.key(axes[0], "alone", marker="s", ls="", color=drawing.LIGHT, ms=8),
+        drawing.key(axes[0], "with RCAD", marker="s", ls="", color=drawing.BLUE, ms=8, alpha=0.55),
+        drawing.key(axes[0], "seeds", marker="o", ls="", color=GREY, ms=4),
+    ]
+    printed = any(place.published is not None for place in study.places.values())
+    if printed:
+        keys.append(drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5, mfc="none", mew=1.4))
+    drawing.legend(figure, keys)
+    drawing.stamp(figure, study.warning)
+    return Picture(
+        f"{study.target}-bars",
+        figure,
+        f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
+        "The axes do not start at 0, so compare the tops, not the areas.",
+        f"{study.title}: pairs of bars for {', '.join(base for base, _ in pairs)} on each data set; the numbers are "
+        "in the table below.",
+    )
+
+
+def pairs_of(rows: Sequence[str]) -> list[tuple[str, str]]:
+    """Rows that come as "X" and "X + RCAD" (or "RCAD + X", "X with RCAD")."""
+    forms = ("{} + rcad", "{}+rcad", "{} with rcad", "rcad + {}", "rcad+{}")
+    low = {row.casefold(): row for row in rows}
+    found = []
+    for row in rows:
+        partner = next((low[name] for form in forms if (name := form.format(row.casefold())) in low), None)
+        if partner is not None:
+            found.append((row, partner))
+    return found
+
+
+def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
+    seen: list[float] = []
+    for group, pair in enumerate(pairs):
+        for side, row in enumerate(pair):
+            place = study.places.get((row, column))
+            if place is None:
+                continue
+            values, x = place.values(study.metric_of(column)), group + (-0.2, 0.2)[side]
+            mean = mean_of(values)
+            colour, ink = ((drawing.LIGHT, BLACK), (drawing.BLUE, drawing.BLUE))[side]
+            if mean is not None:
+                ax.bar(x, mean.value, 0.36, color=colour, alpha=0.55 if side else 0.8)
+                ax.errorbar(x, mean.value, yerr=mean.half, color=ink, lw=1.4, capsize=3, zorder=4)
+                drawing.strip(ax, values, x, ink, upright=True)
+                seen += [*values, mean.value - (mean.half or 0), mean.value + (mean.half or 0)]
+            if place.published is not None:
+                ax.plot(x, place.published.mean, "D", color=PAPER, ms=5, mfc="none", mew=1.4, zorder=5)
+                seen.append(place.published.mean)
+    low, high = drawing.limits(seen)
+    ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))
+    ax.set_xticks(range(len(pairs)), [drawing.label(base, 11) for base, _ in pairs])
+    ax.set_title(drawing.label(column, 34), fontsize=10)
+    drawing.bare(ax)

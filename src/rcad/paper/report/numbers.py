@@ -1,0 +1,148 @@
+"""Means with intervals, and numbers as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rcad.compare.statistics.paired_splits import VERDICTS, Paired, paired
+from rcad.compare.statistics.published import AgainstPublished, against_published
+from rcad.paper.report.study import Claim, Place, Published, Study
+
+MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Of n finite results; half the 95% interval is None for fewer than two."""
+
+    value: float
+    half: float | None
+    n: int
+
+
+def mean_of(values: Sequence[float], overlap: float = 0.0) -> Mean | None:
+    """The mean; splits that overlap widen its interval as Nadeau and Bengio say."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return Mean(values[0], None, 1)
+    found = paired(values, [0.0] * len(values), test_ratio=overlap)
+    return Mean(found.mean, found.high - found.mean, len(values))
+
+
+def place_mean(study: Study, place: Place, metric: str | None = None) -> Mean | None:
+    return mean_of(place.values(metric or study.metric_of(place.column)), study.overlap.get(place.column, 0.0))
+
+
+def gain_over(study: Study, row: str, base: str, column: str) -> Paired | None:
+    """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair."""
+    one, other = study.places.get((row, column)), study.places.get((base, column))
+    if one is None or other is None:
+        return None
+    metric = study.metric_of(column)
+    theirs = {run.seed: run.metrics.get(metric) for run in other.runs}
+    pairs = [(run.metrics.get(metric), theirs[run.seed]) for run in one.runs if run.seed in theirs]
+    good = [(a, b) for a, b in pairs if a is not None and b is not None]
+    # A run that diverged has no pair, and leaving it out would flatter its method.
+    if len(good) < max(2, len(pairs)):
+        return None
+    sign = 1 if study.higher_is_better else -1
+    first, second = [sign * a for a, _ in good], [sign * b for _, b in good]
+    return paired(first, second, test_ratio=study.overlap.get(column, 0.0))
+
+
+def printed_gain(study: Study, row: str, base: str, column: str) -> float | None:
+    """The same difference as printed."""
+    found = [study.places[name, column].published if (name, column) in study.places else None for name in (row, base)]
+    one, other = found
+    if one is None or other is None:
+        return None
+    return (one.mean - other.mean) * (1 if study.higher_is_better else -1)
+
+
+def reference(study: Study) -> str | None:
+    """The row that others are compared with; F1 calls ERM on augmented images DA."""
+    return next((row for name in ("erm", "da") for row in study.rows if row.casefold() == name), None)
+
+
+def beside_published(study: Study, place: Place) -> AgainstPublished | None:
+    """Our mean against the printed one; no test where a run diverged or splits overlap."""
+    values = place.values(study.metric_of(place.column))
+    if place.published is None or not values:
+        return None
+    printed = place.published
+    n = printed.n if printed.n and printed.n > 1 else None
+    found = against_published(values, printed.mean, printed.half, n=n)
+    return replace(found, test=None) if place.diverged or place.column in study.overlap else found
+
+
+def digits(unit: str) -> int:
+    """Decimals: tenths of a percent, thousandths of all else."""
+    return 1 if unit in ("%", "points") else 3
+
+
+def fixed(value: float | None, places: int, *, sign: bool = False) -> str:
+    """A number with a real minus, never on a zero; "-" for none."""
+    if value is None:
+        return "-"
+    return f"{round(value, places) + 0.0:{'+' if sign else ''}.{places}f}".replace("-", MINUS)
+
+
+def with_half(mean: Mean | None, places: int) -> str:
+    if mean is None:
+        return "-"
+    return fixed(mean.value, places) + ("" if mean.half is None else f" ± {mean.half:.{places}f}")
+
+
+def as_printed(published: Published | None, unit: str) -> str:
+    """As the paper has it: tenths of a percent and hundredths of all else, or more where it gives more."""
+    if published is None:
+        return "-"
+    places = 1 if unit == "%" else 2
+    exact = round(published.mean, places) == published.mean
+    mean = f"{published.mean:.{places}f}" if exact else f"{published.mean:g}"
+    return mean + ("" if published.half is None else f" ± {published.half:.2f}")
+
+
+def p_text(value: float | None) -> str:
+    return "-" if value is None else "<0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def gain_text(claim: Claim, places: int) -> str:
+    """Our difference, positive for the claim, with its interval."""
+    if claim.gain is None:
+        return claim.ours or "no test"
+    low, high = fixed(claim.gain["low"], places), fixed(claim.gain["high"], places)
+    return f"{fixed(claim.gain['mean'], places, sign=True)} [{low}, {high}]"
+
+
+def counts(claims: Sequence[Claim]) -> dict[str, int]:
+    """Claims by verdict, the known verdicts first."""
+    found: dict[str, int] = dict.fromkeys(VERDICTS, 0)
+    for claim in claims:
+        found[claim.verdict] = found.get(claim.verdict, 0) + 1
+    return found
+
+
+def tally(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in found.items() if count) or "no claims"
+
+
+def checks(added: Sequence[Claim]) -> str:
+    """The claims that the paper does not make itself, in a line below the count of all."""
+    return f"Among them checks of ours, which are no claims of the paper, {len(added)}: {tally(counts(added))}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def span(seconds: float | None) -> str:
+    """A duration."""
+    if seconds is None:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,135 @@
+"""Pictures that only one figure of the paper has: F1's images, F5's theory, F7's boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rcad.paper.report import drawing
+from rcad.paper.report.drawing import BLACK, BLUE, GREEN, GREY, VERMILION, Picture
+from rcad.paper.report.study import Record, Study
+
+
+def images(study: Study) -> Picture | None:
+    """F1: one example in each row, alpha growing to the right, the model's entropy below each."""
+    found = study.record.get("images")
+    if not found:
+        return None
+    pixels = np.asarray(found["pixels"], dtype=float) / 255  # (images, alphas, C, H, W)
+    alphas, entropy = list(found["alphas"]), found.get("entropy")
+    figure = drawing.blank(1.2 * len(alphas) + 0.9, 1.42 * len(pixels) + 0.6)
+    axes = figure.subplots(len(pixels), len(alphas), squeeze=False)
+    for k, line in enumerate(axes):
+        for i, ax in enumerate(line):
+            one = np.clip(pixels[k, i].transpose(1, 2, 0), 0, 1)
+            ax.imshow(one[..., 0] if one.shape[-1] == 1 else one, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+            if k == 0:
+                ax.set_title(f"alpha {alphas[i]:g}" if alphas[i] else "x", fontsize=9)
+            if entropy is not None:
+                ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
+        line[0].set_ylabel(drawing.label(str(found["labels"][k]), 14), fontsize=9)
+    drawing.stamp(figure, study.warning)
+    return Picture(
+        f"{study.target}-images",
+        figure,
+        "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
+        "below each the entropy of the model's prediction there.",
+        f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}.",
+    )
+
+
+def theory(study: Study) -> Picture:
+    """F5: weights and accuracies by iteration, and the window of alpha."""
+    record = study.record
+    bands = record["figure"]["by_iteration"]
+    figure = drawing.blank(12.0, 4.4)
+    weights, accuracies, window = figure.subplots(1, 3)
+    names = list(bands)
+    colours = dict(zip(names, (BLACK, VERMILION, BLUE), strict=False))
+    for name in names:
+        start = 0 if name == "erm" else len(bands["erm"]["w1"]["median"]) - 1
+        text, colour = name.replace("erm", "ERM").replace("rcad alpha=", "RCAD, alpha "), colours.get(name, GREY)
+        for ax, solid, dashed in ((weights, "w1", "w2"), (accuracies, "test", "train")):
+            percent = 100 if ax is accuracies else 1
+            _band(ax, start, bands[name][solid], colour, text, percent)
+            middle = [percent * value for value in bands[name][dashed]["mean"]]
+            ax.plot(range(start, start + len(middle)), middle, color=colour, lw=1.4, ls=(0, (4, 2)))
+    for ax, title, unit in (
+        (weights, "Solid: weight on the true feature, |w₁|\ndashed: on the noise, ‖w₂‖ (mean)", "weight"),
+        (accuracies, "Solid: test accuracy\ndashed: training accuracy (mean)", "accuracy, %"),
+    ):
+        ax.set_title(title, fontsize=9.5)
+        ax.set(xlabel="iteration; RCAD starts where ERM ends", ylabel=unit)
+    _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
+    for ax in (weights, accuracies, window):
+        drawing.bare(ax)
+    drawing.legend(figure, [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]], 6)
+    drawing.stamp(figure, study.warning)
+    return Picture(
+        f"{study.target}-theory",
+        figure,
+        f"{record['figure']['settings']['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
+        "the draws. Right: the step helps in a window around the distance between the classes.",
+        "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD.",
+    )
+
+
+def _band(ax: Any, start: int, band: Mapping[str, Sequence[float]], colour: str, text: str, scale: float) -> None:
+    low, middle, high = (scale * np.asarray(band[name]) for name in ("q05", "median", "q95"))
+    steps = range(start, start + len(middle))
+    ax.plot(steps, middle, color=colour, lw=1.8, label=text)
+    ax.fill_between(steps, low, high, color=colour, alpha=0.13, lw=0)
+
+
+def _window(ax: Any, sweep: Record) -> None:
+    beta = sweep["base"]["problem"]["beta"]
+    for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
+        low, middle, high = (100 * np.asarray(sweep[name][q]) for q in ("q05", "median", "q95"))
+        ax.plot(sweep["values"], middle, color=colour, lw=1.8)
+        ax.fill_between(sweep["values"], low, high, color=colour, alpha=0.13, lw=0)
+    ax.axvline(beta, color=GREEN, ls=":", lw=1.6, label=f"alpha = beta = {beta:g}")
+    ax.set_title("Test accuracy by alpha:\nERM (black) and RCAD (blue)", fontsize=9.5)
+    ax.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
+
+
+def boundaries(study: Study) -> Picture:
+    """F7: the probability of a class in the plane of the true features."""
+    from rcad.paper.boundaries import LIMITS
+
+    results, settings = study.record["results"], study.record["settings"]
+    epochs, across = list(settings["epochs"]), settings["grid"]
+    methods = list(dict.fromkeys(panel["method"] for panel in results["panels"]))
+    figure = drawing.blank(3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3)
+    axes = figure.subplots(len(methods), len(epochs), sharex=True, sharey=True, squeeze=False)
+    points, labels = np.asarray(results["points"]["x"]), np.asarray(results["points"]["y"])
+    image: Any = None
+    for panel in results["panels"]:
+        ax = axes[methods.index(panel["method"]), epochs.index(panel["epoch"])]
+        plane = np.asarray(panel["probability"], dtype=float).reshape(-1, across)
+        image = ax.imshow(plane, origin="lower", extent=LIMITS, cmap="RdBu", vmin=0, vmax=100, alpha=0.55)
+        left, right, low, high = LIMITS
+        x, y = np.linspace(left, right, plane.shape[1]), np.linspace(low, high, plane.shape[0])
+        if plane.min() < 50 < plane.max():
+            ax.contour(x, y, plane, levels=[50], colors="black", linewidths=1.6)
+        for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
+            chosen = points[labels == kind]
+            ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=6, color=colour, alpha=0.9, lw=0)
+        share = panel["arc_accuracy"][0]
+        ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
+        drawing.bare(ax)
+    bar = figure.colorbar(image, ax=axes, shrink=0.75)
+    bar.set_label("probability of the lower moon, %", fontsize=9)
+    figure.supxlabel("first true feature", fontsize=9)
+    figure.supylabel("second true feature", fontsize=9)
+    drawing.stamp(figure, study.warning)
+    return Picture(
+        f"{study.target}-boundaries",
+        figure,
+        "The first draw: colour is the probability, the line its boundary, points are training examples. The share of "
+        "the noise-free half circles on the right side is above each panel.",
+        "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right.",
+    )

@@ -1,0 +1,171 @@
+"""A suite: one table or figure as a value. Its rows, columns, published numbers, claims, and the runs it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rcad.compare.statistics.paired_splits import RULE
+from rcad.paper import rivals
+from rcad.paper.benchmarks import Benchmark, Scale
+from rcad.paper.claims import CONTROLS, RANDOM, oriented
+from rcad.paper.published import Printed, Table
+from rcad.paper.rivals import Setting, Views
+from rcad.runs.config import RunConfig
+
+Side = tuple[str, str]
+"""A row and a column."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Args:
+        benchmark: what its runs are trained on.
+        metric: which of a run's numbers it shows.
+        evaluation: the suite of `rcad.evaluate.saved_run` that gives that number; None where every run has it.
+        rows: those it has; None for all.
+        untrained: rows that have a published number only.
+    """
+
+    name: str
+    benchmark: Benchmark
+    metric: str = "accuracy"
+    evaluation: str | None = None
+    rows: tuple[str, ...] | None = None
+    untrained: tuple[str, ...] = ()
+
+
+class PlannedRun(NamedTuple):
+    """A run of a cell; several cells may share one."""
+
+    row: str
+    column: str
+    config: RunConfig
+
+
+class PlannedClaim(NamedTuple):
+    """A claim and its two sides, judged by the suite's rule.
+
+    Attributes:
+        published: the difference as printed, > 0; None where the paper has none.
+    """
+
+    where: str
+    statement: str
+    winner: Side
+    loser: Side
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table or figure of the paper.
+
+    Args:
+        rows: methods in order, the controls last.
+        published: by column, then row.
+        notes: sentences for the reader.
+        labels: the method behind a row, where the row is not called by it.
+        curves: how a figure shows the numbers.
+    """
+
+    name: str
+    title: str
+    about: str
+    rows: tuple[str, ...]
+    columns: tuple[Column, ...]
+    published: Table
+    claims: tuple[PlannedClaim, ...]
+    metric: str = "accuracy"
+    unit: str = "%"
+    higher_is_better: bool = True
+    controls: tuple[str, ...] = CONTROLS
+    rule: str = RULE
+    notes: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    curves: tuple[Curve, ...] = ()
+
+    def column(self, name: str) -> Column:
+        return next(one for one in self.columns if one.name == name)
+
+    def rows_of(self, column: Column) -> tuple[str, ...]:
+        """The rows of a column that are run."""
+        return tuple(row for row in column.rows or self.rows if row not in column.untrained)
+
+    def printed(self, row: str, column: str) -> Printed | None:
+        return self.published.get(column, {}).get(row)
+
+    def runs(
+        self, scale: Scale, seeds: Sequence[int], views: Views, columns: Iterable[str] | None = None
+    ) -> tuple[PlannedRun, ...]:
+        """Every run, by seed first: a grid that is stopped early has whole seeds to show.
+
+        Args:
+            columns: only these.
+        """
+        from rcad.train.run import canonical_config
+
+        wanted = [one for one in self.columns if columns is None or one.name in columns]
+        return tuple(
+            PlannedRun(row, column.name, canonical_config(column.benchmark.config(scale, rows, seed)))
+            for seed in seeds
+            for column in wanted
+            for row in self.rows_of(column)
+            for rows in [rivals.method(self.labels.get(row, row), Setting(column.benchmark, scale, views))]
+        )
+
+
+class Curve(NamedTuple):
+    """A series of a figure: one row over several columns.
+
+    Attributes:
+        x: where the columns stand.
+        over: a row whose numbers are subtracted, seed by seed; None for the numbers themselves.
+        panel: the part of the figure.
+    """
+
+    name: str
+    panel: str
+    row: str
+    columns: tuple[str, ...]
+    x: tuple[float | str, ...]
+    over: str | None = None
+
+
+def claims(
+    columns: Iterable[Column],
+    published: Table,
+    pairs: Iterable[tuple[str, str]],
+    *,
+    control: tuple[str, str, str] | None = ("RCAD", "ERM", RANDOM),
+    better: Callable[[str], str] = lambda column: "is more accurate than",
+) -> tuple[PlannedClaim, ...]:
+    """Who is better in each column, as printed or, where nothing is, the first of each pair.
+
+    Args:
+        control: (method, reference, control): that the method beats the control, which is how the paper explains its
+            gain over the reference; the paper shows no control, so that gain is what is set beside ours.
+    """
+    found = []
+    pairs = tuple(pairs)
+    for column in columns:
+        printed = {row: one.mean for row, one in published.get(column.name, {}).items()}
+        for first, second in pairs:
+            winner, loser, size = oriented(printed, first, second, lower=False)
+            text = f"{winner} {better(column.name)} {loser}"
+            found.append(PlannedClaim(column.name, text, (winner, column.name), (loser, column.name), size))
+        if control is not None:
+            method, reference, rival = control
+            winner, _, size = oriented(printed, method, reference, lower=False)
+            text = f"{method} {better(column.name)} a {rival}"
+            sides = (method, column.name), (rival, column.name)
+            found.append(PlannedClaim(column.name, text, *sides, size if winner == method else None))
+    return tuple(found)
+
+
+def columns_of(benchmarks: Iterable[Benchmark]) -> tuple[Column, ...]:
+    """A column for each data set, under its own name."""
+    return tuple(Column(one.name, one) for one in benchmarks)

@@ -1,0 +1,209 @@
+"""T7: test likelihood on UCI regression. Tuned on an inner hold-out, refitted on all training rows, tested once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rcad.data.dataset import Dataset, Split
+from rcad.data.scaling import Standardizer, TargetScaler
+from rcad.data.splits import holdout
+from rcad.data.uci import FOLDERS, load
+from rcad.loss.method import Method, compose
+from rcad.loss.methods import ada as ada_
+from rcad.loss.methods import adversarial_training, confidence_penalty, gaussian, me_ada, rcad, rcad_random
+from rcad.loss.methods import erm as erm_
+from rcad.paper.arms import Arm, Candidate, check_budget
+from rcad.paper.stacked_tuning import Fold, Job, Protocol, fit, tune
+
+Say = Callable[[str, int, int], None]
+Index = Any
+FIXED = "erm_fixed"
+TUNING_SEED = 1000
+LAMBDAS = (0.1, 0.5)
+PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that the numbers depend on besides the data and the versions.
+
+    Args:
+        datasets: names of `data.uci`, or "synthetic".
+        splits: how many of the standard splits.
+        validation: share of the training rows that is held out to tune.
+        cap: of the log-variance inside the entropy, in units of the standardised target; None for no cap.
+        lambdas: of the uncapped study.
+        budget: configurations used of each method's list; None for all.
+    """
+
+    datasets: tuple[str, ...] = tuple(FOLDERS)
+    splits: int = 20
+    validation: float = 0.2
+    cap: float | None = 0.0
+    budget: int | None = None
+    protocol: Protocol = PROTOCOL
+    lambdas: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.8, 0.89, 0.95, 1.0, 1.2)
+    lambda_alpha: float = 0.3
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "arms": {arm.name: arm.to_dict() for arm in self.arms()}}
+
+    def arms(self) -> list[Arm]:
+        arms = build_arms(self.cap, self.protocol.epochs)
+        chosen = [Arm(arm.name, arm.candidates[: self.budget]) for arm in arms]
+        check_budget(chosen)
+        return chosen
+
+
+SCALES = {
+    "full": Settings(),
+    "small": Settings(splits=5, budget=4),
+    "smoke": Settings(
+        ("synthetic",), 3, budget=2, protocol=Protocol("adamw", 3e-3, 16, 4, (8,)), lambdas=(0.0, 0.5, 1.2)
+    ),
+}
+
+
+def build_arms(cap: float | None, epochs: int) -> list[Arm]:
+    """Every method with eight configurations, written down before any was run."""
+    head = gaussian(cap=cap)
+
+    def one(method: Method, **numbers: float) -> Candidate:
+        return Candidate(numbers, compose(head, method))
+
+    stops = sorted({max(1, epochs * k // 8) for k in range(1, 9)}, reverse=True)
+    decays = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    # A Gaussian's loss has no upper limit in x: from steps of 0.01 on every ascent ran away on the validation rows.
+    steps = (0.0001, 0.0003, 0.001, 0.003)
+    moves, weights = (0.1, 0.3, 1.0, 3.0), LAMBDAS
+    start = compose(head, erm_())
+    return [
+        Arm("erm", tuple(Candidate({"epochs": stop}, start, epochs=stop) for stop in stops)),
+        Arm("erm_weight_decay", tuple(Candidate({"weight_decay": w}, start, w) for w in decays)),
+        Arm(
+            "ada",
+            tuple(
+                one(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g)
+                for s, g in product(steps, (1.0, 10.0))
+            ),
+        ),
+        Arm(
+            "me_ada",
+            tuple(
+                one(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
+            ),
+        ),
+        Arm(
+            "adversarial_training",
+            tuple(
+                one(adversarial_training(a, "l2", None), alpha=a) for a in (0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+            ),
+        ),
+        Arm("rcad", tuple(one(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights))),
+        Arm("rcad_random", tuple(one(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights))),
+        Arm(
+            "confidence_penalty",
+            tuple(one(confidence_penalty(w), lam=w) for w in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
+        ),
+    ]
+
+
+def run(settings: Settings, data_dir: Path | None, say: Say) -> dict[str, Any]:
+    """Everything of the study, ready for the record."""
+    tables = {name: study(read(name, data_dir), settings, say) for name in settings.datasets}
+    first = settings.datasets[0]
+    return {"datasets": tables, "uncapped": {"dataset": first, **uncapped(read(first, data_dir), settings, say)}}
+
+
+def read(name: str, data_dir: Path | None) -> Dataset:
+    return synthetic() if name == "synthetic" else load(name, data_dir=data_dir)
+
+
+def synthetic(rows: int = 60, splits: int = 20) -> Dataset:
+    """A small made-up regression with splits, for trying the study without data."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 4, generator=generator).numpy()
+    noise = torch.randn(rows, generator=generator).numpy()
+    y = (x[:, 0] - 0.5 * x[:, 1] ** 2 + 0.3 * noise).astype(np.float32)
+    pairs = tuple(holdout(y, 0.1, seed=seed, stratified=False) for seed in range(splits))
+    return Dataset("synthetic", "regression", Split(x, y), standard_splits=pairs, note="made up")
+
+
+def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+    """One data set: every method tuned and refitted on every split."""
+    pairs = [data.standard_splits[k] for k in range(settings.splits)]
+    inner, outer = [], []
+    for k, (train, test) in enumerate(pairs):
+        rows = np.sort(train)
+        kept, held = holdout(data.train.y[rows], settings.validation, seed=k, stratified=False)
+        inner.append(fold(data, rows[kept], rows[held]))
+        outer.append(fold(data, rows, np.sort(test)))
+    methods: dict[str, Any] = {}
+    for arm in settings.arms():
+        progress = partial(say, f"{data.name}: {arm.name}")
+        seeds = [TUNING_SEED + k for k in range(settings.splits)]
+        scores, chosen = tune(arm, inner, seeds, settings.protocol, metric="nll", smaller=True, progress=progress)
+        jobs = [Job(arm.candidates[choice], k, k) for k, choice in enumerate(chosen)]
+        final = fit(jobs, outer, settings.protocol, progress).metrics
+        methods[arm.name] = {
+            "nll": final["nll"],
+            "rmse": final["rmse"],
+            "chosen": chosen,
+            "validation_mean": _means(scores),
+            "tuning_diverged": int((~np.isfinite(scores)).sum()),
+        }
+    # The protocol as it stands, without a choice: the first of ERM's configurations is the last epoch.
+    plain = settings.arms()[0].candidates[0]
+    final = fit([Job(plain, k, k) for k in range(settings.splits)], outer, settings.protocol).metrics
+    methods[FIXED] = {"nll": final["nll"], "rmse": final["rmse"]}
+    sizes = {"train": len(pairs[0][0]), "test": len(pairs[0][1]), "validation": len(inner[0].held_y)}
+    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods}
+
+
+def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+    """RCAD with and without the cap over lambda, on inner validation rows of the first splits: no test row is read."""
+    folds = []
+    for k in range(min(5, settings.splits)):
+        rows = np.sort(data.standard_splits[k][0])
+        kept, held = holdout(data.train.y[rows], settings.validation, seed=k, stratified=False)
+        folds.append(fold(data, rows[kept], rows[held]))
+    result: dict[str, Any] = {"lambdas": list(settings.lambdas), "alpha": settings.lambda_alpha}
+    for name, cap in (("capped", 0.0), ("uncapped", None)):
+        candidates = [
+            Candidate({"lam": w}, compose(gaussian(cap=cap), rcad(settings.lambda_alpha, w)), may_diverge=True)
+            for w in settings.lambdas
+        ]
+        say(f"{data.name}: entropy {name}", 0, 1)
+        jobs = [Job(one, k, TUNING_SEED + k) for one in candidates for k in range(len(folds))]
+        values = np.asarray(fit(jobs, folds, settings.protocol).metrics["nll"]).reshape(len(candidates), -1)
+        result[name] = {
+            "validation_nll": [[float(v) if np.isfinite(v) else None for v in row] for row in values],
+            "diverged": [int((~np.isfinite(row)).sum()) for row in values],
+        }
+    return result
+
+
+def fold(data: Dataset, train: Index, held: Index) -> Fold:
+    """Inputs and targets scaled by the statistics of the training rows."""
+    inputs = Standardizer.fit(data.train.x[train], keep_binary=False)
+    targets = TargetScaler.fit(data.train.y[train])
+    parts = [
+        torch.from_numpy(array)
+        for rows in (train, held)
+        for array in (inputs.transform(data.train.x[rows]), targets.transform(data.train.y[rows]))
+    ]
+    return Fold(parts[0], parts[1], parts[2], parts[3], 0, targets.scale)
+
+
+def _means(scores: Sequence[Sequence[float]]) -> list[float | None]:
+    """The mean over folds of each candidate's score; None where one diverged."""
+    means = np.asarray(scores).mean(0)
+    return [float(mean) if np.isfinite(mean) else None for mean in means]

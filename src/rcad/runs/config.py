@@ -1,0 +1,244 @@
+"""What a run is: frozen, typed, checked where it is built. A run is a pure function of its config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from rcad.errors import InputError, finite, fraction, whole
+from rcad.loss.method_rows import MethodRow, method_rows
+from rcad.loss.values import Value
+from rcad.runs.fields import coerce, kinds
+
+MAX_SEED = 2**63 - 1
+
+
+class Section(Value):
+    """Base of a config's parts: every field is brought to its annotated type, then checked."""
+
+    title: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, kind in kinds(type(self)).items():
+            object.__setattr__(self, name, coerce(f"{self.title}.{name}", kind, getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        """Raises an InputError for values of the right type that cannot be used."""
+
+    def _whole(self, minimum: int, *names: str) -> None:
+        for name, value in self._given(names):
+            for one in value if isinstance(value, tuple) else (value,):
+                whole(f"{self.title}.{name}", one, minimum=minimum)
+
+    def _above_zero(self, *names: str) -> None:
+        for name, value in self._given(names):
+            finite(f"{self.title}.{name}", value, above=0.0)
+
+    def _fraction(self, *names: str) -> None:
+        for name, value in self._given(names):
+            fraction(f"{self.title}.{name}", value)
+
+    def _not_empty(self, *names: str) -> None:
+        for name, value in self._given(names):
+            if not value.strip():
+                raise InputError(f"expected {self.title}.{name} to be a text, but got {value!r}")
+
+    def _given(self, names: Iterable[str]) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class DataConfig(Section):
+    """Which examples.
+
+    Args:
+        name: a known data set, a file or a folder; "cifar100[:2000]" takes a subset.
+        target: the column to predict, of a table.
+        task: "auto" tells it from the targets.
+        balanced: a subset holds equally many of each class; else it is drawn uniformly, as the released program does.
+        validation: fraction of the training examples held out; 0 for none.
+        split: which of the standard train/test splits, where the data has some.
+        test_fraction: fraction set aside for the test, where the data has no test set of its own.
+        size: side in pixels that images are brought to; None keeps theirs.
+        seed: which examples a subset and the hold-outs take; None goes by the run's seed, so that a spread over seeds
+            includes the choice of examples. The released program has one subset for all runs.
+    """
+
+    title: ClassVar[str] = "data"
+    name: str
+    target: str | None = None
+    task: Literal["auto", "classification", "regression"] = "auto"
+    balanced: bool = True
+    validation: float = 0.1
+    split: int | None = None
+    test_fraction: float = 0.2
+    size: int | None = None
+    seed: int | None = None
+
+    def _check(self) -> None:
+        self._not_empty("name", "target")
+        self._fraction("validation", "test_fraction")
+        self._above_zero("test_fraction")
+        self._whole(0, "split", "seed")
+        self._whole(1, "size")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ModelConfig(Section):
+    """Which network; None leaves a model's own default.
+
+    Args:
+        name: "auto" takes one that fits the data.
+        norm: of a convnet.
+        width: base number of channels of a convnet.
+        hidden: units of the hidden layers of an MLP.
+        dropout: probability in [0, 1).
+        weights: a file of weights to start from.
+    """
+
+    title: ClassVar[str] = "model"
+    name: str = "auto"
+    norm: Literal["batch", "group", "none"] | None = None
+    width: int | None = None
+    hidden: tuple[int, ...] | None = None
+    dropout: float | None = None
+    weights: str | None = None
+
+    def _check(self) -> None:
+        self._not_empty("name", "weights")
+        self._whole(1, "width", "hidden")
+        self._fraction("dropout")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class OptimConfig(Section):
+    """How the weights move.
+
+    Args:
+        lr: the rate after the warm-up.
+        momentum, nesterov: of SGD.
+        clip: largest L2 norm of the gradient; None for no clipping.
+        schedule: "multistep" multiplies the rate by `gamma` at each of `milestones`.
+        milestones: epochs, ascending; those past the last epoch never come.
+        warmup: epochs of linear warm-up.
+    """
+
+    title: ClassVar[str] = "optim"
+    name: Literal["sgd", "adamw"] = "sgd"
+    lr: float
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 0.0
+    clip: float | None = None
+    schedule: Literal["multistep", "cosine", "constant"] = "constant"
+    milestones: tuple[int, ...] = ()
+    gamma: float = 0.1
+    warmup: int = 0
+
+    def _check(self) -> None:
+        self._above_zero("lr", "clip", "gamma")
+        self._fraction("momentum")
+        finite("optim.weight_decay", self.weight_decay, minimum=0.0)
+        self._whole(1, "milestones")
+        self._whole(0, "warmup")
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise InputError(f"expected optim.milestones to be ascending epochs, but got {list(self.milestones)}")
+        if self.schedule == "multistep" and not self.milestones:
+            raise InputError(
+                "expected optim.milestones for the multistep schedule, but got none; "
+                "give the epochs, or set optim.schedule to 'constant'"
+            )
+        if self.name == "sgd" and self.nesterov and self.momentum == 0:
+            raise InputError("expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov to false")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TrainConfig(Section):
+    """The loop.
+
+    Args:
+        batch_size: examples a batch.
+        accumulate: batches a step of the optimizer.
+        precision: of the forward passes; weights stay fp32.
+        ema: decay of an exponential moving average of the weights, in (0, 1); None for none.
+        selection: the epoch whose weights are kept: the best on the held-out split, or the last.
+        patience: stop after so many epochs without a better validation score.
+        deterministic: only deterministic kernels.
+        channels_last: memory format of images.
+    """
+
+    title: ClassVar[str] = "train"
+    epochs: int
+    batch_size: int
+    accumulate: int = 1
+    precision: Literal["fp32", "bf16"] = "fp32"
+    ema: float | None = None
+    selection: Literal["best", "last"] = "best"
+    patience: int | None = None
+    deterministic: bool = False
+    channels_last: bool = False
+
+    def _check(self) -> None:
+        self._whole(1, "epochs", "batch_size", "accumulate", "patience")
+        self._fraction("ema")
+        self._above_zero("ema")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RunConfig(Value):
+    """Everything a run's result depends on.
+
+    Args:
+        method: rows of (name, parameters), e.g. (("rcad", (("alpha", 0.5), ("lam", 0.02))),). Names and parameters
+            are checked by the engine, which knows the methods.
+        seed: of the weights, the batches, the augmentation and the splits; in [0, 2**63).
+    """
+
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    method: tuple[MethodRow, ...]
+    optim: OptimConfig
+    train: TrainConfig
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", method_rows(self.method))
+        for name, section in SECTIONS.items():
+            if not isinstance(getattr(self, name), section):
+                raise InputError(f"expected {name} to be a {section.__name__}, but got {getattr(self, name)!r}")
+        whole("seed", self.seed, minimum=0)
+        if self.seed > MAX_SEED:
+            raise InputError(f"expected seed to be at most {MAX_SEED}, but got {self.seed}")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.data.validation == 0:
+            remedy = "hold some out, e.g. data.validation=0.1"
+            if self.train.selection == "best":
+                raise InputError(
+                    f"expected data.validation > 0 to select the best epoch, but got 0.0; {remedy}, "
+                    "or set train.selection to 'last'"
+                )
+            if self.train.patience is not None:
+                raise InputError(f"expected data.validation > 0 for train.patience, but got 0.0; {remedy}")
+        if self.optim.warmup and self.optim.warmup >= self.train.epochs:
+            raise InputError(
+                f"expected optim.warmup to be less than train.epochs ({self.train.epochs}), "
+                f"but got {self.optim.warmup}; shorten the warm-up"
+            )
+
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "optim": OptimConfig,
+    "train": TrainConfig,
+}
+KEYS: tuple[str, ...] = (
+    "seed",
+    "method",
+    *(f"{title}.{field.name}" for title, section in SECTIONS.items() for field in fields(section)),  # type: ignore[arg-type]
+)
+"""Every dotted key of a config."""

@@ -1,0 +1,83 @@
+"""Records as one table: a row per run, a column per config field and metric."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.runs.atomic import replacing, write_text
+from rcad.runs.record import RunRecord
+from rcad.runs.strict_json import dumps
+
+FORMATS = (".csv", ".parquet", ".json")
+_FIRST = ("id", "data", "model", "method", "seed", "status", "epochs")
+_LAST = ("message", "device", "peak_memory_bytes", "commit", "started", "finished")
+
+
+def export(records: Sequence[RunRecord], path: Path) -> None:
+    """Write the records to a .csv, .parquet (flat rows) or .json (whole records) file, atomically."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"expected a file that ends in {', '.join(FORMATS)}, but got {str(path)!r}; rename it")
+    if path.suffix.lower() == ".json":
+        write_text(path, dumps([record.to_dict() for record in records], indent=1) + "\n")
+    elif path.suffix.lower() == ".csv":
+        _write_csv(rows(records), path)
+    else:
+        _write_parquet(rows(records), path)
+
+
+def rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """A flat row per record; every row has every column, None where the run has no such value."""
+    flat = [_flat(record) for record in records]
+    names = list(dict.fromkeys([*_FIRST, *(key for row in flat for key in row), *_LAST]))
+    ordered = [name for name in names if name not in _LAST] + list(_LAST)
+    return [{name: row.get(name) for name in ordered} for row in flat]
+
+
+def _flat(record: RunRecord) -> dict[str, Any]:
+    plain = record.to_dict()
+    row = {name: record.summary()[name] for name in _FIRST}
+    row |= {f"metrics.{key}": value for key, value in plain["metrics"].items()}
+    row |= {f"timings.{key}": value for key, value in plain["timings"].items()}
+    for title, section in plain["config"].items():
+        if isinstance(section, dict):
+            row |= {f"{title}.{key}": _cell(value) for key, value in section.items()}
+    row |= {f"split.{name}": split["sha256"] for name, split in plain["splits"].items()}
+    row |= {f"version.{name}": version for name, version in plain["versions"].items()}
+    return row | {name: plain[name] for name in _LAST}
+
+
+def _cell(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _write_csv(table: list[dict[str, Any]], path: Path) -> None:
+    names = list(table[0]) if table else [*_FIRST, *_LAST]
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def _write_parquet(table: list[dict[str, Any]], path: Path) -> None:
+    try:
+        import pyarrow as arrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "data") from None
+    names = list(table[0]) if table else [*_FIRST, *_LAST]
+    columns = {name: arrow.array(_uniform([row[name] for row in table])) for name in names}
+    with replacing(path) as temporary:
+        parquet.write_table(arrow.table(columns), temporary)
+
+
+def _uniform(values: list[Any]) -> list[Any]:
+    """A column of one type: ints beside floats become floats."""
+    return [float(value) if type(value) is int else value for value in values] if _mixed(values) else values
+
+
+def _mixed(values: list[Any]) -> bool:
+    return {type(value) for value in values if value is not None} == {int, float}

@@ -1,0 +1,99 @@
+"""The protocols as named recipes: everything of a run but its data, its method and its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rcad.loss.changed_defaults import spelled
+from rcad.loss.method_rows import MethodRow, method_rows
+from rcad.loss.values import Value
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+
+CROP_AND_FLIP: MethodRow = ("data_augmentation", ())
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Recipe(Value):
+    """A protocol.
+
+    Args:
+        about: one line for `--help`.
+        data: what it says of the data, e.g. the held-out fraction.
+        beside: method rows that are composed with the chosen method, unless it brings them itself.
+        variants: the name under which the protocol runs a method, e.g. rcad as rcad_released.
+    """
+
+    about: str
+    model: ModelConfig
+    optim: OptimConfig
+    train: TrainConfig
+    data: Mapping[str, Any] = field(default_factory=dict)
+    beside: tuple[MethodRow, ...] = ()
+    variants: Mapping[str, str] = field(default_factory=dict)
+
+    def rows(self, method: Any) -> tuple[MethodRow, ...]:
+        """The rows of a method under this protocol, with defaults that have changed written out."""
+        chosen = tuple((self.variants.get(name, name), values) for name, values in method_rows(method))
+        names = {name for name, _ in chosen}
+        return spelled((*(row for row in self.beside if row[0] not in names), *chosen))
+
+    def config(self, data: str | Mapping[str, Any], method: Any, seed: int = 0) -> RunConfig:
+        """The run of `method` on `data`.
+
+        Args:
+            data: a name, or fields of DataConfig, which win over the recipe's.
+            method: rows of (name, parameters).
+        """
+        given = {"name": data} if isinstance(data, str) else data
+        return RunConfig(
+            data=DataConfig(**{**self.data, **given}),
+            model=self.model,
+            method=self.rows(method),
+            optim=self.optim,
+            train=self.train,
+            seed=seed,
+        )
+
+
+PAPER = Recipe(
+    about="the paper: ResNet-18, crop and flip, 200 epochs, the best epoch on 10% held out",
+    model=ModelConfig(name="resnet18"),
+    optim=OptimConfig(lr=0.1, weight_decay=5e-4, clip=1.0, schedule="multistep", milestones=(100, 150, 180)),
+    train=TrainConfig(epochs=200, batch_size=128),
+    beside=(CROP_AND_FLIP,),
+)
+
+RECIPES: Mapping[str, Recipe] = {
+    "paper": PAPER,
+    "paper-2k": replace(
+        PAPER, about="the paper on CIFAR-100-2k: batches of 32", train=replace(PAPER.train, batch_size=32)
+    ),
+    "paper-10k": replace(
+        PAPER, about="the paper on CIFAR-100-10k: batches of 64", train=replace(PAPER.train, batch_size=64)
+    ),
+    "paper-svhn": replace(
+        PAPER, about="the paper on SVHN: drops at 80 and 120", optim=replace(PAPER.optim, milestones=(80, 120))
+    ),
+    "paper-wrn": replace(
+        PAPER,
+        about="the paper's Wide ResNet 28-10, with the settings of the Wide ResNet paper (which clips no gradient)",
+        model=ModelConfig(name="wrn28_10", dropout=0.3),
+        optim=replace(PAPER.optim, milestones=(60, 120, 160), gamma=0.2, clip=None),
+    ),
+    "released": replace(
+        PAPER,
+        about="the authors' program: two views, uniform subsets, nothing held out, the last epoch",
+        train=replace(PAPER.train, selection="last"),
+        data={"validation": 0.0, "balanced": False},
+        variants={"rcad": "rcad_released", "erm": "two_views"},
+    ),
+    "small": Recipe(
+        about="tables and small images: AdamW, 30 epochs, cosine",
+        model=ModelConfig(),
+        optim=OptimConfig(name="adamw", lr=1e-3, weight_decay=0.01, schedule="cosine"),
+        train=TrainConfig(epochs=30, batch_size=32),
+    ),
+}
+"""Named protocols; the engine chooses one where none is named."""

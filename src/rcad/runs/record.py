@@ -1,0 +1,235 @@
+"""What a run gave: one frozen value, one strict JSON file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+from rcad.errors import InputError, did_you_mean, is_number, one_of, shown, whole
+from rcad.loss.method_rows import label
+from rcad.loss.values import Value
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id, from_plain, to_plain
+from rcad.runs.strict_json import dumps, finite_or_none, loads
+
+SCHEMA = 1
+Status = Literal["running", "interrupted", "diverged", "done"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+FINISHED: tuple[Status, ...] = ("done", "diverged")
+Numbers = Mapping[str, float | None]
+"""Numbers by name; None stands for one that is not finite."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Split(Value):
+    """Which examples a split held.
+
+    Args:
+        size: how many.
+        sha256: hash of their indices, 64 hexadecimal digits.
+    """
+
+    size: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        whole("the size of a split", self.size, minimum=0)
+        if not isinstance(self.sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise InputError(f"expected the sha256 of a split as 64 hexadecimal digits, but got {shown(self.sha256)}")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RunRecord(Value):
+    """One run.
+
+    Args:
+        config: what was run.
+        status: "running" and "interrupted" can go on; "done" and "diverged" are final.
+        started, finished: ISO times in UTC; `finished` is None until the run is final.
+        message: a sentence for the reader, e.g. why it diverged.
+        splits: by name, e.g. "train", "validation", "test".
+        epochs: one row of numbers per epoch.
+        metrics: the final numbers. NaN and infinity become None, here and in `epochs`; the status tells why.
+        timings: seconds by name.
+        peak_memory_bytes: None where it was not measured.
+        device: in words.
+        versions: of the packages, by name.
+        commit: of the checkout that ran, if any.
+        data_sha256: of the examples and targets; the config only names them.
+        resolved: what "auto" and defaults stood for, e.g. the model and the method with all its parameters.
+        id: `config_id(config)`; need not be given.
+    """
+
+    config: RunConfig
+    status: Status
+    started: str
+    finished: str | None = None
+    message: str = ""
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    epochs: Sequence[Numbers] = ()
+    metrics: Numbers = field(default_factory=dict)
+    timings: Numbers = field(default_factory=dict)
+    peak_memory_bytes: int | None = None
+    device: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    data_sha256: str = ""
+    resolved: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        one_of("status", self.status, STATUSES)
+        _check_id(self.id, config_id(self.config))
+        _check_times(self)
+        _check_texts(self)
+        if self.peak_memory_bytes is not None:
+            whole("peak_memory_bytes", self.peak_memory_bytes, minimum=0)
+        if not isinstance(self.epochs, list | tuple):
+            raise InputError(f"expected epochs to be a list of rows, but got {shown(self.epochs)}")
+        fixed = {
+            "id": config_id(self.config),
+            "splits": {name: _split(name, value) for name, value in _table("splits", self.splits).items()},
+            "epochs": tuple(_numbers(f"epochs[{index}]", row) for index, row in enumerate(self.epochs)),
+            "metrics": _numbers("metrics", self.metrics),
+            "timings": _numbers("timings", self.timings),
+        }
+        for name, value in fixed.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run is over, for good or bad."""
+        return self.status in FINISHED
+
+    def summary(self) -> dict[str, Any]:
+        """What a list of runs shows."""
+        return {
+            "id": self.id,
+            "data": self.config.data.name,
+            "model": self.config.model.name,
+            "method": label(self.config.method),
+            "seed": self.config.seed,
+            "status": self.status,
+            "epochs": len(self.epochs),
+            "metrics": dict(self.metrics),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that strict JSON can hold."""
+        plain: dict[str, Any] = {"schema": SCHEMA, "id": self.id, "config": to_plain(self.config)}
+        for name in FIELDS:
+            plain.setdefault(name, finite_or_none(getattr(self, name)))
+        plain["splits"] = {name: {"size": s.size, "sha256": s.sha256} for name, s in self.splits.items()}
+        return plain
+
+    def to_json(self) -> str:
+        """The text of record.json."""
+        return dumps(self.to_dict(), indent=1) + "\n"
+
+    @staticmethod
+    def from_dict(plain: Any, *, source: str = "the record") -> RunRecord:
+        """The record that `to_dict` wrote; `source` names its file in messages."""
+        try:
+            return _from_dict(plain)
+        except InputError as error:
+            raise InputError(f"in {source}: {error}") from None
+
+    @staticmethod
+    def from_json(text: str, *, source: str = "the record") -> RunRecord:
+        """The record in the text of a record.json."""
+        return RunRecord.from_dict(loads(text, source), source=source)
+
+
+FIELDS: tuple[str, ...] = tuple(one.name for one in fields(RunRecord))
+
+
+def utc_now() -> str:
+    """The time as a record keeps it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _from_dict(plain: Any) -> RunRecord:
+    if not isinstance(plain, dict):
+        raise InputError(f"expected a record to be an object, but got {shown(plain)}")
+    if plain.get("schema") != SCHEMA:
+        raise InputError(
+            f"expected a record of schema {SCHEMA}, but got {shown(plain.get('schema'))}; "
+            "read it with the version of rcad that wrote it"
+        )
+    for key in plain:
+        if key != "schema" and key not in FIELDS:
+            raise InputError(f"expected a key of a record, but got {key!r}{did_you_mean(key, list(FIELDS))}")
+    for key in ("id", "config", "status", "started"):
+        if key not in plain:
+            raise InputError(f"expected {key} to be given, but it is missing; restore the file or remove it")
+    given = {key: value for key, value in plain.items() if key not in ("schema", "config")}
+    return RunRecord(config=from_plain(plain["config"]), **given)
+
+
+def _check_id(given: Any, expected: str) -> None:
+    if given not in ("", expected):
+        raise InputError(
+            f"expected the id {expected} for this config, but got {shown(given)}; keep id and config together"
+        )
+
+
+def _check_times(record: RunRecord) -> None:
+    for name, text in (("started", record.started), ("finished", record.finished)):
+        if text is not None or name == "started":
+            _check_time(name, text)
+    if record.is_final and record.finished is None:
+        raise InputError(f"expected finished for a run that is {record.status}, but got None; give the time")
+
+
+def _check_time(name: str, text: Any) -> None:
+    try:
+        good = datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise InputError(
+            f"expected {name} to be an ISO time in UTC like 2024-01-31T12:00:00+00:00, but got {shown(text)}"
+        )
+
+
+def _check_texts(record: RunRecord) -> None:
+    texts = {"message": record.message, "device": record.device, "commit": record.commit}
+    texts |= {"data_sha256": record.data_sha256}
+    texts |= {f"resolved.{name}": text for name, text in _table("resolved", record.resolved).items()}
+    texts |= {f"versions.{name}": text for name, text in _table("versions", record.versions).items()}
+    for name, text in texts.items():
+        if not isinstance(text, str) and not (name == "commit" and text is None):
+            raise InputError(f"expected {name} to be a text, but got {shown(text)}")
+
+
+def _table(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"expected {name} to be a table with texts as keys, but got {shown(value)}")
+    return value
+
+
+def _numbers(name: str, values: Any) -> dict[str, float | None]:
+    for key, value in _table(name, values).items():
+        if value is not None and not is_number(value):
+            raise InputError(f"expected {name}.{key} to be a number, but got {shown(value)}")
+    return {key: _number(value) for key, value in values.items()}
+
+
+def _number(value: Any) -> float | None:
+    """A number of Python's own, whatever kind it was; None for one that is not finite."""
+    if value is None or isinstance(value, Integral):
+        return None if value is None else int(value)
+    return float(value) if math.isfinite(value) else None
+
+
+def _split(name: str, value: Any) -> Split:
+    if isinstance(value, Split):
+        return value
+    if not isinstance(value, Mapping) or set(value) != {"size", "sha256"}:
+        raise InputError(f"expected splits.{name} with size and sha256, but got {shown(value)}")
+    return Split(**value)

@@ -1,0 +1,189 @@
+"""The folder of runs: `<id>/{config.toml, record.json, log.jsonl, checkpoint/, lock}`. A finished record stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from rcad.errors import InputError
+from rcad.runs import export
+from rcad.runs.atomic import leftovers, make_folder, read_text, sync_folder, write_text
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import RunLock, held_here, is_locked
+from rcad.runs.plain import ID_LENGTH, config_id
+from rcad.runs.record import RunRecord, Status
+from rcad.runs.toml import load_config, to_toml
+
+CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl", "checkpoint", "lock"
+_ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
+_REMOVED = ".*.removed"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of runs; make one with `Store.open`."""
+
+    path: Path
+
+    @staticmethod
+    def open(path: str | Path, *, create: bool = True) -> Store:
+        """The store in a folder, rid of what killed processes left half-written.
+
+        Args:
+            create: make the folder where there is none; else that is an error.
+        """
+        store = Store(Path(path))
+        if create:
+            make_folder(store.path)
+        elif not store.path.is_dir():
+            raise InputError(f"expected a folder of runs, but got {str(path)!r}; train something, or name another")
+        store._clean()
+        return store
+
+    def ids(self) -> list[str]:
+        """Every run there is, with or without a record."""
+        return sorted(one.name for one in self.path.iterdir() if _ID.fullmatch(one.name) and one.is_dir())
+
+    def find(self, prefix: str) -> str:
+        """The id that starts with `prefix`; there must be just one."""
+        found = [one for one in self.ids() if one.startswith(prefix)] if prefix else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise InputError(f"expected the id of a run in {self.path}, but got {prefix!r}; see: rcad runs list")
+        raise InputError(
+            f"expected the start of one id, but {prefix!r} fits {len(found)}: {', '.join(found[:4])}; give more of it"
+        )
+
+    def folder(self, run: str) -> Path:
+        """Where a run keeps its files; `run` is a whole id."""
+        if not _ID.fullmatch(run):
+            raise InputError(f"expected an id of {ID_LENGTH} hexadecimal digits, but got {run!r}")
+        return self.path / run
+
+    def log(self, run: str) -> Path:
+        """A run's log.jsonl."""
+        return self.folder(run) / LOG
+
+    def checkpoint(self, run: str) -> Path:
+        """A run's folder of checkpoints."""
+        return self.folder(run) / CHECKPOINT
+
+    def config(self, prefix: str) -> RunConfig:
+        """The config of a run by the start of its id, though it may have no record yet."""
+        return load_config(self.folder(self.find(prefix)) / CONFIG)
+
+    def lock(self, config: RunConfig) -> RunLock:
+        """Claim a run: its folder is made, its config written. Held until released or the process ends."""
+        run = config_id(config)
+        make_folder(self.folder(run))
+        lock = RunLock(self.folder(run) / LOCK, run)
+        try:
+            if not (self.folder(run) / CONFIG).exists():
+                write_text(self.folder(run) / CONFIG, to_toml(config))
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def status(self, config: RunConfig) -> Status | Literal["new"]:
+        """How far the run of `config` is: "new" without a record."""
+        run = config_id(config)
+        return self._read(run).status if (self.folder(run) / RECORD).exists() else "new"
+
+    def get(self, prefix: str) -> RunRecord:
+        """The record of a run by its id or the start of it."""
+        return self._read(self.find(prefix))
+
+    def records(self, on_error: Callable[[InputError], None] | None = None) -> list[RunRecord]:
+        """Every record, by the time it was started.
+
+        Args:
+            on_error: takes the error of a record that cannot be read, and the others follow; None raises it.
+        """
+        found = []
+        for run in self.ids():
+            if (self.folder(run) / RECORD).exists():
+                try:
+                    found.append(self._read(run))
+                except InputError as error:
+                    if on_error is None:
+                        raise
+                    on_error(error)
+        return sorted(found, key=lambda record: (record.started, record.id))
+
+    def write(self, record: RunRecord) -> None:
+        """Put a record in place of the run's last one, atomically, under the run's lock.
+
+        A final record gives way only to another final one: nothing turns a finished run into an unfinished one.
+        """
+        path = self.folder(record.id) / RECORD
+        if not held_here(path.with_name(LOCK)):
+            with self.lock(record.config):
+                self.write(record)
+            return
+        if not record.is_final and path.exists() and (last := self._load(record.id)).is_final:
+            raise InputError(
+                f"expected run {record.id} to stay {last.status}, but got a record that is {record.status}; "
+                "prune it first"
+            )
+        write_text(path, record.to_json())
+
+    def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
+        """Remove a run, or its checkpoints; refused while a process works on it."""
+        folder = self.folder(run)
+        with RunLock(folder / LOCK, run):
+            target = folder / CHECKPOINT if checkpoint_only else folder
+            # Renamed first: a removal cut short never leaves half a run under its name.
+            removed = self.path / f".{run}.{secrets.token_hex(6)}.removed"
+            try:
+                os.replace(target, removed)
+                sync_folder(self.path)
+                shutil.rmtree(removed)
+            except OSError as error:
+                raise InputError(f"expected {target} to be removable, but got: {error.strerror or error}") from None
+
+    def export(self, path: str | Path, on_error: Callable[[InputError], None] | None = None) -> int:
+        """Write every record to a .csv, .parquet or .json file; returns how many. `on_error` as in `records`."""
+        records = self.records(on_error)
+        export.export(records, Path(path))
+        return len(records)
+
+    def _read(self, run: str) -> RunRecord:
+        """The record, where "running" means that a process is: a killed one could not write that it was stopped."""
+        record = self._load(run)
+        if record.status == "running" and not is_locked(self.folder(run) / LOCK):
+            # Read again: it may have been finished between the two looks.
+            record = self._load(run)
+            if record.status == "running":
+                return replace(record, status="interrupted", message=record.message or "its process was killed")
+        return record
+
+    def _load(self, run: str) -> RunRecord:
+        path = self.folder(run) / RECORD
+        record = RunRecord.from_json(read_text(path), source=str(path))
+        if record.id != run:
+            raise InputError(f"expected {path} to hold run {run}, but got {record.id}; move it to its own folder")
+        return record
+
+    def _clean(self) -> None:
+        for folder in self.path.glob(_REMOVED):
+            shutil.rmtree(folder, ignore_errors=True)
+        for run in self.ids():
+            if leftovers(self.folder(run)) and os.access(self.folder(run), os.W_OK):
+                self._clean_run(run)
+
+    def _clean_run(self, run: str) -> None:
+        try:
+            lock = RunLock(self.folder(run) / LOCK, run)
+        except InputError:
+            return  # somebody is at work there, and the file may be the one being written
+        with lock:
+            for path in leftovers(self.folder(run)):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Thousands of small networks in one tensor, trained together."""

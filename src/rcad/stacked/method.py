@@ -1,0 +1,208 @@
+"""Many methods of one structure as one: the same terms, with a number per replica where the methods differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError
+from rcad.loss.geometry import Move
+from rcad.loss.growth import FeatureAscent
+from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
+from rcad.loss.method import Method
+from rcad.loss.perturbations import GradientStep, RandomStep
+from rcad.loss.terms import MEASURES, Term
+
+
+@dataclass(frozen=True, eq=False)
+class StackedLikelihood:
+    """A likelihood on rows (R * B, K), B for each replica in turn, with its own label smoothing for each replica.
+
+    Args:
+        base: without smoothing.
+        smoothing: eps (R,), or None where no replica smooths.
+        others: eps goes to the classes other than the label, see `Categorical.convention`.
+    """
+
+    base: Categorical | Gaussian
+    smoothing: Tensor | None = None
+    others: bool = False
+
+    def nll(self, output: Tensor, target: Tensor) -> Tensor:
+        """(R * B,). Smoothing is linear in the target, so a smoothed loss is a blend of two plain ones."""
+        values = self.base.nll(output, target)
+        if self.smoothing is None:
+            return values
+        assert isinstance(self.base, Categorical)
+        spread = self.base.uniform_nll(output)
+        if self.others:
+            classes = output.shape[1]
+            spread = (classes * spread - values) / (classes - 1)
+        return torch.lerp(values, spread, self.smoothing.repeat_interleave(len(output) // len(self.smoothing)))
+
+    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return self.base.entropy(output, valid)
+
+    def uniform_nll(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        uniform: Any = getattr(self.base, "uniform_nll", None)
+        if uniform is None:
+            raise InputError("expected classes for uniform_cross_entropy, but got a Gaussian; use negative_entropy")
+        result: Tensor = uniform(output, valid)
+        return result
+
+    def plain(self) -> StackedLikelihood:
+        return StackedLikelihood(self.base)
+
+    def take(self, index: Tensor) -> StackedLikelihood:
+        return replace(self, smoothing=None if self.smoothing is None else self.smoothing[index])
+
+
+@dataclass(frozen=True, eq=False)
+class StackedTerm:
+    """A term with its numbers per replica.
+
+    Args:
+        term: the first replica's: measure, where, norm, steps, bounds and how often.
+        weight: (R,).
+        alpha: the distance to x' (R,), or None at x itself.
+        likelihood: the term's own, or that of all terms.
+        positive: whether every weight is above 0.
+    """
+
+    term: Term
+    weight: Tensor
+    alpha: Tensor | None
+    likelihood: StackedLikelihood
+    positive: bool
+
+    def means(self, output: Tensor, target: Tensor, shares: Tensor | None = None) -> Tensor:
+        """The measure of rows (R * B, K), times their shares (R * B,), averaged over each replica's batch, (R,)."""
+        measure = self.term.measure if callable(self.term.measure) else MEASURES[self.term.measure]
+        values = measure(self.likelihood, output, target)
+        return (values if shares is None else shares * values).view(len(self.weight), -1).mean(1)
+
+    def at(self, step: int) -> StackedTerm | None:
+        """The term at a step: absent where it rests, k times as heavy where it acts at every k-th only."""
+        if step % self.term.every:
+            return None
+        return self if self.term.every == 1 else replace(self, weight=self.weight * self.term.every)
+
+    def take(self, index: Tensor, likelihood: StackedLikelihood) -> StackedTerm:
+        """The term of some of the replicas, with its likelihood for them."""
+        alpha = None if self.alpha is None else self.alpha[index]
+        return replace(self, weight=self.weight[index], alpha=alpha, likelihood=likelihood)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedMethod:
+    """R methods of one structure.
+
+    Args:
+        likelihood: of the training loss.
+        terms: with a number per replica.
+        growth: one per replica, or none.
+    """
+
+    likelihood: StackedLikelihood
+    terms: tuple[StackedTerm, ...]
+    growth: tuple[FeatureAscent, ...] = ()
+
+    @classmethod
+    def of(cls, methods: Sequence[Method], default: Likelihood, like: Tensor) -> StackedMethod:
+        """Stacks one method per replica.
+
+        Args:
+            methods: equal but for weights, distances, label smoothing, and growth's eta, gamma and step_size.
+            default: the likelihood of methods that set none.
+            like: a tensor, for dtype and device.
+        """
+        shapes = [_structure(method, default) for method in methods]
+        for method, shape in zip(methods, shapes, strict=True):
+            if shape != shapes[0]:
+                raise InputError(
+                    f"expected methods that differ in numbers only, but got {methods[0]!r} and {method!r}; "
+                    "train each structure by itself"
+                )
+
+        def numbers(values: Sequence[float]) -> Tensor:
+            return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+        def stacked(likelihoods: Sequence[Likelihood]) -> StackedLikelihood:
+            eps = [getattr(one, "smoothing", 0.0) for one in likelihoods]
+            others = getattr(likelihoods[0], "convention", "all") == "others"
+            base = likelihoods[0].plain()  # type: ignore[attr-defined]
+            return StackedLikelihood(base, numbers(eps) if any(eps) else None, others)
+
+        common = stacked([method.likelihood or default for method in methods])
+        terms = []
+        for column in zip(*(method.terms for method in methods), strict=True):
+            if not any(term.weight for term in column):
+                continue
+            own = [term.likelihood for term in column if term.likelihood is not None]
+            weights = [term.weight for term in column]
+            distances = [term.where.alpha for term in column if isinstance(term.where, Move)]
+            alpha = numbers(distances) if distances else None
+            likelihood = stacked(own) if own else common
+            terms.append(StackedTerm(column[0], numbers(weights), alpha, likelihood, min(weights) > 0))
+        growth = tuple(method.growth for method in methods if method.growth is not None)
+        return cls(common, tuple(terms), growth)
+
+    def check_task(self, classes: int) -> None:
+        """Every term must read the output as the data's kind of target wants it."""
+        for likelihood in (self.likelihood, *(term.likelihood for term in self.terms)):
+            if isinstance(likelihood.base, Categorical) != bool(classes):
+                wanted = f"{classes} classes" if classes else "real targets"
+                raise InputError(f"expected a likelihood for {wanted}, but got {likelihood.base!r}")
+
+    def active(self, step: int) -> list[StackedTerm]:
+        """The terms that count at a step."""
+        return [term for one in self.terms if (term := one.at(step)) is not None]
+
+    @property
+    def draws(self) -> bool:
+        """Whether a term needs noise."""
+        return any(isinstance(term.term.where, RandomStep) for term in self.terms)
+
+    def take(self, index: Tensor) -> StackedMethod:
+        """The method of some of the replicas."""
+        common = self.likelihood.take(index)
+        own = [common if t.likelihood is self.likelihood else t.likelihood.take(index) for t in self.terms]
+        terms = tuple(term.take(index, likelihood) for term, likelihood in zip(self.terms, own, strict=True))
+        growth = tuple(self.growth[i] for i in index.tolist()) if self.growth else ()
+        return StackedMethod(common, terms, growth)
+
+
+def _structure(method: Method, default: Likelihood) -> tuple[Any, ...]:
+    """What replicas must share: the method with its numbers taken out."""
+    if method.augment:
+        raise InputError(f"expected no augmentation in a stacked run, but got {method!r}; train it by itself")
+    growth = method.growth and replace(method.growth, eta=0.0, gamma=0.0, step_size=1.0)
+    if growth is not None and growth.levels is not None:
+        raise InputError(f"expected levels=None to grow stacked tables, but got levels={growth.levels}")
+    return _bare(method.likelihood or default), tuple(_bare_term(term) for term in method.terms), growth
+
+
+def _bare(likelihood: Likelihood) -> Likelihood:
+    if isinstance(likelihood, Categorical):
+        if likelihood.weight is not None:
+            raise InputError(f"expected no class weights in a stacked run, but got {likelihood!r}")
+        return replace(likelihood, smoothing=0.0)
+    if isinstance(likelihood, Gaussian):
+        return likelihood
+    raise InputError(f"expected Categorical or Gaussian in a stacked run, but got {likelihood!r}")
+
+
+def _bare_term(term: Term) -> Term:
+    where = term.where
+    known = isinstance(where, GradientStep) and not where.jitter
+    if where is not None and not known and not isinstance(where, RandomStep):
+        raise InputError(f"expected GradientStep without jitter or RandomStep in a stacked run, but got {where!r}")
+    if term.view != "batch" or getattr(where, "std", None) is not None:
+        raise InputError(f"expected terms on the batch in its own units in a stacked run, but got {term!r}")
+    likelihood = None if term.likelihood is None else _bare(term.likelihood)
+    bare = None if where is None else replace(where, alpha=1.0)  # type: ignore[type-var]
+    return replace(term, weight=1.0, where=bare, likelihood=likelihood)

@@ -1,0 +1,127 @@
+"""One training step of many replicas: the gradients of the terms, in as few passes as `fused` takes for one model.
+
+Each replica's loss is a mean over its own batch, and replicas share no parameter: the gradient of the sum of their
+losses is the gradient of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from rcad.loss.geometry import Move, Norm, unit
+from rcad.loss.perturbations import GradientStep, RandomStep
+from rcad.stacked.method import StackedLikelihood, StackedMethod, StackedTerm
+from rcad.stacked.output_gradients import nll_slopes, pulled
+from rcad.stacked.passes import Passes
+
+Noise = Callable[[tuple[int, ...]], Tensor]
+
+
+class StackedStep:
+    """The gradients of one batch.
+
+    Args:
+        method: the terms, with their numbers per replica.
+        passes: through the model, for batches of this size.
+        noise: standard normal numbers of shape (R, B, D), each replica's from its own stream.
+    """
+
+    def __init__(self, method: StackedMethod, passes: Passes, noise: Noise) -> None:
+        self.method, self.passes, self.noise = method, passes, noise
+
+    def __call__(
+        self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Writes the gradients of step `number`.
+
+        Args:
+            x: (R, B, D).
+            target: labels or scaled targets, (R, B).
+            shares: what each example counts in its mean, (R, B); 1 each by default.
+
+        Returns:
+            The total loss of each replica (R,), and the output at x (R, B, K) where it was computed.
+        """
+        terms = self.method.active(number)
+        clean = [term for term in terms if term.alpha is None]
+        moved = [term for term in terms if term.alpha is not None]
+        y = target.reshape(-1)
+        shares = None if shares is None else shares.reshape(-1)
+        wanted = self._directions(moved)
+        total = x.new_zeros(len(x))
+        output: Tensor | None = None
+        gradients: dict[bool, Tensor] = {}
+        self.passes.start()
+        if clean or wanted:
+            output = self.passes.forward(x)
+            fused = shares is None and self._is_exact(clean, wanted)  # a share of 0 would erase a direction
+            for plain, likelihood in wanted.items():
+                if not fused:
+                    gradients[plain] = self._direction(likelihood, output, y)
+            if clean:
+                share, pull = pulled(clean, output, y, shares)
+                total += share
+                uphill = self.passes.backward(pull, inputs=fused)
+                if uphill is not None:
+                    # The backward ran on a weighted mean: undo that for directions that keep the gradient's length.
+                    scale = x.shape[1] / clean[0].weight
+                    gradients[next(iter(wanted))] = uphill * scale.view(-1, 1, 1)
+            output = output.clone() if moved else output
+        for term in moved:
+            share, pull = pulled([term], self.passes.forward(self._moved(term, x, y, gradients)), y, shares)
+            total += share
+            self.passes.backward(pull)
+        return total, output
+
+    def _directions(self, terms: Sequence[StackedTerm]) -> dict[bool, StackedLikelihood]:
+        """The losses whose gradient with respect to x is needed: the training loss, the plain one, or both."""
+        steps = [term.term.where for term in terms if isinstance(term.term.where, GradientStep)]
+        return {self._is_plain(where): self._loss(where) for where in steps}
+
+    def _is_plain(self, where: GradientStep) -> bool:
+        """Whether the direction comes from another loss than the training loss."""
+        return where.loss == "plain" and self.method.likelihood.smoothing is not None
+
+    def _loss(self, where: GradientStep) -> StackedLikelihood:
+        return self.method.likelihood.plain() if self._is_plain(where) else self.method.likelihood
+
+    def _is_exact(self, clean: Sequence[StackedTerm], wanted: dict[bool, StackedLikelihood]) -> bool:
+        """Whether the clean backward gives the one direction that is wanted; as in `fused.third_backward`."""
+        if len(clean) != 1 or list(wanted) != [False]:
+            return False
+        only = clean[0]
+        return only.term.measure == "nll" and only.likelihood is self.method.likelihood and only.positive
+
+    def _direction(self, likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> Tensor:
+        """The gradient of the summed negative log-likelihood with respect to x, (R, B, D)."""
+        uphill = self.passes.backward(nll_slopes(likelihood, output, y), weights=False, inputs=True)
+        assert uphill is not None
+        return uphill.clone()
+
+    def _moved(self, term: StackedTerm, x: Tensor, y: Tensor, gradients: dict[bool, Tensor]) -> Tensor:
+        """x' of a term, (R, B, D): what the term's perturbation does, with a distance per replica."""
+        where = term.term.where
+        assert term.alpha is not None
+        alpha = term.alpha.view(-1, 1, 1)
+        if isinstance(where, RandomStep):
+            return _within(where, x + alpha * _unit(self.noise(tuple(x.shape)), where.norm))
+        assert isinstance(where, GradientStep)
+        size = alpha / where.steps
+        step = size * _unit(gradients[self._is_plain(where)], where.norm)
+        for _ in range(where.steps - 1):
+            output = self.passes.forward(_within(where, x + step))
+            step = step + size * _unit(self._direction(self._loss(where), output, y), where.norm)
+        if where.steps > 1 and where.norm == "l2":
+            step = alpha * _unit(step, "l2")
+        return _within(where, x + step)
+
+
+def _unit(g: Tensor, norm: Norm) -> Tensor:
+    """Every example of every replica scaled to length 1, (R, B, D)."""
+    return unit(g.flatten(0, 1), norm).view_as(g)
+
+
+def _within(where: Move, x: Tensor) -> Tensor:
+    return x if where.bounds is None else x.clamp(*where.bounds)

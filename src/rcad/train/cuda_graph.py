@@ -1,0 +1,205 @@
+"""The whole step as one CUDA graph: gather, augmentation, passes, clipping, optimizer, in a single launch.
+
+At small batches an eager step spends most of its time launching kernels. A graph is launched once; where the epoch
+stands, which examples come next and at which learning rate are tensors on the device, which the graph itself moves on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rcad.kernels.bn_relu import own_kernels
+from rcad.kernels.fused_sgd import ClippedSGD, Run, suits
+from rcad.loss.fused import goes_back_twice
+from rcad.train.bf16_weights import Twin
+from rcad.train.step import Plan, Stepper, Update
+
+log = logging.getLogger("rcad")
+
+WARM_UP = 2
+"""Steps of each kind that run eagerly first: they choose algorithms, compile, and fill the optimizer's memory."""
+
+Kind = tuple[tuple[int, ...], tuple[bool, ...]]
+
+
+class Captured(Stepper):
+    """Replays captured steps; the first ones of each kind, and all where capture fails, are taken eagerly.
+
+    Steps differ in kind by the sizes of their batches (the last batch of an epoch may be smaller) and by the terms
+    that rest. Every kind has its own graph; no example is dropped or padded.
+
+    Args:
+        update: its optimizer must be made for capture: fused, with tensors for learning rates.
+        compiled: run the full-sized batches through torch.compile.
+    """
+
+    def __init__(self, update: Update, *, compiled: bool) -> None:
+        super().__init__(update)
+        loss = update.criterion.loss
+        if compiled and goes_back_twice(loss.likelihood, loss.terms):
+            # A compiled pass may give its memory away in its first backward, and remembers that in a cache on disk.
+            log.warning("the model is not compiled: this method runs a pass backward twice; the steps are captured")
+            compiled = False
+        self.name = "graph, compiled" if compiled else "graph"
+        half = update.config.train.precision == "bf16" and not update.config.model.name.startswith("timm:")
+        self._twin = Twin(update.model, torch.bfloat16 if half else torch.float32)
+        self._compiled: nn.Module = self._twin.model
+        if compiled:
+            self._compiled = cast(nn.Module, torch.compile(self._twin.model, dynamic=False))
+        self._thorough = compiled or len(update.members) > 1
+        self._sgd: ClippedSGD | None = None
+        owned, leaves = update.owned(self._twin.weights), update.split(self._twin.weights, self._twin.leaves)
+        runs = [
+            Run(member.optimizer, own, cast(list[Tensor], twins))
+            for member, own, twins in zip(update.members, owned, leaves, strict=True)
+        ]
+        if all(suits(run) for run in runs):
+            self._sgd = ClippedSGD(runs, update.config.optim.clip)
+        self._full = update.config.train.batch_size
+        self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        self._warm: Counter[Kind] = Counter()
+        self._passes: dict[Kind, int] = {}
+        self._pool: Any = None
+        self._periods = sorted({term.every for term in update.criterion.loss.terms} - {1})
+        device = update.x.device
+        self._where = torch.zeros(2, dtype=torch.int64, device=device)  # the next step, the next example
+        self._ahead = torch.arange(max(self._full, 1), device=device)
+        self._order = torch.empty(0, dtype=torch.int64, device=device)
+        self._rates = torch.empty(0, device=device)
+
+    def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
+        if order.shape != self._order.shape or len(rates) != len(self._rates):
+            self._forget(order, rates)
+        self.rates = rates
+        _send(order, self._order)
+        _send(torch.tensor(rates), self._rates)
+        _send(torch.tensor([first.turn, first.start]), self._where)
+        self._twin.cast()
+
+    def step(self, plan: Plan) -> None:
+        kind = self._kind(plan)
+        if kind not in self._graphs and self._warm[kind] >= WARM_UP:
+            self._capture(kind, plan)
+        if kind in self._graphs:
+            self._graphs[kind].replay()
+        else:
+            self._warm[kind] += 1
+            with _all_convolutions() if self._thorough and set(plan.sizes) == {self._full} else nullcontext():
+                self._take(plan)
+            self._passes[kind] = len(self._twin.passes)
+
+    def _kind(self, plan: Plan) -> Kind:
+        numbers = range(plan.number, plan.number + len(plan.sizes))
+        return plan.sizes, tuple(number % period == 0 for period in self._periods for number in numbers)
+
+    def _take(self, plan: Plan) -> None:
+        """The step itself, in terms of tensors that stay where they are; eager or under capture."""
+        rate = self._rates.index_select(0, self._where[:1]).view(())
+        for member in self.update.members:
+            for group in member.optimizer.param_groups:
+                group["lr"].copy_(rate)
+        batches, done = [], 0
+        for size in plan.sizes:
+            batches.append(self._order.index_select(-1, self._where[1:] + (self._ahead[:size] + done)))
+            done += size
+        self.update.forget()
+        self._twin.forget()
+        after_pass = self._twin.gather if self._sgd is None else self._twin.keep
+        for offset, (size, batch) in enumerate(zip(plan.sizes, batches, strict=True)):
+            model = self._compiled if size == self._full else self._twin.model
+            with own_kernels():
+                self.update.batch(model, batch, len(batches), plan.number + offset, after_pass)
+        if self._sgd is None:
+            self._twin.deliver()
+            self.update.hand_out()
+            for member in self.update.members:
+                self._clip(member)
+                member.optimizer.step()
+            self._twin.cast()
+        else:
+            self._sgd.step([self.update.split(self._twin.weights, grads) for grads in self._twin.passes])
+        self._twin.count()
+        self.update.follow()
+        self._where[0] += 1
+        self._where[1] += done
+
+    def _clip(self, member: Update) -> None:
+        """Gradients are shortened by the optimizer's own kernel, which can divide them by a tensor as it reads them."""
+        limit = self.update.config.optim.clip
+        if limit is not None:
+            grads = [p.grad for p in member.model.parameters() if p.grad is not None]
+            length = nn.utils.get_total_norm(grads)
+            member.optimizer.grad_scale = ((length + 1e-6) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
+
+    def _capture(self, kind: Kind, plan: Plan) -> None:
+        graph = torch.cuda.CUDAGraph()
+        for member in self.update.members:
+            graph.register_generator_state(member.generator)
+        here = torch.cuda.current_stream()
+        stream = None if here == torch.cuda.default_stream() else here  # the default stream cannot be captured
+        if self._sgd is not None:
+            self._sgd.make_room(self._passes[kind])
+        try:
+            # "thread_local": other threads, such as a data reader, may go on using the device.
+            with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
+                self._take(plan)
+        except RuntimeError as error:
+            self._release_generators()
+            reason = str(error).strip().splitlines()[0]
+            log.warning("the step cannot be captured in a CUDA graph (%s); taking it eagerly", reason)
+            self.name = "eager"
+            self._warm[kind] = -(10**9)  # not tried again
+            return
+        # One pool serves all graphs of a run: no two of them run at once, and all that outlives a replay is held.
+        self._pool = self._pool or graph.pool()
+        self._graphs[kind] = graph
+        if self._sgd is not None:
+            self._sgd.settle()
+
+    def _release_generators(self) -> None:
+        """A failed capture leaves generators that refuse to draw, as if it went on; copies of their states do not."""
+        own = [member.generator for member in self.update.members]
+        for generator in (*own, torch.cuda.default_generators[own[0].device.index or 0]):
+            generator.graphsafe_set_state(generator.clone_state())
+
+    def _forget(self, order: Tensor, rates: Sequence[float]) -> None:
+        """The training set has grown: the graphs point to tensors that are no longer it."""
+        device = self.update.x.device
+        self._graphs.clear()
+        self._warm.clear()
+        self._pool = None
+        if self._sgd is not None:
+            self._sgd.release()
+        self._order = torch.zeros(order.shape, dtype=torch.int64, device=device)
+        self._rates = torch.zeros(len(rates), device=device)
+
+
+@contextmanager
+def _all_convolutions() -> Iterator[None]:
+    """Where the fastest algorithms are found by trying them: tries all there are, not the ten that look best.
+
+    That takes seconds, and pays for compiled steps and for joined ones, whose grouped layers are cut up by what looks
+    best.
+    """
+    cudnn = torch.backends.cudnn
+    before: int | None = cudnn.benchmark_limit
+    if before is None:  # a build without cuDNN
+        yield
+        return
+    cudnn.benchmark_limit = 0
+    try:
+        yield
+    finally:
+        cudnn.benchmark_limit = before
+
+
+def _send(source: Tensor, target: Tensor) -> None:
+    """A copy to the device that waits for nothing."""
+    target.copy_(source.pin_memory() if target.is_cuda else source, non_blocking=True)

@@ -1,0 +1,182 @@
+"""One run that is under way: what is written when, and where it goes on after a stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from rcad.runs.config import RunConfig
+from rcad.runs.environment import commit, versions
+from rcad.runs.log import LogWriter, read_log
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord, Split, Status, utc_now
+from rcad.runs.store import Store
+from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
+from rcad.train.loop import Course, Trainer
+from rcad.train.machine import device_words, peak_memory
+from rcad.train.metrics import measure
+from rcad.train.reporting import Row, Tracker
+from rcad.train.task import Problem
+
+CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
+SAVING_SHARE = 0.02
+"""Checkpoints take at most about this share of the time, however slow the disk is."""
+
+
+class Execution:
+    """A run whose lock is held.
+
+    Args:
+        trainer: fresh; `course` restores it from a checkpoint where there is one.
+        interval: seconds between checkpoints, more where saving is slow.
+        beside: how many runs share the device, for the record.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        store: Store,
+        trainer: Trainer,
+        trackers: Sequence[Tracker] = (),
+        interval: float = 15.0,
+        beside: int = 1,
+    ) -> None:
+        self.config, self.store, self.trainer = config, store, trainer
+        self.trackers, self.interval, self.beside = trackers, interval, beside
+        run = config_id(config)
+        self.checkpoint = store.checkpoint(run) / CHECKPOINT
+        self.folder = store.folder(run)
+        self.logged = 0
+        self.started = utc_now()
+
+    def course(self, stop: threading.Event) -> Generator[None, None, RunRecord]:
+        """The whole run in instalments; yields whenever work was launched on the device."""
+        self._resume()
+        self._write("running")
+        self.trainer.announce()
+        with LogWriter(self.store.log(config_id(self.config))) as log:
+            reporter, self.trainer.reporter = self.trainer.reporter, _Recording(self, log)
+            try:
+                outcome = yield from self._fit(stop)
+            finally:
+                self.trainer.reporter = reporter
+                for tracker in self.trackers:
+                    tracker.close()
+        if outcome == "interrupted":
+            save_trainer(self.trainer, self.checkpoint)
+            return self._write("interrupted", message="stopped between two steps; the same command goes on from here")
+        if outcome == "diverged":
+            epoch = self.trainer.epoch
+            return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
+        return self._finish()
+
+    def _resume(self) -> None:
+        if self.store.status(self.config) != "new":
+            self.started = self.store.get(config_id(self.config)).started
+        # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
+        self.logged = max((int(row["epoch"]) for row in read_log(self.store.log(config_id(self.config)))), default=0)
+        if self.checkpoint.exists():
+            restore_trainer(self.trainer, self.checkpoint)
+            self.trainer.reporter.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
+
+    def _fit(self, stop: threading.Event) -> Course:
+        """Trains; pauses to save where enough time has passed."""
+        wait = self.interval
+        while True:
+            due = time.monotonic() + wait
+            outcome = yield from self.trainer.course(
+                pause=lambda due=due: stop.is_set() or time.monotonic() > due  # type: ignore[misc]
+            )
+            if outcome != "interrupted" or self.trainer.stepper.agreed(stop.is_set(), "stop"):
+                return outcome
+            start = time.monotonic()
+            save_trainer(self.trainer, self.checkpoint)
+            wait = max(self.interval, (time.monotonic() - start) * self.beside / SAVING_SHARE)
+
+    def _finish(self) -> RunRecord:
+        """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
+        trainer, problem = self.trainer, self.trainer.problem
+        last = {}
+        if self.config.train.selection == "best":
+            # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
+            scores = measure(trainer.selected, problem, *problem.test, calibration=True)
+            last = {f"last_{name}": value for name, value in scores.items()}
+        trainer.restore_selected()
+        start = time.perf_counter()
+        scores = measure(trainer.selected, problem, *problem.test, calibration=True)
+        metrics = {f"test_{name}": value for name, value in scores.items()}
+        seconds = time.perf_counter() - start
+        metrics |= last
+        if len(problem.val[1]):
+            scores = measure(trainer.selected, problem, *problem.val)
+            metrics |= {f"val_{name}": value for name, value in scores.items()}
+        metrics["epochs"] = float(trainer.epoch)
+        chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
+        metrics["selected_epoch"] = float(chosen)
+        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), dict(problem.preprocessing))
+        record = self._write("done", metrics=metrics, test_seconds=seconds)
+        self.checkpoint.unlink(missing_ok=True)
+        return record
+
+    def _write(
+        self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
+    ) -> RunRecord:
+        record = RunRecord(
+            config=self.config,
+            status=status,
+            started=self.started,
+            finished=utc_now() if status in ("done", "diverged") else None,
+            message=message,
+            splits=_splits(self.trainer.problem),
+            epochs=tuple(self.trainer.rows),
+            metrics=metrics or {},
+            timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
+            peak_memory_bytes=peak_memory(self.trainer.problem.device),
+            device=device_words(self.trainer.problem.device),
+            versions=versions(),
+            commit=commit(),
+            data_sha256=self.trainer.problem.fingerprint,
+            resolved=self._resolved(),
+        )
+        self.store.write(record)
+        return record
+
+    def _resolved(self) -> dict[str, str]:
+        """What the config left open."""
+        parameters = sum(p.numel() for p in self.trainer.model.parameters())
+        # Times and memory are those of all the runs that shared the device.
+        shared = f", {self.beside} runs at once" if self.beside > 1 else ""
+        return {
+            "model": f"{type(self.trainer.model).__name__}, {parameters:,} parameters",
+            "method": repr(self.trainer.method),
+            "engine": f"{self.trainer.stepper.name}{shared}",
+        }
+
+
+class _Recording:
+    """Passes on what the trainer says, and keeps each epoch in the log and the trackers."""
+
+    def __init__(self, owner: Execution, log: LogWriter) -> None:
+        self._shown, self._owner, self._log = owner.trainer.reporter, owner, log
+
+    def epoch(self, epoch: int, row: Row) -> None:
+        self._shown.epoch(epoch, row)
+        if epoch > self._owner.logged:
+            self._owner.logged = epoch
+            self._log.append(row)
+            for tracker in self._owner.trackers:
+                tracker.log(epoch, row)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shown, name)
+
+
+def _splits(problem: Problem) -> dict[str, Split]:
+    found = problem.splits
+    return {
+        "train": Split(size=len(found.train), sha256=found.train_hash),
+        "validation": Split(size=len(found.val), sha256=found.val_hash),
+        "test": Split(size=len(found.test), sha256=found.test_hash),
+    }

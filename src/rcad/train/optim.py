@@ -1,0 +1,58 @@
+"""Optimizers from a config, and their state as named tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcad.runs.config import OptimConfig
+
+
+def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:
+    """SGD or AdamW over all parameters of the model.
+
+    Args:
+        capturable: for use inside a CUDA graph: one fused kernel, the learning rate a tensor on the device.
+    """
+    lr: Any = optim.lr
+    if capturable:
+        lr = torch.tensor(optim.lr, device=next(model.parameters()).device)
+    if optim.name == "sgd":
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=lr,
+            momentum=optim.momentum,
+            nesterov=optim.nesterov,
+            weight_decay=optim.weight_decay,
+            fused=capturable or None,
+        )
+    return torch.optim.AdamW(
+        model.parameters(), lr=lr, weight_decay=optim.weight_decay, fused=capturable or None, capturable=capturable
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's memory as tensors named "<parameter index>.<key>"; the rate follows from the schedule."""
+    state: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{key}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for index, memory in state.items()
+        for key, value in memory.items()
+        if value is not None
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Gives the optimizer the memory that `optimizer_tensors` took."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

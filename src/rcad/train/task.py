@@ -1,0 +1,219 @@
+"""From a config and its data to tensors on the device: what the loop trains on, and in which units."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rcad.data.dataset import Dataset, Split
+from rcad.data.registry import load
+from rcad.data.scaling import Standardizer, TargetScaler
+from rcad.data.splits import Splits, parse_spec, resolve
+from rcad.errors import InputError
+from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from rcad.loss.method import Method, compose
+from rcad.loss.method_rows import rows_to_plain
+from rcad.loss.methods import gaussian  # also fills METHODS
+from rcad.loss.suggest_alpha import suggest_alpha
+from rcad.models import build
+from rcad.runs.config import DataConfig, RunConfig
+from rcad.train.reporting import Reporter
+from rcad.train.seeds import derived
+
+AUTO, MEASURABLE = "auto", ("rcad", "rcad_random", "rcad_released")
+SMALL_IMAGE = 16
+"""Up to this many pixels a side, model "auto" is the small CNN; above, ResNet-18."""
+LARGEST_UNCAPPED = 0.9
+"""From this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything the loop needs to know about the data.
+
+    Args:
+        train, val, test: (x, y) on the device; x is uint8 pixels or float features, y labels or scaled targets.
+        splits: which examples they are, with hashes.
+        classes: number of classes; 0 for regression.
+        target_scale: the deviation by which regression targets were divided; None for classification.
+        preprocessing: what must be done to new data before the model sees it, as plain JSON.
+        fingerprint: sha256 of the examples and targets of all three splits, as they were read.
+    """
+
+    train: tuple[Tensor, Tensor]
+    val: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    splits: Splits
+    classes: int
+    target_scale: float | None
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    preprocessing: Mapping[str, Any]
+    fingerprint: str
+    device: torch.device
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood of a method that does not set its own."""
+        return Categorical() if self.classes else Gaussian()
+
+
+def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, reporter: Reporter) -> Dataset:
+    """The data set that a config names."""
+    name, _ = parse_spec(config.name)
+    options = {"target": config.target, "size": config.size}
+    options |= {"task": None if config.task == "auto" else config.task}
+    given = {key: value for key, value in options.items() if value is not None}
+
+    def progress(done: int, total: int) -> None:
+        reporter.preparing("reading the data", done, total)
+
+    return load(name, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **given)
+
+
+def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Problem:
+    """Splits, scales and moves the data; statistics come from the training examples alone."""
+    _, count = parse_spec(config.data.name)
+    splits = resolve(
+        dataset,
+        n=count,
+        balanced=config.data.balanced,
+        validation=config.data.validation,
+        seed=config.seed if config.data.seed is None else config.data.seed,
+        split=config.data.split,
+        test_fraction=config.data.test_fraction,
+    )
+    parts = splits.take(dataset)
+    if not len(parts[0]) or not len(parts[2]):
+        raise InputError(f"expected training and test examples in {config.data.name}, but got none")
+    fingerprint = content_hash(parts)
+    preprocessing: dict[str, Any] = {"classes": list(dataset.classes), "columns": list(dataset.columns)}
+    mean = std = scale = None
+    if dataset.is_image:
+        mean, std = channel_statistics(parts[0].x)
+    else:
+        table = Standardizer.fit(parts[0].x)
+        parts = tuple(Split(table.transform(p.x) if len(p) else p.x, p.y) for p in parts)  # type: ignore[assignment]
+        preprocessing["features"] = table.to_dict()
+    if dataset.task == "regression":
+        target = TargetScaler.fit(parts[0].y)
+        parts = tuple(Split(p.x, target.transform(p.y)) for p in parts)  # type: ignore[assignment]
+        preprocessing["target"], scale = target.to_dict(), target.scale
+    train, val, test = (_tensors(part, device) for part in parts)
+    classes = len(dataset.classes) if dataset.task == "classification" else 0
+    return Problem(train, val, test, splits, classes, scale, mean, std, preprocessing, fingerprint, device)
+
+
+def content_hash(parts: tuple[Split, ...]) -> str:
+    """What the examples are, not where they lie: two files of one name with other contents differ."""
+    digest = hashlib.sha256()
+    for part in parts:
+        for values in (part.x, part.y):
+            digest.update(f"{values.dtype.str}{values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def channel_statistics(x: np.ndarray[Any, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of uint8 images (N, C, H, W), in [0, 1]; exact sums, in slices."""
+    total = np.zeros(x.shape[1], np.int64)
+    squares = np.zeros(x.shape[1], np.int64)
+    for start in range(0, len(x), 4096):
+        part = x[start : start + 4096].astype(np.int64)
+        total += part.sum((0, 2, 3))
+        squares += (part * part).sum((0, 2, 3))
+    count = x.size / x.shape[1]
+    mean = total / count
+    deviation = np.sqrt(np.maximum(squares / count - mean**2, 1.0))
+    return tuple((mean / 255).tolist()), tuple((deviation / 255).tolist())
+
+
+def method_of(config: RunConfig, problem: Problem) -> Method:
+    """The config's method; on real targets a Gaussian joins it unless it brings a likelihood."""
+    method = Method.from_dict({"methods": [_measured(row, problem) for row in rows_to_plain(config.method)]})
+    regression = isinstance(method.likelihood, Gaussian)
+    if not problem.classes and method.likelihood is None:
+        method = compose(gaussian(), method)
+        _check_table(method, problem)
+        return method
+    check_cap(method)
+    if isinstance(method.likelihood, Bernoulli):
+        raise InputError(
+            f"expected a method for one target per example, but got {method.name!r}, which is for several labels each; "
+            "choose another, or use rcad.Bernoulli in a loop of your own"
+        )
+    if bool(problem.classes) == regression:
+        wanted, found = ("class labels", "real targets")[:: 1 if regression else -1]
+        raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
+    _check_table(method, problem)
+    return method
+
+
+def check_cap(method: Method) -> None:
+    """Stop before a run that must diverge: the likelihood's entropy has no maximum, and too much is paid for it."""
+    uncapped = isinstance(method.likelihood, Gaussian) and method.likelihood.cap is None
+    paid = sum(term.weight for term in method.terms if term.measure == "negative_entropy")
+    if uncapped and paid >= LARGEST_UNCAPPED:
+        raise InputError(
+            f"expected a cap on the Gaussian's entropy, or lam < {LARGEST_UNCAPPED:g}, but got cap=None and "
+            f"lam={paid:g}: the variance would grow without end; use gaussian(cap=0.0) for standardised targets"
+        )
+
+
+def _measured(row: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """A method's row with alpha="auto" replaced by the distance measured on the training examples."""
+    if row.get("alpha") != AUTO:
+        return row
+    if not problem.classes:
+        raise InputError("expected class labels to measure alpha=auto, but got real targets; give alpha a number")
+    if row["name"] not in MEASURABLE:
+        raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
+    generator = torch.Generator(problem.device).manual_seed(0)
+    return {**row, "alpha": round(suggest_alpha(*problem.train, generator=generator), 4)}
+
+
+def _check_table(method: Method, problem: Problem) -> None:
+    """Settings that only make sense for pixels in [0, 1] are refused on tables."""
+    if problem.train[0].ndim == 4:
+        return
+    if method.augment:
+        raise InputError(f"expected images for the method {method.name!r}, but got a table; leave the augmentation out")
+    if method.growth is not None and method.growth.levels is not None:
+        raise InputError("expected levels=none to grow a table, but got 8-bit pixels; say so, e.g. me_ada(levels=none)")
+    if any(getattr(term.where, "bounds", None) is not None for term in method.terms):
+        example = "adversarial_training(bounds=none)"
+        raise InputError(f"expected no bounds on a standardised table, but got pixels'; say so, e.g. {example}")
+
+
+def model_of(config: RunConfig, problem: Problem) -> nn.Module:
+    """The config's model, with weights that depend on the seed alone."""
+    shape = tuple(problem.train[0].shape[1:])
+    name = config.model.name
+    if name == "auto":
+        name = "mlp" if len(shape) == 1 else "small_cnn" if max(shape[1:]) <= SMALL_IMAGE else "resnet18"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived(config.seed, "weights"))
+        return build(
+            name,
+            num_outputs=problem.classes or 2,
+            in_shape=shape,
+            norm=config.model.norm,
+            mean=problem.mean,
+            std=problem.std,
+            dropout=config.model.dropout,
+            width=config.model.width,
+            hidden=config.model.hidden,
+            weights=config.model.weights,
+        )
+
+
+def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
+    x = torch.from_numpy(np.ascontiguousarray(part.x))
+    return x.to(device), torch.from_numpy(np.ascontiguousarray(part.y)).to(device)

@@ -1,0 +1,35 @@
+"""A store of small finished runs, made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.settings import Settings
+from rcad.runs.store import Store
+from trained import train_some
+
+# Small enough for a test; every number still has all its parts.
+QUICK = Settings(
+    limit=24, attack_eps=(0.05, 0.1), steps=3, corruptions=("fog", "pixelate"), severities=(1, 5), alphas=(0.0, 1.0)
+)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("runs")
+    train_some(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def store(runs: Path) -> Store:
+    return Store.open(runs)
+
+
+@pytest.fixture
+def shelf(store: Store) -> Shelf:
+    return Shelf(store, device="cpu")

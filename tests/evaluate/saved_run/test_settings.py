@@ -1,0 +1,64 @@
+"""What an evaluation depends on, and which examples it takes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.evaluate.saved_run.finished_run import drawn
+from rcad.evaluate.saved_run.settings import SUITES, Settings, default_limit, parse_suites
+
+
+def test_suites_come_in_one_order() -> None:
+    assert parse_suites("all") == parse_suites("ood,all") == SUITES
+    assert parse_suites("ood, calibration") == ("calibration", "ood")
+    with pytest.raises(InputError, match="did you mean 'attacks'"):
+        parse_suites("calibration,atacks")
+
+
+def test_a_suite_s_record_depends_on_its_own_settings_only() -> None:
+    plain, other = Settings(), Settings(attack_eps=(0.1,))
+    assert {plain.file(suite) for suite in SUITES} == {f"{suite}.json" for suite in SUITES}
+    assert other.file("attacks") != plain.file("attacks")
+    assert other.file("ood") == plain.file("ood")
+    names = {Settings(**one).file("attacks") for one in ({"limit": 3}, {"seed": 1}, {"masking": False}, {"steps": 9})}
+    assert len(names | {other.file("attacks"), plain.file("attacks")}) == 6
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"limit": -1}, "limit"),
+        ({"attack_eps": ()}, "attack_eps"),
+        ({"attack_eps": (0.1, 0.1)}, "different"),
+        ({"attack_eps": (0.0,)}, "> 0"),
+        ({"attack_eps": (float("nan"),)}, "attack_eps"),
+        ({"alphas": (-1.0,)}, "alphas"),
+        ({"attacks": ("pdg",)}, "did you mean 'pgd'"),
+        ({"corruptions": ("smog",)}, "corruptions"),
+        ({"ood_data": ("noise", "noise")}, "ood_data"),
+    ],
+)
+def test_bad_settings(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Settings(**fields)
+
+
+def test_limits_follow_the_device_and_the_size() -> None:
+    for suite in ("attacks", "corruptions", "ood"):
+        large, small, table = (
+            default_limit(suite, shape, gpu=False, small=16) for shape in ((3, 32, 32), (1, 8, 8), (5,))
+        )
+        assert 0 < large < small == table
+    assert default_limit("corruptions", (3, 32, 32), gpu=True, small=16) == 0
+    assert default_limit("calibration", (1, 8, 8), gpu=False, small=16) == 0
+
+
+def test_examples_are_drawn_once_and_for_all() -> None:
+    rows = drawn(100, 10, seed=3)
+    assert rows.tolist() == sorted(set(rows.tolist()))
+    assert len(rows) == 10
+    assert torch.equal(rows, drawn(100, 10, seed=3))
+    assert not torch.equal(rows, drawn(100, 10, seed=4))
+    assert drawn(5, 9, seed=0).tolist() == [0, 1, 2, 3, 4]

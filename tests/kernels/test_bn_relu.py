@@ -1,0 +1,749 @@
+"""BatchNorm, addition and ReLU in our kernels against torch's layers in float64.
+
+The kernels need a GPU; with TRITON_INTERPRET=1 and triton installed they run on a CPU as well, slowly.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from rcad.kernels import bn_relu as module
+from rcad.kernels.bn_relu import _Grid, activated, forked, normalised, own_kernels
+from rcad.models import joined
+from rcad.models.build import build
+from rcad.models.joined import Joined
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+needs_kernels = pytest.mark.skipif(not (GPU or INTERPRETED), reason="needs a CUDA device, or Triton's interpreter")
+
+SHAPES = [(4, 8, 3, 3), (5, 70, 2, 2), (2, 130, 9, 9), (3, 64, 1, 1), (40, 64, 6, 6)]
+KINDS = [(True, True), (False, True), (False, False)]
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not GPU:
+        monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+
+
+@pytest.fixture
+def meetings(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each backward whether two gradients met in it."""
+    from rcad.kernels import bn_relu_triton as norm_kernels
+
+    sums, seen = norm_kernels.sums, list[bool]()
+
+    class Watched:
+        def __getitem__(self, programs: tuple[int, int]) -> Callable[..., None]:
+            return lambda *args, **kinds: (seen.append(kinds["MEET"]), sums[programs](*args, **kinds))[1]
+
+    monkeypatch.setattr(norm_kernels, "sums", Watched())
+    return seen
+
+
+def layer(channels: int, dtype: torch.dtype = torch.float32) -> nn.BatchNorm2d:
+    norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=0.2)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for value in (norm.weight, norm.bias, norm.running_mean):
+            assert value is not None
+            value.copy_(torch.randn(channels, generator=draw))
+    return norm.to(DEVICE, dtype)
+
+
+def drawn(shape: tuple[int, ...], seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """With a mean that is larger than the spread."""
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + 3
+    return values.to(DEVICE, dtype).contiguous(memory_format=torch.channels_last)
+
+
+def passed(
+    norm: nn.BatchNorm2d, shape: tuple[int, ...], *, adds: bool, active: bool, dtype: torch.dtype = torch.float32
+) -> list[Tensor | None]:
+    """Output, gradients of x, of what is added and of the parameters; then the layer's buffers."""
+    x, residual = drawn(shape, 2, dtype).requires_grad_(), drawn(shape, 3, dtype).requires_grad_()
+    y = activated(norm, x, residual if adds else None) if active else normalised(norm, x)
+    y.backward(drawn(shape, 4, dtype) - 3)
+    return [y.detach(), x.grad, residual.grad, norm.weight.grad, norm.bias.grad, *norm.buffers()]
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_they_are_batch_norm(shape: tuple[int, ...], adds: bool, active: bool) -> None:
+    ours, exact = layer(shape[1]), layer(shape[1], torch.float64)
+    with own_kernels():
+        assert module._suits(ours, drawn(shape, 0), None)
+        found = passed(ours, shape, adds=adds, active=active)
+    expected = passed(exact, shape, adds=adds, active=active, dtype=torch.float64)
+    for one, other in zip(found, expected, strict=True):
+        if other is None:
+            assert one is None
+        else:
+            assert one is not None
+            assert one.shape == other.shape
+            torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+def test_however_the_work_is_divided(adds: bool, active: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks in a share, several steps over the shares, and more blocks than programs, in a small tensor."""
+    blocks: dict[str, Any] = {"BLOCK_M": 16, "BLOCK_C": 16, "BLOCK_S": 2, "PROGRAMS": (15, 15)}
+    for name, value in blocks.items():
+        monkeypatch.setattr(module, name, value)
+    shape = (6, 40, 6, 6)
+    assert _Grid.of(torch.empty(shape, device="meta")) == (216, 40, 5, 3)
+    with own_kernels():
+        found = passed(layer(40), shape, adds=adds, active=active)
+    expected = passed(layer(40, torch.float64), shape, adds=adds, active=active, dtype=torch.float64)
+    for one, other in zip(found, expected, strict=True):
+        if one is not None and other is not None:
+            torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+def test_half_precision_rounds_what_comes_out_alone(adds: bool, active: bool) -> None:
+    half = torch.float16
+    with own_kernels():
+        found = passed(layer(8), SHAPES[0], adds=adds, active=active, dtype=half)
+    exact = layer(8, torch.float64)
+    x, residual, dy = (drawn(SHAPES[0], seed, half).double().requires_grad_() for seed in (2, 3, 4))
+    y = exact(x) + residual if adds else exact(x)
+    y = relu(y) if active else y
+    y.backward((dy.half() - 3).double())
+    expected = [y, x.grad, residual.grad, exact.weight.grad, exact.bias.grad, *exact.buffers()]
+    for one, other in zip(found, expected, strict=True):
+        if one is not None and other is not None:
+            narrow = one.dtype == half
+            assert narrow == (one.ndim == 4)
+            torch.testing.assert_close(one.double(), other, rtol=1e-3 if narrow else 1e-4, atol=1e-4, check_dtype=False)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_a_large_mean_does_not_swallow_the_spread(first: float) -> None:
+    """Nor does a first value that lies apart from the others."""
+    x = drawn((8, 8, 9, 9), 2) / 10 + 1000
+    x[0, :, 0, 0] += first
+    x[:, 3] = 1000
+    ours, exact = layer(8), layer(8, torch.float64)
+    ours.momentum = exact.momentum = 1.0
+    with own_kernels():
+        y = normalised(ours, x)
+    torch.testing.assert_close(y.double(), exact(x.double()), rtol=1e-2, atol=5e-2)
+    if not GPU:  # whose divisions are not exact
+        assert (y[:, 3] == ours.bias[3]).all()
+    assert ours.running_mean is not None
+    assert ours.running_var is not None
+    torch.testing.assert_close(ours.running_mean.double(), exact.running_mean, rtol=3e-6, atol=0.0)
+    torch.testing.assert_close(ours.running_var.double(), exact.running_var, rtol=1e-3, atol=1e-6)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_averages_that_keep_nothing_are_the_batchs_own() -> None:
+    """With a momentum of one nothing is left of the old average, nor of its rounding."""
+    ours, exact = layer(8), layer(8, torch.float64)
+    ours.momentum = exact.momentum = 1.0
+    x = (drawn(SHAPES[0], 2) - 3) * 1e-4
+    with own_kernels():
+        normalised(ours, x)
+    exact(x.double())
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(ours.get_buffer(name).double(), exact.get_buffer(name), rtol=1e-4, atol=1e-10)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_averages_that_rest_are_left_alone() -> None:
+    norm = layer(8)
+    before = copy.deepcopy(norm)
+    norm.track_running_stats = False
+    with own_kernels():
+        found = passed(norm, SHAPES[0], adds=True, active=True)
+    for name, buffer in before.named_buffers():
+        assert torch.equal(norm.get_buffer(name), buffer)
+    with own_kernels():
+        moved = passed(before, SHAPES[0], adds=True, active=True)
+    for one, other in zip(found[:5], moved[:5], strict=True):
+        assert one is not None
+        assert torch.equal(one, other)  # type: ignore[arg-type]
+    assert before.num_batches_tracked == 1
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_batches_that_are_counted_elsewhere() -> None:
+    """As a bf16 twin's are, once a step for all layers."""
+    norm, other = layer(8), layer(8)
+    norm._buffers["num_batches_tracked"] = None
+    with own_kernels():
+        normalised(norm, drawn(SHAPES[0], 2))
+    other(drawn(SHAPES[0], 2))
+    torch.testing.assert_close(norm.running_mean, other.running_mean)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("lost", [torch.nan, torch.inf])
+def test_what_is_not_a_number_shows(lost: float, adds: bool) -> None:
+    """A ReLU that took it for zero would hide that a run diverges; and it stays in its channel."""
+    norm, x, residual = layer(40), drawn((4, 40, 3, 3), 2), drawn((4, 40, 3, 3), 3)
+    x[1, 33, 0, 0] = lost
+    x.requires_grad_()
+    with own_kernels():
+        y = activated(norm, x, residual if adds else None)
+    y.sum().backward()
+    hit = torch.arange(40, device=DEVICE) == 33
+    for found in (y, x.grad):
+        assert found is not None
+        assert torch.equal(found.isnan().any(3).any(2).any(0), hit)
+    for found in (norm.weight.grad, norm.running_mean):
+        assert found is not None
+        assert torch.equal(~found.isfinite(), hit)
+    assert norm.bias.grad is not None
+    assert norm.bias.grad[33] == 4 * 3 * 3  # torch's ReLU as well lets gradients pass where there is no number
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_what_is_added_is_not_a_number() -> None:
+    norm, x, residual = layer(8), drawn(SHAPES[0], 2), drawn(SHAPES[0], 3)
+    residual[1, 3, 0, 0] = torch.nan
+    residual.requires_grad_()
+    with own_kernels():
+        y = activated(norm, x, residual)
+    assert torch.equal(y.isnan(), residual.isnan())
+    y.backward(torch.full_like(y, 7))
+    assert residual.grad is not None
+    assert torch.equal(residual.grad, torch.where(y <= 0, 0.0, 7.0))
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_a_gradient_in_another_order_and_a_second_backward() -> None:
+    norm, x = layer(8), drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        y = activated(norm, x)
+    dy = drawn(SHAPES[0], 4)
+    (first,) = torch.autograd.grad(y, x, dy, retain_graph=True)
+    (again,) = torch.autograd.grad(y, x, dy.contiguous(), retain_graph=True)
+    assert torch.equal(first, again)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("adds", [True, False])
+def test_saved_tensors_may_come_back_in_another_order(adds: bool) -> None:
+    """As `torch.autograd.graph.save_on_cpu` with pinned memory brings them back."""
+
+    def grads() -> list[Tensor | None]:
+        return passed(layer(8), SHAPES[0], adds=adds, active=True)[1:5]
+
+    with own_kernels():
+        plain = grads()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x.contiguous(), lambda x: x):
+            packed = grads()
+    for one, other in zip(packed, plain, strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)  # type: ignore[arg-type]
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("adds", [True, False])
+def test_of_the_output_a_bit_is_kept_at_most(adds: bool) -> None:
+    """Where nothing was added, what the ReLU let through is found again from x."""
+    kept: list[Tensor] = []
+    norm, x = layer(40), drawn((4, 40, 3, 3), 2).requires_grad_()
+    with own_kernels(), torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x), x)[1], lambda x: x):
+        y = activated(norm, x, x if adds else None)
+    assert y.data_ptr() not in [value.data_ptr() for value in kept]
+    words = [value for value in kept if value.dtype == torch.int32]
+    assert [tuple(value.shape) for value in words] == [(4 * 3 * 3, 2)] * adds
+    for value in words:
+        bits = (value[:, :, None] >> torch.arange(32, device=DEVICE)) & 1
+        through = (y > 0).permute(0, 2, 3, 1).reshape(-1, 40)
+        assert torch.equal(bits.flatten(1)[:, :40] == 1, through)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+@pytest.mark.parametrize("uses", ["both", "first", "second"])
+def test_gradients_meet_in_the_kernels(adds: bool, active: bool, uses: str, meetings: list[bool]) -> None:
+    shape = (6, 40, 6, 6)
+
+    def grads(norm: nn.BatchNorm2d, dtype: torch.dtype) -> list[Tensor | None]:
+        x, residual = drawn(shape, 2, dtype).requires_grad_(), drawn(shape, 3, dtype).requires_grad_()
+        one, other = forked(activated(norm, x, residual if adds else None) if active else normalised(norm, x))
+        loss = one.new_zeros(())
+        if uses != "second":
+            loss = loss + (one * (drawn(shape, 4, dtype) - 3)).sum()
+        if uses != "first":
+            loss = loss + other.square().sum()
+        loss.backward()
+        return [x.grad, residual.grad, norm.weight.grad, norm.bias.grad]
+
+    with own_kernels():
+        found = grads(layer(40), torch.float32)
+    assert meetings == [uses == "both"]
+    for mine, exact in zip(found, grads(layer(40, torch.float64), torch.float64), strict=True):
+        if exact is None:
+            assert mine is None
+        else:
+            assert mine is not None
+            torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=2e-3)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("how", ["asked for", "kept", "told before", "told after"])
+def test_a_forked_output_that_somebody_sees_has_its_whole_gradient(how: str) -> None:
+    def gradient(dtype: torch.dtype) -> Tensor:
+        told: list[Tensor] = []
+        y = activated(layer(8, dtype), drawn(SHAPES[0], 2, dtype).requires_grad_())
+        if how == "told before":
+            y.register_hook(told.append)
+        one, other = forked(y)
+        loss = one.sum() + other.square().sum()
+        if how == "asked for":
+            return torch.autograd.grad(loss, y)[0]
+        if how == "kept":
+            y.retain_grad()
+            loss.backward()
+            assert y.grad is not None
+            return y.grad
+        if how == "told after":
+            y.register_hook(told.append)
+        else:
+            del y
+        loss.backward()
+        return told[0]
+
+    with own_kernels():
+        found = gradient(torch.float32)
+    torch.testing.assert_close(found.double(), gradient(torch.float64), rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_two_forks_of_one_output_and_two_backwards(meetings: list[bool]) -> None:
+    """One of the forks meets in the kernels; the gradients of the other are added as usual."""
+    x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
+
+    def fourfold() -> Tensor:
+        y = activated(norm, x)
+        ways = (*forked(y), *forked(y))
+        return torch.stack([k * way.sum() for k, way in enumerate(ways, start=1)]).sum()
+
+    (expected,) = torch.autograd.grad(activated(norm, x).sum() * 10, x)
+    with own_kernels():
+        loss = fourfold()
+    for _ in range(2):
+        (found,) = torch.autograd.grad(loss, x, retain_graph=True)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert meetings == [True, True]
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_a_gradient_that_has_met_is_not_met_again() -> None:
+    x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
+    (expected,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
+    with own_kernels():
+        one, other = forked(activated(norm, x))
+    torch.autograd.grad(one.square().sum() + other.sum(), x, retain_graph=True)
+    (found,) = torch.autograd.grad(one.square().sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_what_a_broken_backward_left_is_not_added() -> None:
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        y = activated(layer(8), x)
+        one, other = forked(y)
+    maker = y.grad_fn
+    del y
+    loss = one.square().sum() + other.sum()
+    (expected,) = torch.autograd.grad(loss, x, retain_graph=True)
+    assert maker is not None
+    maker.second = drawn(SHAPES[0], 4)  # type: ignore[attr-defined]
+    (found,) = torch.autograd.grad(one.square().sum(), x, retain_graph=True)
+    (again,) = torch.autograd.grad(loss, x)
+    assert torch.equal(again, expected)
+    with own_kernels():
+        (alone,) = torch.autograd.grad(activated(layer(8), x).square().sum(), x)
+    assert torch.equal(found, alone)
+
+
+class Lost(torch.autograd.Function):
+    """Lets no gradient through, not even a zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> None:
+        return None
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_no_gradient_is_none() -> None:
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        (Lost.apply(activated(layer(8), x, x)) + 1).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is None
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_a_fork_is_the_same_memory_and_comes_once() -> None:
+    with own_kernels():
+        y = activated(layer(8), drawn(SHAPES[0], 2).requires_grad_())
+        one, other = forked(y)
+        assert one is not other
+        assert one.data_ptr() == other.data_ptr() == y.data_ptr()
+        assert forked(y) == (y, y)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_what_was_changed_in_place_is_not_forked() -> None:
+    """Our kernels made what it was before."""
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        y = activated(layer(8), x)
+        y.mul_(2)
+        assert forked(y) == (y, y)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_no_gradients_are_added_between_blocks(name: str, meetings: list[bool]) -> None:
+    """Every block's input is forked; the backward of what made it takes both gradients."""
+    network = build(name, num_outputs=3, in_shape=(3, 8, 8), width=4).to(DEVICE).to(memory_format=torch.channels_last)
+    with own_kernels():
+        y = network(drawn((2, 3, 8, 8), 2))
+    seen, entered = [y.grad_fn], Counter[Any]()
+    for node in seen:
+        for edge in node.next_functions:
+            if edge[0] is not None:
+                entered[edge] += 1
+                if edge[0] not in seen:
+                    seen.append(edge[0])
+    assert set(entered.values()) == {1}
+    y.sum().backward()
+    assert sum(meetings) == sum(
+        len(stage) for stage in (network.layer1, network.layer2, network.layer3, network.layer4)
+    )
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_statistics_are_kept_in_float32_whatever_the_default() -> None:
+    x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
+    with own_kernels():
+        (expected,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
+        torch.set_default_dtype(torch.float16)
+        try:
+            (found,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, expected)
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_parameters_and_inputs_may_be_constants() -> None:
+    norm, x, residual = layer(8).requires_grad_(False), drawn(SHAPES[0], 2), drawn(SHAPES[0], 3).requires_grad_()
+    with own_kernels():
+        activated(norm, x, residual).sum().backward()
+        assert not activated(norm, x).requires_grad
+        with torch.no_grad():
+            assert not activated(norm, x, residual).requires_grad
+    assert residual.grad is not None
+    assert x.grad is None
+    assert norm.weight.grad is None
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_gradients_of_gradients_are_refused() -> None:
+    x = drawn(SHAPES[0], 2).requires_grad_()
+    with own_kernels():
+        (gradient,) = torch.autograd.grad(activated(layer(8), x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+    with own_kernels():
+        one, other = forked(activated(layer(8), x))
+    (gradient,) = torch.autograd.grad(one.sum() + other.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+@needs_kernels
+@pytest.mark.gpu
+@pytest.mark.usefixtures("kernels")
+def test_joined_networks_are_normalised_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their layers have the channels of all, and a count of batches for each."""
+    monkeypatch.setattr(joined, "NARROWEST", 1)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    apply, seen = module.BatchNormFunction.apply, []
+    monkeypatch.setattr(
+        module.BatchNormFunction, "apply", lambda *args: (seen.append(args[0].shape[1]), apply(*args))[1]
+    )
+    singles = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        single: Any = build("small_cnn", num_outputs=3, in_shape=(3, 8, 8), norm="batch", width=4).to(DEVICE)
+        singles.append(single.to(memory_format=torch.channels_last))
+    views = copy.deepcopy(singles)
+    network = Joined(views)
+    x = torch.rand(10, 3, 8, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    with own_kernels():
+        y = network(x)
+    y.square().sum().backward()
+    assert seen == [8, 16, 16]
+    grads = dict(network.network.named_parameters())
+    for i, (single, view) in enumerate(zip(singles, views, strict=True)):
+        mine = single.double()(x[i::2].double())
+        mine.square().sum().backward()
+        torch.testing.assert_close(y[i::2].double(), mine, rtol=1e-3, atol=1e-3)
+        for name, buffer in single.named_buffers():
+            torch.testing.assert_close(view.get_buffer(name).double(), buffer.double(), rtol=1e-3, atol=1e-3)
+        assert view.get_buffer("bn1.num_batches_tracked") == 1
+        for name, parameter in single.named_parameters():
+            if name.startswith("bn"):
+                part = grads[name].grad.chunk(2)[i]
+                torch.testing.assert_close(part.double(), parameter.grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(not GPU, reason="needs a CUDA device")
+@pytest.mark.gpu
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+def test_bf16_is_as_close_as_torchs(adds: bool, active: bool) -> None:
+    """Each against float64; ours rounds once, torch after each part."""
+    shape, half = (32, 64, 16, 16), torch.bfloat16
+    exact = passed(layer(64, torch.float64), shape, adds=adds, active=active, dtype=torch.float64)
+    theirs = passed(layer(64), shape, adds=adds, active=active, dtype=half)
+    with own_kernels():
+        ours = passed(layer(64), shape, adds=adds, active=active, dtype=half)
+    for one, other, true in zip(ours[:5], theirs[:5], exact[:5], strict=True):
+        if true is not None:
+            assert one is not None
+            assert other is not None
+            assert (one - true).norm() <= 1.1 * (other - true).norm() + 1e-4 * true.norm()
+
+
+@pytest.mark.skipif(not GPU, reason="needs a CUDA device")
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8", "small_cnn"])
+def test_networks_with_and_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    options: dict[str, Any] = {"norm": "batch", "width": 16}
+    if name.startswith("wrn"):
+        options["dropout"] = 0.0
+    torch.manual_seed(0)
+    plain = build(name, num_outputs=10, in_shape=(3, 32, 32), **options).cuda().double()
+    plain = plain.to(memory_format=torch.channels_last)
+    ours = copy.deepcopy(plain).float()
+    x = torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
+    with own_kernels():
+        output = ours(x.contiguous(memory_format=torch.channels_last))
+    expected = plain(x.double())
+    assert (output - expected).norm() < 1e-3 * expected.norm()
+    output.square().mean().backward()
+    expected.square().mean().backward()
+    flat = [torch.cat([p.grad.double().flatten() for p in net.parameters()]) for net in (ours, plain)]  # type: ignore[union-attr]
+    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.999
+    for (key, one), (_, other) in zip(ours.named_buffers(), plain.named_buffers(), strict=True):
+        torch.testing.assert_close(one.double(), other.double(), rtol=1e-3, atol=1e-3, msg=key)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8", "small_cnn"])
+def test_every_normalisation_of_a_network_may_take_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[nn.Module] = []
+    monkeypatch.setattr(module, "_suits", lambda norm, x, residual: asked.append(norm))
+    model = build(name, num_outputs=3, in_shape=(3, 16, 16), norm="batch", width=2)
+    features = model.features(torch.rand(4, 3, 16, 16))
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert len(asked) == len(norms) > 2
+    assert set(asked) == set(norms)
+    assert (features >= 0).all()  # the last of them, or a layer after it, with a ReLU
+
+
+@pytest.mark.parametrize(("adds", "active"), KINDS)
+def test_elsewhere_they_are_torchs_layers(adds: bool, active: bool) -> None:
+    norm = layer(8)
+    other = copy.deepcopy(norm)
+    found = passed(norm, SHAPES[0], adds=adds, active=active)
+    x, residual = drawn(SHAPES[0], 2), drawn(SHAPES[0], 3)
+    y = other(x) + residual if adds else other(x)
+    assert torch.equal(found[0], relu(y) if active else y)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("kernels")
+def test_what_they_suit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)  # wherever triton is missing
+    monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+    x, norm = drawn((4, 8, 3, 3), 0), layer(8)
+    assert not module._suits(norm, x, None)
+    with own_kernels():
+        assert module._suits(norm, x, x)
+        assert not module._suits(norm, x.contiguous(), None)
+        assert not module._suits(norm, x, x.contiguous())
+        assert not module._suits(norm, x, x.double())
+        assert not module._suits(norm, x, x[:1])  # an addition would widen it; there is nothing there to read
+        assert not module._suits(norm, x[:1, :, :1, :1], None)  # torch's layer has words for one value a channel
+        assert not module._suits(norm, x[:0], None)
+        assert not module._suits(norm, x[:, :4].contiguous(memory_format=torch.channels_last), None)
+        assert not module._suits(norm, x.double(), None)
+        assert all(module._suits(norm, x.to(dtype), x.to(dtype)) for dtype in (torch.float16, torch.bfloat16))
+        assert not module._suits(norm.eval(), x, None)
+    assert not module._suits(norm.train(), x, None)
+
+
+def strided() -> nn.BatchNorm2d:
+    norm = layer(8)
+    norm.weight.data = torch.ones(16, device=DEVICE)[::2]
+    return norm
+
+
+OTHER_LAYERS = {
+    "no BatchNorm": lambda: nn.GroupNorm(2, 8),
+    "its descendant": lambda: nn.SyncBatchNorm(8),
+    "no parameters": lambda: nn.BatchNorm2d(8, affine=False),
+    "no averages": lambda: nn.BatchNorm2d(8, track_running_stats=False),
+    "averages over all": lambda: nn.BatchNorm2d(8, momentum=None),
+    "other channels": lambda: layer(4),
+    "float64": lambda: layer(8, torch.float64),
+    "float16": lambda: layer(8, torch.float16),
+    "with gaps": strided,
+    "elsewhere": lambda: nn.BatchNorm2d(8, device="meta"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LAYERS)
+def test_what_they_do_not_suit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+    x = drawn((4, 8, 3, 3), 0)
+    with own_kernels():
+        assert module._suits(layer(8), x, None)
+        assert not module._suits(OTHER_LAYERS[name]().to(DEVICE if name != "elsewhere" else "meta"), x, None)
+
+
+def test_a_layer_without_biases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    norm = layer(8)
+    norm.register_parameter("bias", None)  # newer torch can make it so
+    with own_kernels():
+        assert not module._suits(norm, drawn((4, 8, 3, 3), 0), None)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+    ],
+)
+def test_hooks_are_heard(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    norm, x, seen = layer(8), drawn((4, 8, 3, 3), 0).requires_grad_(), []
+    getattr(norm, hook)(lambda *args: seen.append(args))
+    with own_kernels():
+        activated(norm, x).sum().backward()
+    assert len(seen) == 1
+
+
+def test_compiled_passes_have_the_compilers_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    monkeypatch.setattr(module, "BatchNormFunction", None)
+    norm, x = layer(8), drawn((4, 8, 3, 3), 0)
+    expected = relu(copy.deepcopy(norm)(x) + x)
+    compiled = torch.compile(lambda x: activated(norm, x, x), backend="eager", fullgraph=True)
+    with own_kernels():
+        torch.testing.assert_close(compiled(x), expected)
+
+
+def test_without_triton_torch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        __import__("sys").modules, "rcad.kernels.bn_relu_triton", None
+    )  # what an import that fails leaves
+    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+    with own_kernels():
+        assert not module._suits(layer(8), drawn((4, 8, 3, 3), 0), None)
+
+
+def test_they_are_wanted_inside_alone() -> None:
+    def fails() -> None:
+        with own_kernels():
+            assert module._wanted.get()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert not module._wanted.get()
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (32, 64, 32, 32), (32, 2560, 4, 4), (512, 64, 32, 32), (1, 1, 1, 2)])
+def test_every_program_has_something_to_do(shape: tuple[int, ...]) -> None:
+    grid = _Grid.of(torch.empty(shape, device="meta"))
+    assert grid.rows * grid.channels == torch.Size(shape).numel()
+    assert grid.columns * module.BLOCK_C >= grid.channels > (grid.columns - 1) * module.BLOCK_C
+    assert 1 <= grid.shares <= -(-grid.rows // module.BLOCK_M)
+    assert grid.shares <= max(1, module.PROGRAMS[1] // grid.columns)
+    assert module.BLOCK_C <= 32  # bits in a word

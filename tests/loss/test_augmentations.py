@@ -1,0 +1,150 @@
+"""Per example, under a generator, with targets that say what is in the image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from rcad import Cutmix, Cutout, Flip, InputError, Mixup, PadCrop, augment
+from rcad.loss.augmentations import beta, probabilities
+from small_nets import CLASSES, images, soft
+
+ALL = [PadCrop(), Flip(), Cutout(4), Mixup(), Cutmix()]
+ids = [type(step).__name__ for step in ALL]
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("step", ALL, ids=ids)
+def test_shape_range_and_generator(step: Any) -> None:
+    x, y = images(64)
+    kept, rng = x.clone(), torch.get_rng_state()
+    moved, target = step(x, y, classes=CLASSES, generator=seeded())
+    assert moved.shape == x.shape
+    assert moved.dtype == x.dtype
+    assert 0 <= moved.min() <= moved.max() <= 1
+    assert torch.equal(x, kept)
+    assert torch.equal(torch.get_rng_state(), rng)
+    again, again_target = step(x, y, classes=CLASSES, generator=seeded())
+    assert torch.equal(moved, again)
+    assert torch.equal(target, again_target)
+    assert not torch.equal(moved, step(x, y, classes=CLASSES, generator=seeded(1))[0])
+
+
+@pytest.mark.parametrize("step", ALL, ids=ids)
+def test_each_example_has_a_draw_of_its_own(step: Any) -> None:
+    x = torch.rand(1, 3, 8, 8, generator=seeded(3)).expand(64, 3, 8, 8) * torch.linspace(0.5, 1, 64).view(-1, 1, 1, 1)
+    y = torch.arange(64) % CLASSES
+    moved, _ = step(x, y, classes=CLASSES, generator=seeded())
+    relative = moved / torch.linspace(0.5, 1, 64).view(-1, 1, 1, 1)
+    distinct = {tuple(row.flatten().mul(1000).round().tolist()) for row in relative}
+    assert len(distinct) >= (2 if isinstance(step, Flip) else 20)
+
+
+def test_crops_are_windows_of_the_padded_image() -> None:
+    x, y = images(200)
+    moved, target = PadCrop(2)(x, y, generator=seeded())
+    assert torch.equal(target, y)
+    padded = torch.nn.functional.pad(x, [2] * 4)
+    places = []
+    for image, frame in zip(moved, padded, strict=True):
+        windows = [(i, j) for i in range(5) for j in range(5) if torch.equal(frame[:, i : i + 8, j : j + 8], image)]
+        assert windows, "not a window of the padded image"
+        places.append(windows[0])
+    assert len(set(places)) == 25
+
+
+def test_flips_mirror_about_half() -> None:
+    x, y = images(400)
+    moved, _ = Flip()(x, y, generator=seeded())
+    mirrored = torch.tensor([torch.equal(a, b.flip(-1)) for a, b in zip(moved, x, strict=True)])
+    same = torch.tensor([torch.equal(a, b) for a, b in zip(moved, x, strict=True)])
+    assert bool((mirrored ^ same).all())
+    assert 160 < int(mirrored.sum()) < 240
+    assert torch.equal(Flip(p=0.0)(x, y)[0], x)
+    assert torch.equal(Flip(p=1.0)(x, y)[0], x.flip(-1))
+
+
+def test_cutout_blackens_one_clipped_square() -> None:
+    x, y = torch.ones(300, 3, 8, 8), torch.zeros(300, dtype=torch.long)
+    moved, _ = Cutout(4)(x, y, generator=seeded())
+    holes = (moved == 0).all(1)
+    assert torch.equal(moved[:, 0] == 0, holes)
+    sides = holes.any(2).sum(1), holes.any(1).sum(1)
+    assert torch.equal(sides[0] * sides[1], holes.flatten(1).sum(1))  # a rectangle
+    assert {int(s) for s in torch.cat(sides)} == {2, 3, 4}  # clipped at the border, whole inside
+
+
+def test_mixup_blends_images_and_targets_alike() -> None:
+    x = torch.eye(CLASSES)[:, :, None, None].expand(CLASSES, CLASSES, 2, 2)  # image c is 1 in channel c
+    mixed, target = Mixup(1.0)(x, torch.arange(CLASSES), classes=CLASSES, generator=seeded())
+    torch.testing.assert_close(mixed[:, :, 0, 0], target)
+    torch.testing.assert_close(target.sum(1), torch.ones(CLASSES))
+
+
+def test_cutmix_targets_are_the_pasted_areas() -> None:
+    x = torch.eye(CLASSES)[:, :, None, None].expand(CLASSES, CLASSES, 8, 8).repeat(20, 1, 1, 1)
+    y = torch.arange(CLASSES).repeat(20)
+    mixed, target = Cutmix()(x, y, classes=CLASSES, generator=seeded())
+    torch.testing.assert_close(mixed.mean((2, 3)), target)
+    assert bool((mixed.sum(1) == 1).all())  # every pixel comes from one image
+    assert bool((target.max(1).values < 1).any())
+    never, plain = Cutmix(p=0.0)(x, y, classes=CLASSES, generator=seeded())
+    assert torch.equal(never, x)
+    torch.testing.assert_close(plain, torch.eye(CLASSES)[y])
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])
+def test_the_blend_is_beta_distributed(alpha: float) -> None:
+    draws = beta(alpha, torch.empty(20_000), seeded())
+    assert stats.kstest(draws.numpy(), stats.beta(alpha, alpha).cdf).pvalue > 1e-3
+
+
+def test_a_tiny_alpha_gives_no_nan() -> None:
+    draws = beta(1e-4, torch.empty(5_000), seeded())
+    assert not draws.isnan().any()
+    assert 0.45 < draws.mean() < 0.55
+
+
+def test_soft_targets_mix_too_and_nothing_is_smoothed() -> None:
+    x, y = images()
+    t = soft(y)
+    _, mixed = Mixup()(x, t, generator=seeded())
+    torch.testing.assert_close(mixed.sum(1), torch.ones(7))
+    assert probabilities(t, None) is t
+    assert set(probabilities(y, CLASSES).unique().tolist()) == {0.0, 1.0}
+
+
+def test_steps_apply_in_order() -> None:
+    x, y = images()
+
+    def by_hand(g: torch.Generator) -> tuple[Tensor, Tensor]:
+        return Mixup()(Flip()(x, y, generator=g)[0], y, classes=CLASSES, generator=g)
+
+    ours = augment([Flip(), Mixup()], x, y, classes=CLASSES, generator=seeded(4))
+    for left, right in zip(ours, by_hand(seeded(4)), strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: PadCrop(0), "expected padding to be a whole number >= 1"),
+        (lambda: Cutout(1.5), "expected length to be a whole number"),
+        (lambda: Flip(1.5), "expected p to be a probability"),
+        (lambda: Mixup(0.0), "expected alpha to be a finite number > 0"),
+        (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
+        (lambda: Mixup()(*images()), "expected the number of classes"),
+        (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
+    ],
+)
+def test_wrong_values_are_named(make, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert says in str(error.value)

@@ -1,0 +1,80 @@
+"""torch.compile around the objective, and a compiled model inside the criterion."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch._functorch.config
+import torch._inductor.config
+
+from fused_cases import CASES, take
+from rcad import GradientStep, Objective, Term
+from small_nets import assert_same_state, images, norm_net
+
+TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+SLOW = [needs_compiler, pytest.mark.slow]
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=SLOW)]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """Compiled anew: a backward from torch's cache may be one that writes over what it would need the second time.
+
+    Only the C++ compiler need not compile the same text again.
+    """
+    torch._dynamo.reset()
+    graphs = torch._inductor.config.patch(fx_graph_cache=False)
+    with graphs, torch._functorch.config.patch(enable_autograd_cache=False):
+        yield
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_objective_equals_the_plain_one(backend: str) -> None:
+    x, y = images()
+    plain, compiled = norm_net(), norm_net()
+    objective = torch.compile(Objective(compiled, terms=TERMS), backend=backend)
+    for _ in range(2):  # the second call meets the compiled code
+        for net in (plain, compiled):
+            net.zero_grad()
+        expected = Objective(plain, terms=TERMS)(x, y)
+        expected.total.backward()
+        losses = objective(x, y)
+        losses.total.backward()
+        torch.testing.assert_close(losses.total, expected.total, rtol=1e-5, atol=1e-6)
+        assert_same_state(plain, compiled)
+
+
+LOOPS = [
+    ("rcad", "eager"),
+    *((name, "aot_eager") for name in ("rcad", "adversarial", "two clean terms", "two directions alone")),
+    *(pytest.param(name, "inductor", marks=SLOW) for name in ("rcad", "two directions")),
+]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(("name", "backend"), LOOPS)
+def test_a_compiled_model_in_one_s_own_loop(name: str, backend: str, fused: bool) -> None:
+    """Where the direction takes a backward of its own, the compiled graph is run backward more than once."""
+    x, y = images()
+    plain, compiled = norm_net(), norm_net()
+    fast = torch.compile(compiled, backend=backend)
+    for weight in (torch.ones(7), None):
+        expected, _ = take(False, CASES[name], plain, x, y, weight=weight)
+        losses, _ = take(fused, CASES[name], fast, x, y, weight=weight)
+        torch.testing.assert_close(losses.total.detach(), expected.total.detach(), rtol=1e-5, atol=1e-6)
+    assert_same_state(plain, compiled)
+
+
+def test_many_steps_compile_once() -> None:
+    net, (x, y) = norm_net(), images()
+    counter = torch._dynamo.testing.CompileCounter()
+    objective = torch.compile(Objective(net, terms=TERMS), backend=counter)
+    objective(x, y).total.backward()
+    first = counter.frame_count
+    for _ in range(5):
+        objective(x, y).total.backward()
+    assert counter.frame_count == first

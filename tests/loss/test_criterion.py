@@ -1,0 +1,267 @@
+"""The drop-in surface: what a practitioner's loop does with it."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from fused_cases import LoudScaler
+from rcad import RCAD, Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Objective, Term, rcad_loss
+from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
+
+
+def test_the_papers_five_lines() -> None:
+    """loss = -log p(y|x); x_adv = x + alpha * grad; loss - lam * entropy(x_adv)."""
+    net, (x, y) = smooth_net(), images()
+    x = x.requires_grad_(True)
+    loss = nn.functional.cross_entropy(net(x), y, reduction="none")
+    (g,) = torch.autograd.grad(loss.sum(), x, retain_graph=True)
+    x_adv = (x + 0.5 * g).detach()
+    log_p = net(x_adv).log_softmax(1)
+    expected = (loss + 0.02 * (log_p.exp() * log_p).sum(1)).mean()
+    torch.testing.assert_close(rcad_loss(net, x.detach(), y, alpha=0.5, lam=0.02, norm="raw"), expected)
+
+
+def test_function_criterion_objective_and_fused_agree() -> None:
+    x, y = images()
+    nets = [norm_net() for _ in range(4)]
+    rcad_loss(nets[0], x, y, alpha=0.5, lam=0.1).backward()
+    RCAD(0.5, 0.1)(nets[1], x, y).backward()
+    RCAD(0.5, 0.1).backward(nets[2], x, y)
+    terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5))]
+    Objective(nets[3], terms=terms)(x, y).total.backward()
+    for other in nets[1:]:
+        assert_same_state(nets[0], other)
+
+
+@pytest.mark.parametrize("wrap", [lambda z: (z, z), lambda z: {"logits": z}, lambda z: [z]])
+def test_models_may_return_more_than_a_tensor(wrap: object) -> None:
+    net, (x, y) = smooth_net(), images()
+    expected = rcad_loss(net, x, y, alpha=0.5, lam=0.1)
+    torch.testing.assert_close(rcad_loss(lambda x: wrap(net(x)), x, y, alpha=0.5, lam=0.1), expected)  # type: ignore[operator]
+
+
+def test_backward_returns_detached_losses_and_adds_to_grad() -> None:
+    net, (x, y) = norm_net(), images()
+    criterion = RCAD(0.5, 0.1)
+    losses = criterion.backward(net, x, y)
+    assert not losses.total.requires_grad
+    torch.testing.assert_close(losses.total, losses.parts["nll"] + 0.1 * losses.parts["rcad"])
+    once = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+    criterion.backward(net, x, y)
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(p.grad, 2 * once[name])
+
+
+@pytest.mark.parametrize("norm", ["l2", "raw", "linf"])
+def test_fused_accumulation_equals_the_big_batch(norm: str) -> None:
+    x, y = images(12)
+    whole, parts = smooth_net(), smooth_net()
+    criterion = RCAD(0.5, 0.1, norm=norm)  # type: ignore[arg-type]
+    criterion.backward(whole, x, y)
+    for index in torch.arange(12).split(4):
+        criterion.backward(parts, x[index], y[index], accumulate=3)
+    assert_same_state(whole, parts)
+
+
+@pytest.mark.parametrize("norm", ["l2", "raw", "linf"])
+def test_a_scaled_loss_gives_scaled_gradients_and_the_same_direction(norm: str) -> None:
+    x, y = images()
+    plain, scaled = norm_net(), norm_net()
+    criterion = RCAD(0.5, 0.1, norm=norm)  # type: ignore[arg-type]
+    expected = criterion.backward(plain, x, y)
+    losses = criterion.backward(scaled, x, y, scaler=LoudScaler(1024.0))
+    torch.testing.assert_close(losses.total, expected.total)
+    for p in scaled.parameters():
+        assert p.grad is not None
+        p.grad /= 1024.0
+    assert_same_state(plain, scaled)
+
+
+def test_a_real_grad_scaler_steps_as_the_plain_loop_does() -> None:
+    x, y = images()
+    nets = [norm_net(), norm_net()]
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    for _ in range(3):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        RCAD(0.5, 0.1)(nets[0], x, y).backward()
+        nn.utils.clip_grad_norm_(nets[0].parameters(), 1.0)
+        optimizers[0].step()
+        RCAD(0.5, 0.1).backward(nets[1], x, y, scaler=scaler)
+        scaler.unscale_(optimizers[1])
+        nn.utils.clip_grad_norm_(nets[1].parameters(), 1.0)
+        scaler.step(optimizers[1])
+        scaler.update()
+    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6)
+
+
+def test_autocast_works_with_the_fused_step() -> None:
+    x, y = images()
+    reference, fused = norm_net(), norm_net()
+    with torch.autocast("cpu", dtype=torch.float16):
+        RCAD(0.5, 0.1)(reference, x, y).backward()
+        RCAD(0.5, 0.1).backward(fused, x, y)
+    assert_same_state(reference, fused, rtol=2e-2, atol=2e-3)
+
+
+def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    x, y = images()
+    one, two = norm_net(), norm_net()
+    criterion, weight = RCAD(0.5, 0.1), torch.rand(7)
+    with caplog.at_level(logging.INFO, "rcad"):
+        criterion.backward(one, x, y, weight=weight)
+        criterion.backward(copy.deepcopy(two), x, y, weight=weight)
+    criterion(two, x, y, weight=weight).backward()
+    assert_same_state(one, two)
+    (said,) = [r.message for r in caplog.records]
+    assert said.startswith("the direction takes a backward of its own (sample weights may be zero")
+
+
+@pytest.mark.parametrize("terms", [(), (Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)),)])
+def test_an_input_with_a_graph_hands_its_gradient_on(terms: tuple[Term, ...]) -> None:
+    _, y = images()
+    codes = torch.randn(7, 6)
+    nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    criterion, seen = Criterion(terms=(Term("nll"), *terms), units="input"), []
+    after = lambda: seen.append(nets[0][0].weight.grad.clone())  # noqa: E731
+    criterion.backward(nets[0][2], nets[0][:2](codes), y, after_pass=after, accumulate=3)
+    (criterion(nets[1][2], nets[1][:2](codes), y) / 3).backward()
+    assert nets[0][0].weight.grad.abs().sum() > 0
+    assert_same_state(nets[0], nets[1])
+    assert not criterion._said
+    # x' is a constant: what made x learns in the clean pass alone, before the first call of after_pass.
+    assert all(torch.equal(gradient, nets[0][0].weight.grad) for gradient in seen)
+
+
+def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
+    _, y = images()
+    codes = torch.randn(7, 6)
+    nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    criterion = Criterion(terms=(Term("nll"), Term("raw", view="raw")), units="input")
+    criterion.backward(nets[0][2], nets[0][:2](codes), y)
+    criterion(nets[1][2], nets[1][:2](codes), y).backward()
+    assert_same_state(nets[0], nets[1])
+    (said,) = criterion._said
+    assert "(two views are part of one larger graph, which the first backward would free)" in said
+
+
+def test_plain_loss_directions_take_their_own_backward_with_smoothing_only() -> None:
+    x, y = images()
+    where = GradientStep(0.5, loss="plain")
+    for smoothing in (0.0, 0.3):
+        terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, where)]
+        criterion = Criterion(Categorical(smoothing), terms)
+        one, two = norm_net(), norm_net()
+        criterion.backward(one, x, y)
+        criterion(two, x, y).backward()
+        assert_same_state(one, two)
+        assert bool(criterion._said) == bool(smoothing)
+
+
+def test_every_rests_between() -> None:
+    net, (x, y) = norm_net(), images()
+    criterion = RCAD(0.5, 0.1, every=2)
+    assert ["rcad" in criterion.backward(net, x, y).parts for _ in range(4)] == [True, False, True, False]
+    assert ["rcad" in criterion.losses(net, x, y).parts for _ in range(2)] == [True, False]
+
+
+def test_regression_and_multi_label() -> None:
+    x, _ = images()
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+    for likelihood, y in ((Gaussian(), torch.randn(7, 2)), (Bernoulli(), torch.randint(2, (7, 4)))):
+        criterion = RCAD(0.3, 0.3, likelihood=likelihood)
+        one, two = copy.deepcopy(net), copy.deepcopy(net)
+        criterion(one, x, y).backward()
+        criterion.backward(two, x, y)
+        assert_same_state(one, two)
+
+
+@given(
+    count=st.integers(1, 4),
+    shape=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    norm=st.sampled_from(["l2", "raw", "linf"]),
+    steps=st.integers(1, 2),
+    is_soft=st.booleans(),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_batch_gives_a_finite_loss_and_equal_twins(
+    count: int, shape: list[int], dtype: torch.dtype, norm: str, steps: int, is_soft: bool
+) -> None:
+    torch.manual_seed(0)
+    size = int(torch.tensor(shape).prod())
+    one = nn.Sequential(nn.Flatten(), nn.Linear(size, 8), nn.Tanh(), nn.Linear(8, CLASSES)).to(dtype)
+    two = copy.deepcopy(one)
+    x = torch.rand(count, *shape, dtype=dtype)
+    y = torch.rand(count, CLASSES, dtype=dtype).softmax(1) if is_soft else torch.randint(CLASSES, (count,))
+    criterion = RCAD(0.5, 0.1, norm=norm, steps=steps)  # type: ignore[arg-type]
+    criterion(one, x, y).backward()
+    assert torch.isfinite(criterion.backward(two, x, y).total)
+    assert_same_state(one, two, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda net, x, y: rcad_loss(net, x, y, alpha=-1.0, lam=0.1), "expected alpha to be a finite number >= 0"),
+        (lambda net, x, y: rcad_loss(net, x, y, alpha=0.5, lam=-0.1), "expected lam to be a finite number >= 0"),
+        (lambda net, x, y: rcad_loss(net, x, y, alpha=0.5, lam=0.1, every=2), "expected step= with every="),
+        (lambda net, x, y: RCAD(0.5, 0.1, measure="entropy"), "expected measure to be one of"),
+        (lambda net, x, y: RCAD(0.5, 0.1, mask_key="m")(net, x, y), "expected a mapping with the key 'm'"),
+        (
+            lambda net, x, y: RCAD(0.5, 0.1).backward(net, x, y, accumulate=0),
+            "expected accumulate to be a whole number",
+        ),
+        (lambda net, x, y: RCAD(0.5, 0.1)(lambda x: None, x, y), "expected the model to return a tensor"),
+        (
+            lambda net, x, y: RCAD(0.5, 0.1)(net(x), x, y),
+            "expected the model itself, not its output, but got Tensor; call",
+        ),
+        (
+            lambda net, x, y: RCAD(0.5, 0.1)(net, (x, x), y),
+            "but got tuple; pass several inputs as a mapping by the names",
+        ),
+    ],
+)
+def test_wrong_calls_are_named(make: object, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make(smooth_net(), *images())  # type: ignore[operator]
+    assert says in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:no parameter of the model")
+def test_a_frozen_model_is_named_unless_its_input_learns() -> None:
+    net, (x, y) = smooth_net().requires_grad_(False), images()
+    moved = Term("moved", where=GradientStep(0.5))
+    for criterion in (RCAD(0.5, 0.1), Criterion(), Criterion(terms=[moved])):
+        with pytest.raises(
+            InputError, match="expected parameters that require a gradient, but the model has none; unf"
+        ):
+            criterion.backward(net, x, y)
+    shifts = [torch.zeros(3, 1, 1, requires_grad=True) for _ in range(2)]
+    RCAD(0.5, 0.1).backward(net, x + shifts[0], y)
+    RCAD(0.5, 0.1)(net, x + shifts[1], y).backward()
+    torch.testing.assert_close(shifts[0].grad, shifts[1].grad)
+
+
+def test_backward_under_no_grad_is_named() -> None:
+    with torch.no_grad(), pytest.raises(InputError, match="backward\\(\\) was called under no_grad"):
+        RCAD(0.5, 0.1).backward(smooth_net(), *images())
+
+
+def test_it_prints_what_it_does() -> None:
+    assert repr(RCAD(0.5, 0.1)) == (
+        "RCAD(Categorical(), [Term(name='nll'), Term(name='rcad', measure='negative_entropy', weight=0.1, "
+        "where=GradientStep(alpha=0.5, loss='plain'))])"
+    )

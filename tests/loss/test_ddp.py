@@ -1,0 +1,175 @@
+"""Two gloo processes: each sees half of the batch, both end with the gradients of the whole, exchanged once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from rcad import Categorical, Criterion, GradientStep, Objective, RandomStep, Term
+from small_nets import assert_same_state, images, norm_net, smooth_net
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
+
+STEP, PLAIN = GradientStep(0.5), GradientStep(0.4, loss="plain")
+NLL, RCAD = Term("nll"), Term("rcad", "negative_entropy", 0.1, STEP)
+TERMS = (NLL, RCAD)
+WEIGHT = torch.tensor([0.0, 1.0, 2.0, 0.5, 1.5, 0.0, 3.0, 1.0])
+
+
+class Tokens(nn.Module):
+    """A model whose input is made by its own table, outside of its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.net = nn.Linear(192, 192), smooth_net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.net(x)
+        return result
+
+
+def hits(likelihood: Any, output: Tensor, target: Tensor) -> Tensor:
+    """A measure without a gradient."""
+    return (output.argmax(1) == target).float()
+
+
+class Skipping(nn.Module):
+    """Uses one of its layers at the first pass of a step only, as layers that are dropped at random may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.extra, self.calls = smooth_net(), nn.Linear(5, 5), 0
+        nn.init.eye_(self.extra.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        output: Tensor = self.net(x)
+        return self.extra(output) if self.calls == 1 else output
+
+
+def backward(model: Any, x: Tensor, y: Tensor, part: slice, terms: Any = TERMS, **options: Any) -> None:
+    Criterion(terms=terms).backward(model, x[part], y[part], **options)
+
+
+def weighted(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+    backward(model, x, y, part, weight=WEIGHT[part])
+
+
+def smoothed(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+    terms = (NLL, RCAD, Term("adv", weight=0.5, where=PLAIN), Term("raw", view="raw"))
+    Criterion(Categorical(0.2), terms).backward(model, x[part], y[part], raw=x[part] / 2)
+
+
+def learned(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+    table = getattr(model, "module", model).table
+    made = table(x[part].flatten(1)).view(-1, 3, 8, 8)
+    Criterion(terms=TERMS, units="input").backward(model, made, y[part])
+
+
+def by_autograd(model: Any, x: Tensor, y: Tensor, part: slice, terms: Any = TERMS) -> None:
+    Criterion(terms=terms)(model, x[part], y[part]).backward()
+
+
+def accumulated(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+    """The caller's own no_sync around all but the last batch."""
+    half = (part.stop - part.start) // 2
+    for start, quiet in ((part.start, True), (part.start + half, False)):
+        piece = slice(start, start + half)
+        with model.no_sync() if quiet and isinstance(model, DistributedDataParallel) else nullcontext():
+            backward(model, x, y, piece, accumulate=2, weight=WEIGHT[piece])
+
+
+ADVERSARIAL = (Term("adv", where=STEP), Term("moved", where=RandomStep(0.0)))
+Step = Callable[[Any, Tensor, Tensor, slice], None]
+STEPS: dict[str, tuple[Step, Callable[[], nn.Module]]] = {
+    "rcad": (backward, smooth_net),
+    "sample weights": (weighted, smooth_net),
+    "adversarial": (lambda *call: backward(*call, terms=ADVERSARIAL[:1]), smooth_net),
+    "two moved terms": (lambda *call: backward(*call, terms=ADVERSARIAL), smooth_net),
+    "two directions and views": (smoothed, smooth_net),
+    "accumulated": (accumulated, smooth_net),
+    "learned input": (learned, Tokens),
+    "an accuracy last": (lambda *call: backward(*call, terms=(*TERMS, Term("hits", hits, where=STEP))), smooth_net),
+    "a layer unused in the last pass": (backward, Skipping),
+    "autograd": (by_autograd, smooth_net),
+    "adversarial by autograd": (lambda *call: by_autograd(*call, terms=ADVERSARIAL[:1]), smooth_net),
+}
+THROUGH_THE_WRAPPER = {"autograd": 1, "adversarial by autograd": 1, "adversarial": 1, "sample weights": 2}
+
+
+def exchange(sent, bucket):  # type: ignore[no-untyped-def]  # torch refuses annotations that are strings
+    """The mean over both processes, with a mark that it was asked for."""
+    sent.append(1)
+    future = torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def work(rank: int, folder: str) -> None:
+    """What each of the two processes does; leaves the gradients of every step in the folder."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    x, y = images(8)
+    half = slice(4 * rank, 4 * rank + 4)
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, (step, make) in STEPS.items():
+        net, sent, calls = make(), [], []
+        model = DistributedDataParallel(net, find_unused_parameters=isinstance(net, Skipping))
+        model.register_comm_hook(sent, exchange)
+        model.register_forward_hook(lambda *call, calls=calls: calls.append(1))
+        step(model, x, y, half)
+        assert len(sent) == 1, f"{name}: gradients were exchanged {len(sent)} times"
+        assert len(calls) == THROUGH_THE_WRAPPER.get(name, len(calls)), f"{name}: {len(calls)} calls of the wrapper"
+        found[name] = {key: p.grad for key, p in net.named_parameters() if p.grad is not None}
+    for name, net in (("objective", smooth_net()), ("norm", norm_net())):
+        model = DistributedDataParallel(Objective(net, terms=TERMS))  # must outlive the backward
+        model(x[half], y[half]).total.backward()
+        found[name] = {key: p.grad for key, p in net.named_parameters() if p.grad is not None}
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    folder = tmp_path_factory.mktemp("two")
+    paths = os.pathsep.join(
+        [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
+    )
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    script = "import sys, test_ddp; test_ddp.work(int(sys.argv[1]), sys.argv[2])"
+    workers = [
+        subprocess.Popen([sys.executable, "-c", script, str(rank), str(folder)], env=environment) for rank in (0, 1)
+    ]
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("name", [*STEPS, "objective"])
+def test_two_processes_equal_one(name: str, results: list[dict[str, dict[str, Tensor]]]) -> None:
+    step, make = STEPS.get(name, (by_autograd, smooth_net))
+    plain, joined = make(), make()
+    step(plain, *images(8), slice(0, 8))
+    for found in results:
+        for key, p in joined.named_parameters():
+            p.grad = found[name].get(key)
+        assert_same_state(plain, joined)
+
+
+def test_batch_norm_in_two_processes_ends_with_equal_gradients(
+    results: list[dict[str, dict[str, Tensor]]],
+) -> None:
+    one, two = (found["norm"] for found in results)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert any(value.abs().sum() > 0 for value in one.values())

@@ -1,0 +1,224 @@
+"""Pass by pass against one graph: every kind of loss, option and model gives the same in both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from fused_cases import (
+    CASES,
+    NLL,
+    OPTIONS,
+    PLAIN,
+    SMOOTHED,
+    STEP,
+    THIRD,
+    WEIGHT,
+    Case,
+    LoudScaler,
+    assert_equal_steps,
+    batch,
+    deep_norm_net,
+    take,
+)
+from rcad import Criterion, GradientStep, InputError, Term
+from rcad.loss.fused import refusal, third_backward
+from small_nets import CLASSES, PassCounter, assert_same_state, gradients, images, norm_net, smooth_net
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_pass_by_pass_equals_one_graph(name: str, options: str) -> None:
+    x, y, raw = batch()
+    before = x.clone()
+    assert_equal_steps(CASES[name], deep_norm_net, x, y, **raw, **OPTIONS[options])
+    assert torch.equal(x, before)
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_passes_and_third_backwards_are_as_promised(name: str) -> None:
+    case, net, (x, y, raw) = CASES[name], deep_norm_net(), batch()
+    views = Criterion(case.likelihood, case.terms).loss.views(net, case.terms, x, y, **raw)
+    assert refusal(case.terms, views) is None
+    assert (third_backward(case.likelihood, case.terms, views) is not None) == case.third
+    counter = PassCounter(net)
+    take(True, case, net, x, y, **raw)
+    assert (counter.forwards, counter.backwards) == case.passes
+
+
+class Lengthwise:
+    """A perturbation of one's own: as far as the gradient is long."""
+
+    def direction_loss(self, likelihood: Any) -> Any:
+        return likelihood
+
+    def __call__(self, model: Any, x: Tensor, *rest: Any, gradient: Tensor, **options: Any) -> Tensor:
+        return (x + 0.3 * gradient).detach()
+
+
+@pytest.mark.parametrize("where", [GradientStep(0.5, "raw"), Lengthwise()])
+@pytest.mark.parametrize("options", ["scaled", "accumulated", "all"])
+def test_a_step_as_long_as_the_gradient_does_not_see_the_scale(where: Any, options: str) -> None:
+    x, y, _ = batch()
+    case = Case((Term("nll", weight=2.0), Term("rcad", "negative_entropy", 0.1, where)))
+    assert_equal_steps(case, deep_norm_net, x, y, **OPTIONS[options])
+
+
+def test_scaled_gradients_of_half_precision_do_not_overflow() -> None:
+    """The batch's size is not multiplied in where only the direction counts: 64 times 2164 is beyond half precision."""
+    x, y = images(64)
+    losses, _ = take(True, CASES["rcad"], smooth_net().half(), x.half(), y, scaler=LoudScaler(2.0**18))
+    expected, _ = take(False, CASES["rcad"], smooth_net().half(), x.half(), y)
+    torch.testing.assert_close(losses.parts["rcad"], expected.parts["rcad"], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["rcad", *THIRD])
+def test_autocast(name: str) -> None:
+    case, (x, y, raw) = CASES[name], batch()
+    nets = [smooth_net(), smooth_net()]
+    raw["raw"] = raw["raw"].float()
+    for fused, net in enumerate(nets):
+        with torch.autocast("cpu", dtype=torch.float16):  # casts of weights are shared by the passes inside
+            take(bool(fused), case, net, x.float(), y, weight=WEIGHT, **raw)
+    # One graph adds the passes' gradients in half precision.
+    assert_same_state(nets[0], nets[1], rtol=5e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["rcad", "raw norm", *THIRD])
+def test_a_scale_that_overflows_costs_a_step_and_nothing_else(name: str) -> None:
+    case, (x, y, raw) = CASES[name], batch()
+    raw["raw"] = raw["raw"].float()
+    ours, reference = norm_net(), norm_net()
+    before = [p.clone() for p in ours.parameters()]
+    optimizer = torch.optim.SGD(ours.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24)
+    with torch.autocast("cpu", dtype=torch.float16):
+        take(True, case, ours, x.float(), y, scaler=scaler, **raw)
+        take(False, case, reference, x.float(), y, **raw)
+    assert not all(torch.isfinite(gradient).all() for gradient in gradients(ours).values())
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2.0**23
+    assert all(torch.equal(p, q) for p, q in zip(before, ours.parameters(), strict=True))
+    torch.testing.assert_close(dict(ours.named_buffers()), dict(reference.named_buffers()))
+
+
+class Sets(nn.Module):
+    """Takes a mapping, works in place, and returns a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = deep_norm_net()
+
+    def forward(self, image: Tensor, shift: Tensor, words: str) -> tuple[Tensor, str]:
+        output = self.net(image.sub_(shift).mul_(2.0))
+        shift.mul_(3.0)
+        return output, words
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mappings_tuples_and_models_that_work_in_place(name: str) -> None:
+    y = batch()[1]
+
+    def inputs(seed: int) -> dict[str, Any]:
+        x, _ = images(seed=seed, dtype=torch.float64)
+        return {"image": x, "shift": torch.full((1,), 0.2, dtype=torch.float64), "words": "as they are"}
+
+    nets, case = [Sets(), Sets()], CASES[name]
+    for fused, net in enumerate(nets):
+        criterion = Criterion(case.likelihood, case.terms, input_key="image", units="input")
+        options = {"raw": inputs(3), "weight": WEIGHT, "criterion": criterion}
+        take(bool(fused), case, net, inputs(0), y, **options)
+    assert_same_state(nets[0], nets[1], rtol=1e-9, atol=1e-12)
+
+
+class Deaf(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = deep_norm_net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.net(x.detach())
+        return result
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore:the loss has a zero gradient")
+def test_a_model_that_detaches_its_input_trains_at_x(name: str) -> None:
+    x, y, raw = batch()
+    assert_equal_steps(CASES[name], Deaf, x, y, **raw)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_zero_gradient_is_told_where_the_direction_is_taken_apart(fused: bool) -> None:
+    x, y, _ = batch()
+    for name in ("rcad", "adversarial", "two clean terms"):
+        with pytest.warns(UserWarning, match="zero gradient with respect to every input"):
+            take(fused, CASES[name], Deaf(), x, y)
+
+
+def test_a_term_that_rests_leaves_the_rest_as_it_is() -> None:
+    x, y, _ = batch()
+    adv = Term("adv", where=PLAIN, every=2)
+    for step, third in ((0, True), (1, False)):
+        case = Case((NLL, Term("rcad", "negative_entropy", 0.1, STEP), adv), SMOOTHED)
+        assert_equal_steps(case, deep_norm_net, x, y, step=step)
+        criterion = Criterion(case.likelihood, case.terms)
+        take(True, case, deep_norm_net(), x, y, criterion=criterion, step=step)
+        assert bool(criterion._said) == third
+    resting = Case((NLL, Term("rcad", "negative_entropy", 0.1, STEP, every=3)))
+    assert_equal_steps(resting, deep_norm_net, x, y, step=1, weight=WEIGHT)
+
+
+class Checkpointed(nn.Module):
+    """A net that forgets its activations and computes them again in the backward."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = checkpoint(self.net, x, use_reentrant=False)
+        return result
+
+
+@pytest.mark.parametrize("make", [deep_norm_net, lambda: smooth_net(dropout=0.3).double()])
+@pytest.mark.parametrize("options", ["plain", "weights"])
+@pytest.mark.parametrize("name", CASES)
+def test_activation_checkpointing(name: str, options: str, make: Callable[[], nn.Module]) -> None:
+    """Gradients are those without it; BatchNorm's averages advance at each recomputation too, as in any loop."""
+    plain, thrifty, (x, y, raw) = make(), Checkpointed(make()), batch()
+    for net in (plain, thrifty):
+        take(True, CASES[name], net, x, y, **raw, **OPTIONS[options])
+    for p, q in zip(plain.parameters(), thrifty.net.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("where", [None, STEP])
+def test_a_measure_without_a_gradient_may_be_a_term(where: GradientStep | None) -> None:
+    """Such as an accuracy to be logged."""
+
+    def accuracy(likelihood: Any, output: Tensor, target: Tensor) -> Tensor:
+        return (output.argmax(1) == target).to(output.dtype)
+
+    x, y, _ = batch()
+    moved = Term("moved", where=None if where else STEP)
+    assert_equal_steps(Case((Term("accuracy", accuracy, 0.1, where), moved)), deep_norm_net, x, y)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"random start alone"}))  # whose own passes come first
+def test_the_targets_of_every_view_are_checked(name: str, fused: bool) -> None:
+    x, y, raw = batch()
+    wrong = [(y + CLASSES, raw)]
+    if any(term.view == "raw" for term in CASES[name].terms):
+        wrong.append((y, {**raw, "raw_target": raw["raw_target"] + CLASSES}))
+    for target, rest in wrong:
+        with pytest.raises(InputError, match="expected labels from 0 to 4"):
+            take(fused, CASES[name], deep_norm_net(), x, target, **rest)

@@ -1,0 +1,133 @@
+"""What learns beside the model: the maker of x, of targets, weights and other inputs; and models that cannot."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fused_cases import (
+    CASES,
+    NLL,
+    OPTIONS,
+    RCAD,
+    SINGLE,
+    STEP,
+    LoudScaler,
+    assert_equal_steps,
+    batch,
+    deep_norm_net,
+    take,
+)
+from rcad import Criterion, InputError, Term
+from small_nets import CLASSES, assert_same_state
+
+
+@pytest.mark.parametrize("options", ["plain", "all"])
+@pytest.mark.parametrize("name", SINGLE)
+def test_what_made_the_input_learns_from_the_clean_pass(name: str, options: str) -> None:
+    y, codes = batch()[1], torch.randn(7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    tables, case = [], CASES[name]
+    for fused in (False, True):
+        torch.manual_seed(0)
+        table = nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8))).double()
+        net = deep_norm_net()
+        take(fused, case, net, table(codes), y, **OPTIONS[options])
+        tables.append(nn.ModuleList([table, net]))
+    assert_same_state(tables[0], tables[1], rtol=1e-9, atol=1e-12)
+    learns = any(term.where is None for term in case.terms)
+    assert (tables[1][0][0].weight.grad is not None) == learns
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_frozen_layers_stay_without_gradients(name: str) -> None:
+    x, y, raw = batch()
+
+    def partly() -> nn.Module:
+        net = deep_norm_net()
+        net[0].requires_grad_(False)
+        net[1].requires_grad_(False).eval()
+        return net
+
+    assert_equal_steps(CASES[name], partly, x, y, **raw)
+
+
+def from_a_graph(kind: str, table: nn.Module, x: Tensor, y: Tensor) -> tuple[Any, Tensor, dict[str, Any]]:
+    """Something beside x that a learned layer made."""
+    made = table(x.flatten(1))
+    if kind == "weight":
+        return x, y, {"weight": made.sigmoid()[:, 0]}
+    if kind == "target":
+        return x, made.softmax(1), {}
+    return {"image": x, "shift": made.mean().tanh()}, y, {}
+
+
+class Shifted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = deep_norm_net()
+
+    def forward(self, image: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+        result: Tensor = self.net(image + shift)
+        return result
+
+
+@pytest.mark.parametrize("kind", ["weight", "target", "other input"])
+@pytest.mark.parametrize("name", ["erm", "rcad", "one direction for two terms", "two clean terms", "two adversarial"])
+def test_what_passes_share_may_learn(name: str, kind: str) -> None:
+    x, y, _ = batch()
+    case, learners, said, calls = CASES[name], [], set(), []
+    for fused in (False, True):
+        torch.manual_seed(5)
+        table, net = nn.Linear(192, CLASSES).double(), Shifted()
+        inputs, target, options = from_a_graph(kind, table, x, y)
+        key = "image" if isinstance(inputs, dict) else None
+        criterion = Criterion(case.likelihood, case.terms, input_key=key, units="input")
+        options |= {"scaler": LoudScaler(4.0), "accumulate": 3} | (
+            {"after_pass": lambda: calls.append(1)} if fused else {}
+        )
+        losses, _ = take(fused, case, net, inputs, target, criterion=criterion, **options)
+        assert losses.total.requires_grad != fused
+        learners.append(nn.ModuleList([table, net]))
+        said |= criterion._said
+    assert table.weight.grad is not None
+    assert table.weight.grad.abs().sum() > 0
+    assert_same_state(learners[0], learners[1], rtol=1e-9, atol=1e-12)
+    assert any("come from a larger graph" in words for words in said) == (name != "erm")
+    assert calls == [1]
+
+
+def test_learned_leaves_need_no_common_graph() -> None:
+    x, y, _ = batch()
+    found = []
+    for fused in (False, True):
+        weight, criterion = torch.ones(7, dtype=torch.float64, requires_grad=True), Criterion(terms=(NLL, RCAD))
+        take(fused, CASES["rcad"], deep_norm_net(), x, y, weight=weight, criterion=criterion)
+        assert not any("one graph for all" in words for words in criterion._said)
+        found.append(weight.grad)
+    torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.filterwarnings("ignore:no parameter of the model")
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_model_that_cannot_learn_is_named_unless_x_learns(name: str) -> None:
+    case, (x, y, _), frozen = CASES[name], batch(), deep_norm_net().requires_grad_(False)
+    with pytest.raises(InputError, match="expected parameters that require a gradient"):
+        take(True, case, frozen, x, y)
+    shift = torch.zeros(3, 1, 1, dtype=torch.float64, requires_grad=True)
+    clean = any(term.where is None for term in case.terms)
+    with nullcontext() if clean else pytest.raises(InputError, match="expected parameters that require a gradient"):
+        take(True, case, frozen, x + shift, y)
+    assert (shift.grad is not None) == clean
+
+
+@pytest.mark.filterwarnings("ignore:no parameter of the model")
+def test_a_model_that_cannot_learn_is_named_where_views_share_a_graph() -> None:
+    x, y, _ = batch()
+    terms = (Term("adv", where=STEP), Term("raw", where=STEP, view="raw"))
+    learned = x + torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(InputError, match="expected parameters that require a gradient"):
+        Criterion(terms=terms).backward(deep_norm_net().requires_grad_(False), learned, y)

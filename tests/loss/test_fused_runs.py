@@ -1,0 +1,117 @@
+"""Several networks in one backward are as many backwards: losses, gradients and statistics, run by run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fused_cases import CASES
+from rcad import METHODS, Categorical, Criterion, Gaussian, GradientStep, Likelihood, Method, Term
+from rcad.errors import InputError
+from rcad.loss.draws import Alternating
+from rcad.loss.likelihoods import Bernoulli
+from rcad.models import build
+from rcad.models.joined import Joined
+
+RUNS, EACH, CLASSES = 3, 4, 5
+MADE: dict[str, Method] = {name: make() for name, make in METHODS.items()}
+STEADY = [name for name, method in MADE.items() if method.growth is None]
+RAW_NORM = Term("rcad", "negative_entropy", 0.1, GradientStep(0.5, "raw"))
+
+
+def networks(outputs: int) -> list[nn.Module]:
+    made: list[nn.Module] = []
+    for seed in range(RUNS):
+        torch.manual_seed(seed)
+        mean = [0.4 + 0.1 * seed] * 3
+        model = build("small_cnn", num_outputs=outputs, in_shape=(3, 8, 8), width=4, norm="batch", mean=mean)
+        made.append(model.double().train())
+    return made
+
+
+def drawing() -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(seed) for seed in range(RUNS)]
+
+
+def check(
+    likelihood: Likelihood, terms: Sequence[Term], target: Tensor | None = None, outputs: int = CLASSES, **options: Any
+) -> None:
+    """One backward of three networks against three of one; options that are tensors have a row for each example."""
+    torch.manual_seed(9)
+    x, raw = torch.rand(2, RUNS * EACH, 3, 8, 8, dtype=torch.float64)
+    y = torch.arange(RUNS * EACH) % CLASSES if target is None else target
+    singles = networks(outputs)
+    views = copy.deepcopy(singles)
+    joined, criterion = Joined(views), Criterion(likelihood, terms, checks="first")
+    common = {"raw": raw, "raw_target": y, **options}
+    together = criterion.backward(joined, x, y, runs=RUNS, step=0, generator=Alternating(drawing()), **common)
+    _descend(joined)
+    for run, (single, generator) in enumerate(zip(singles, drawing(), strict=True)):
+        own = {name: value[run::RUNS] if isinstance(value, Tensor) else value for name, value in common.items()}
+        alone = criterion.backward(single, x[run::RUNS], y[run::RUNS], step=0, generator=generator, **own)
+        torch.testing.assert_close(together.total[run], alone.total)
+        assert alone.parts.keys() == together.parts.keys()
+        for name, value in alone.parts.items():
+            torch.testing.assert_close(together.parts[name][run], value)
+        if alone.output is not None:
+            assert together.output is not None
+            torch.testing.assert_close(together.output[run::RUNS], alone.output)
+        _descend(single)
+        torch.testing.assert_close(dict(views[run].state_dict()), dict(single.state_dict()))
+
+
+@torch.no_grad()
+def _descend(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter -= parameter.grad
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_every_method(name: str) -> None:
+    method, real = MADE[name], torch.randn(RUNS * EACH, dtype=torch.float64)
+    if isinstance(method.likelihood, Gaussian):
+        check(method.likelihood, method.terms, real, outputs=2)
+    elif isinstance(method.likelihood, Bernoulli):
+        check(method.likelihood, method.terms, (real > 0).double(), outputs=1)
+    else:
+        check(method.likelihood or Categorical(), method.terms, accumulate=2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_loss(name: str) -> None:
+    check(CASES[name].likelihood, CASES[name].terms)
+
+
+def test_weights_accumulation_and_soft_targets() -> None:
+    soft = torch.rand(RUNS * EACH, CLASSES, dtype=torch.float64).softmax(1)
+    weight = torch.rand(RUNS * EACH, dtype=torch.float64) * (torch.arange(RUNS * EACH) > 2)
+    for terms in (CASES["rcad"].terms, (Term("nll"), RAW_NORM), CASES["two views"].terms):
+        check(Categorical(0.2, "others"), terms, soft, accumulate=3)
+        check(Categorical(0.2), terms, soft, accumulate=3, weight=weight)
+
+
+def test_real_targets_of_images() -> None:
+    """Each target a column: (B, 1)."""
+    check(Gaussian(cap=0.0), CASES["rcad"].terms, torch.randn(RUNS * EACH, 1, dtype=torch.float64), outputs=2)
+
+
+def test_a_batch_that_cannot_be_shared_out_is_refused() -> None:
+    criterion, model = Criterion(), Joined(networks(CLASSES))
+    x = torch.rand(RUNS * EACH - 1, 3, 8, 8, dtype=torch.float64)
+    with pytest.raises(InputError, match="as many examples for each of 3 runs, but got a batch of 11"):
+        criterion.backward(model, x, torch.zeros(len(x), dtype=torch.int64), runs=RUNS)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_what_cannot_be_run_backward_pass_by_pass_is_refused() -> None:
+    x = torch.rand(RUNS * EACH, 3, 8, 8, dtype=torch.float64)
+    learned = torch.rand(RUNS * EACH, CLASSES, dtype=torch.float64, requires_grad=True).softmax(1)
+    criterion = Criterion(terms=CASES["rcad"].terms)
+    with pytest.raises(InputError, match="one by one for runs=3, but targets, weights or other inputs"):
+        criterion.backward(Joined(networks(CLASSES)), x, learned, runs=RUNS)

@@ -1,0 +1,165 @@
+"""What only a GPU can show. Skipped without one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad import METHODS, RCAD, Criterion, Objective, augment, compose, methods
+from rcad.loss.model_calls import preserved_rng
+from rcad.models import build
+from small_nets import assert_same_state
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+ODD = 33
+
+
+def resnet(width: int = 64) -> nn.Module:
+    torch.manual_seed(0)
+    return build("resnet18", num_outputs=100, in_shape=(3, 32, 32), width=width).cuda()
+
+
+def batch(count: int = ODD) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator("cuda").manual_seed(1)
+    x = torch.rand(count, 3, 32, 32, device="cuda", generator=generator)
+    return x, torch.randint(100, (count,), device="cuda", generator=generator)
+
+
+@pytest.fixture
+def _exact() -> object:
+    kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
+
+
+@pytest.mark.usefixtures("_exact")
+@pytest.mark.parametrize("name", ["rcad", "rcad_text", "rcad_released", "ls_on_adv", "adversarial_training"])
+def test_fused_equals_reference(name: str) -> None:
+    x, y = batch()
+    one = resnet(width=16).double()
+    two, x = copy.deepcopy(one), x.double()
+    METHODS[name]().criterion()(one, x, y, generator=torch.Generator("cuda").manual_seed(0)).backward()
+    METHODS[name]().criterion().backward(two, x, y, generator=torch.Generator("cuda").manual_seed(0))
+    assert_same_state(one, two)
+
+
+def test_bf16_is_near_fp32() -> None:
+    x, y = batch(128)
+    exact, half = resnet(), resnet()
+    expected = RCAD(0.5, 0.1).backward(exact, x, y)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        losses = RCAD(0.5, 0.1).backward(half, x, y)
+    torch.testing.assert_close(losses.total, expected.total, rtol=2e-2, atol=2e-2)
+    flat = [torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]) for net in (exact, half)]
+    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.9
+
+
+def test_a_real_grad_scaler_with_fp16() -> None:
+    x, y = batch(64)
+    nets = [resnet(16), resnet(16)]
+    scaler = torch.amp.GradScaler("cuda")
+    optimizer = torch.optim.SGD(nets[1].parameters(), lr=0.1)
+    RCAD(0.5, 0.1).backward(nets[0], x, y)
+    with torch.autocast("cuda", dtype=torch.float16):
+        RCAD(0.5, 0.1).backward(nets[1], x, y, scaler=scaler)
+    scaler.unscale_(optimizer)
+    flat = [torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]) for net in nets]
+    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.98
+
+
+def test_later_steps_never_wait_for_the_gpu() -> None:
+    x, y = batch()
+    method = compose(methods.data_augmentation(), methods.mixup(), methods.rcad())
+    net, criterion, generator = resnet(), method.criterion(), torch.Generator("cuda").manual_seed(0)
+
+    def step() -> None:
+        mixed, target = augment(method.augment, x, y, classes=100, generator=generator)
+        criterion.backward(net, mixed, target, generator=generator)
+        criterion(net, mixed, target, generator=generator).backward()
+
+    step()
+    before = sum(p.grad.abs().sum().item() for p in net.parameters() if p.grad is not None)
+    torch.cuda.set_sync_debug_mode("error")  # from here on a synchronisation raises
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert sum(p.grad.abs().sum().item() for p in net.parameters() if p.grad is not None) != before
+
+
+@pytest.mark.parametrize("name", ["erm", "rcad", "rcad_released"])
+def test_the_fused_step_can_be_captured(name: str) -> None:
+    x, y = batch()
+    eager, captured = resnet(16), resnet(16)
+    criterion = METHODS[name](**({"jitter": 0.0} if name == "rcad_released" else {})).criterion()
+    for _ in range(3):
+        eager.zero_grad()
+        criterion.backward(eager, x, y)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        criterion.backward(captured, x, y)
+        captured.zero_grad(set_to_none=True)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        criterion.backward(captured, x, y)
+    for _ in range(2):
+        for p in captured.parameters():
+            if p.grad is not None:
+                p.grad.zero_()
+        graph.replay()
+    assert_same_state(eager, captured, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("what", ["model", "objective", "fused"])
+def test_inductor_matches(what: str) -> None:
+    torch._dynamo.reset()
+    x, y = batch()
+    plain, compiled, x = resnet(16).double(), resnet(16).double(), x.double()  # where only a mistake can differ
+    terms = methods.rcad().terms
+    Criterion(terms=terms)(plain, x, y).backward()
+    if what == "objective":
+        torch.compile(Objective(compiled, terms=terms))(x, y).total.backward()
+    elif what == "model":
+        Criterion(terms=terms)(torch.compile(compiled), x, y).backward()
+    else:
+        Criterion(terms=terms).backward(torch.compile(compiled), x, y)
+    assert_same_state(plain, compiled, rtol=1e-6)
+
+
+def test_cuda_random_state_is_given_back() -> None:
+    state = torch.cuda.get_rng_state()
+    with preserved_rng(torch.device("cuda")):
+        torch.rand(100, device="cuda")
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+
+
+def milliseconds(step: Callable[[], object], repeats: int = 20) -> float:
+    for _ in range(5):
+        step()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        step()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times)[repeats // 2]
+
+
+def test_step_time_ratios_where_arithmetic_rules() -> None:
+    x, y = batch(1024)
+    net = resnet()
+    erm, rcad = Criterion(), RCAD(0.5, 0.1)
+    base = milliseconds(lambda: erm.backward(net, x, y))
+    fused = milliseconds(lambda: rcad.backward(net, x, y)) / base
+    reference = milliseconds(lambda: rcad(net, x, y).backward()) / base
+    print(f"\nERM {base:.2f} ms; fused {fused:.3f}x; reference {reference:.3f}x")
+    assert fused < 2.15
+    assert fused < reference < 2.6

@@ -1,0 +1,142 @@
+"""ADA and ME-ADA: the ascent by a loop, 8 bits, memory, and a model left as it was."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss, nll_loss
+
+from rcad import FeatureAscent, InputError, methods
+from small_nets import CLASSES, images
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(144, 6))
+        self.head = nn.Linear(6, CLASSES)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+@pytest.mark.parametrize("eta", [0.0, 2.0])
+def test_a_loop_over_single_examples_gives_the_same(eta: float) -> None:
+    net, (x, y) = Net().double(), images(dtype=torch.float64)
+    growth = FeatureAscent(eta=eta, gamma=0.7, steps=3, step_size=0.5, levels=None)
+    grown, labels = growth.grow(net, x, y, batch_size=3)
+    net.eval()
+    for i in range(len(x)):
+        moved, anchor = x[i], net.features(x[i : i + 1]).detach()
+        for _ in range(3):
+            probe = moved.clone().requires_grad_(True)
+            features = net.features(probe[None])
+            log_p = net.head(features)[0].log_softmax(0)
+            gain = -log_p[y[i]] - eta * (log_p.exp() * log_p).sum() - 0.7 * ((features - anchor) ** 2).mean()
+            (g,) = torch.autograd.grad(gain, probe)
+            moved = moved + 0.5 * g
+        torch.testing.assert_close(grown[i], moved)
+    assert torch.equal(labels, y)
+
+
+@pytest.mark.parametrize("make", [methods.ada, methods.me_ada])
+def test_the_default_step_is_that_of_the_program_in_its_own_units(make: Any) -> None:
+    """Inputs in [-1, 1], means over a batch of 128, a step of 20.0."""
+    net, (x, y) = Net().double(), images(128, dtype=torch.float64)
+    growth = replace(make().growth, levels=None)
+    grown, _ = growth.grow(net, x, y, batch_size=100)
+    net.eval()
+    scaled, anchor = 2 * x - 1, net.features(x).detach()
+    for _ in range(15):
+        probe = scaled.clone().requires_grad_(True)
+        features = net.features((probe + 1) / 2)
+        log_p = net.head(features).log_softmax(1)
+        entropy = -(log_p.exp() * log_p).sum(1).mean()
+        gain = nll_loss(log_p, y) - mse_loss(features, anchor) + (entropy if make is methods.me_ada else 0.0)
+        (gradient,) = torch.autograd.grad(gain, probe)
+        scaled = scaled + 20.0 * gradient
+    assert (scaled + 1 - 2 * x).abs().max() > 1e-2
+    torch.testing.assert_close(grown, (scaled + 1) / 2)
+
+
+def test_images_stay_images_of_8_bits() -> None:
+    net, (x, y) = Net(), images()
+    stored = (x * 255).round().byte()
+    growth = FeatureAscent(steps=2, step_size=50.0)
+    grown, _ = growth.grow(net, stored, y)
+    assert grown.dtype == torch.uint8
+    assert not torch.equal(grown, stored)
+    floats, _ = growth.grow(net, stored.float() / 255, y)
+    torch.testing.assert_close(floats, grown.float() / 255)
+    assert 0 <= floats.min() <= floats.max() <= 1
+
+
+def test_the_loss_rises_and_gamma_holds_back() -> None:
+    net, (x, y) = Net(), images(32)
+    net.eval()
+
+    def after(gamma: float) -> tuple[float, float]:
+        grown, _ = FeatureAscent(gamma=gamma, steps=10, step_size=1.0, levels=None).grow(net, x, y)
+        distance = (net.features(grown) - net.features(x)).square().mean().item()
+        return nn.functional.cross_entropy(net(grown), y).item(), distance
+
+    before = nn.functional.cross_entropy(net(x), y).item()
+    free, held = after(0.0), after(10.0)
+    assert before < held[0] < free[0]
+    assert held[1] < free[1]
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    net, (x, y) = Net(), images()
+    net.train()
+    net.body[1].eval()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    FeatureAscent(steps=2).grow(net, x, y)
+    assert net.training
+    assert not net.body[1].training
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_memory_is_capped_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    net, (x, y) = Net(), images(20)
+    growth = FeatureAscent(steps=1, max_bytes=8 * x[0].numel() * 4, levels=None, step_size=1e-9)
+    with caplog.at_level(logging.WARNING, "rcad"):
+        grown, labels = growth.grow(net, x, y, generator=torch.Generator().manual_seed(0))
+    assert len(grown) == len(labels) == 8
+    assert "growing 8 of 20 examples" in caplog.text
+    sources = [next(i for i in range(20) if torch.allclose(x[i], g, atol=1e-5)) for g in grown]
+    assert len(set(sources)) == 8
+    assert torch.equal(labels, y[sources])
+
+
+def test_rounds_come_every_so_many_epochs() -> None:
+    growth = FeatureAscent(epochs=10, rounds=2)
+    assert [epoch for epoch in range(60) if growth.due(epoch)] == [10, 20]
+
+
+def test_progress_is_reported() -> None:
+    seen: list[tuple[int, int]] = []
+    FeatureAscent(steps=1).grow(Net(), *images(), batch_size=3, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(3, 7), (6, 7), (7, 7)]
+
+
+def test_wrong_input_is_named() -> None:
+    x, y = images()
+    with pytest.raises(InputError, match=r"expected a model with features\(\) and head\(\), but got Linear"):
+        FeatureAscent().grow(nn.Linear(2, 2), x, y)
+    with pytest.raises(InputError, match="at least one example"):
+        FeatureAscent(max_bytes=1).grow(Net(), x, y)
+    with pytest.raises(InputError, match="expected rounds to be a whole number >= 1"):
+        FeatureAscent(rounds=0)
+    with pytest.raises(InputError, match="expected gamma to be a finite number >= 0"):
+        FeatureAscent(gamma=-1.0)

@@ -1,0 +1,330 @@
+"""The ladder of tests, for every method: re-derivation, limits, twins, side effects, training, compile."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad import METHODS, RCAD, Categorical, Gaussian, Method, augment, compose, methods
+from rcad.loss.fused import refusal, third_backward
+from rcad.loss.terms import active
+from rederived import REDERIVED, rcad_and_label_smoothing
+from small_nets import (
+    CLASSES,
+    PassCounter,
+    assert_same_state,
+    fitted_resnet,
+    gradients,
+    images,
+    norm_net,
+    smooth_net,
+    soft,
+)
+
+NAMES = sorted(METHODS)
+CLASSIFIERS = [name for name in NAMES if name not in ("gaussian", "bernoulli")]
+WHOLE = {"rcad_released": {"jitter": 0.0}}  # noise has tests of its own
+# forwards and backwards of one step; a backward counts when it reaches the model's output
+PASSES = {"rcad": (2, 2), "rcad_text": (2, 2), "ls_on_adv": (2, 2), "rcad_random": (2, 2), "rcad_released": (3, 3),
+          "two_views": (2, 2), "adversarial_training": (2, 2), "adversarial_two_views": (4, 4)}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def resnet() -> nn.Module:
+    return fitted_resnet()
+
+
+def make(name: str) -> Method:
+    return METHODS[name](**WHOLE.get(name, {}))
+
+
+def views(name: str, dtype: torch.dtype = torch.float32, kind: str = "hard") -> dict[str, Any]:
+    """A batch, its un-augmented twin, and targets that suit the method."""
+    x, y = images(dtype=dtype)
+    raw, _ = images(seed=5, dtype=dtype)
+    target: Tensor = soft(y, dtype=dtype) if kind == "soft" else y
+    if name == "gaussian":
+        target = y.to(dtype)
+    if name == "bernoulli":
+        target = (soft(y, dtype=dtype) > 0.2).to(dtype)
+    return {"x": x, "target": target, "raw": raw}
+
+
+def net_for(name: str, net: nn.Sequential) -> nn.Sequential:
+    if name == "gaussian":
+        torch.manual_seed(3)
+        net[-1] = nn.Linear(net[-1].in_features, 2).to(net[-1].weight.dtype)
+    return net
+
+
+def step(net: nn.Module, method: Method, batch: dict[str, Any], fused: bool) -> dict[str, Tensor]:
+    """One backward through the criterion; returns total and parts."""
+    options = {"raw": batch["raw"], "generator": torch.Generator().manual_seed(7)}
+    criterion = method.criterion()
+    if fused:
+        losses = criterion.backward(net, batch["x"], batch["target"], **options)
+    else:
+        losses = criterion.losses(net, batch["x"], batch["target"], **options)
+        losses.total.backward()
+    return {"total": losses.total.detach(), **losses.parts}
+
+
+def test_every_method_is_rederived_or_accounted_for() -> None:
+    assert set(NAMES) - set(REDERIVED) == {"gaussian", "bernoulli", "rcad_random"}
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+@pytest.mark.parametrize("name", sorted(REDERIVED))
+def test_a_loop_over_single_examples_gives_the_same(name: str, kind: str) -> None:
+    batch = views(name, torch.float64, kind)
+    ours, theirs = smooth_net().double(), smooth_net().double()
+    value = step(ours, make(name), batch, fused=False)["total"]
+    expected = REDERIVED[name](theirs, batch["x"], batch["target"], batch["raw"])
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
+    assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+@pytest.mark.parametrize(("name", "norm"), [("rcad", "l2"), ("rcad_text", "raw")])
+@pytest.mark.parametrize(("direction", "eps"), [({}, 0.0), ({"direction": "training"}, 0.6)])
+def test_smoothed_labels_leave_the_direction_alone_unless_asked(
+    name: str, norm: str, direction: dict[str, Any], eps: float, kind: str
+) -> None:
+    """The paper's formula goes away from log p(y|x); the smoothed loss is another direction, here by name."""
+    batch = views(name, torch.float64, kind)
+    method = compose(methods.label_smoothing(0.6), METHODS[name](alpha=0.5, lam=0.3, **direction))
+    loss = rcad_and_label_smoothing(0.5, 0.3, norm, 0.6, direction_eps=eps)
+    for fused in (False, True):
+        ours, theirs = smooth_net().double(), smooth_net().double()
+        value = step(ours, method, batch, fused)["total"]
+        expected = loss(theirs, batch["x"], batch["target"], batch["raw"])
+        expected.backward()
+        torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
+        assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
+def test_a_sure_example_still_moves_away_from_its_label() -> None:
+    """Where p(y|x) is above its smoothed target, the smoothed loss rises towards the label."""
+    torch.manual_seed(0)
+    net = nn.Linear(5, 2, dtype=torch.float64)  # with two classes there is no third to turn to
+    x = 4 * torch.randn(64, 5, dtype=torch.float64)
+    y = net(x).argmax(1)
+    sure = net(x).softmax(1).amax(1) > 1 - 0.6 / 2
+    for said, away in (("plain", True), ("training", False)):
+        term = methods.rcad(0.1, direction=said).extra[0]
+        moved = term.where(net, x, y, Categorical(smoothing=0.6))
+        fell = (net(moved).log_softmax(1) - net(x).log_softmax(1)).gather(1, y[:, None])[:, 0] < 0
+        assert sure.any()
+        assert bool((fell[sure] == away).all())
+        assert fell[~sure].all()
+
+
+def test_the_criterion_takes_the_same_direction_as_the_method() -> None:
+    batch = views("rcad", torch.float64)
+    for said in ({}, {"direction": "training"}):
+        nets = [smooth_net().double() for _ in range(2)]
+        step(nets[0], compose(methods.label_smoothing(0.6), methods.rcad(0.5, 0.3, **said)), batch, fused=True)
+        criterion = RCAD(0.5, 0.3, likelihood=Categorical(smoothing=0.6), **said)
+        criterion.backward(nets[1], batch["x"], batch["target"])
+        assert_same_state(*nets, rtol=0.0, atol=0.0)
+
+
+def test_the_random_control_is_rcad_with_another_direction() -> None:
+    net, batch = smooth_net().double(), views("rcad_random", torch.float64)
+    generator = torch.Generator().manual_seed(7)
+    draw = torch.randn(batch["x"].shape, dtype=torch.float64, generator=generator)
+    moved = batch["x"] + 0.5 * draw / draw.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+    p = net(moved).softmax(1)
+    expected = nn.functional.cross_entropy(net(batch["x"]), batch["target"]) + 0.02 * (p * p.log()).sum(1).mean()
+    torch.testing.assert_close(step(net, make("rcad_random"), batch, fused=False)["total"], expected.detach())
+
+
+def test_one_update_of_the_released_program() -> None:
+    """As PAPER.md describes it: direction and regulariser first, averages frozen, then augmented and plain view."""
+    alpha, lam, lr = 1.0, 0.1, 0.1
+    net = norm_net()
+    theirs = copy.deepcopy(net)
+    batch = views("rcad_released")
+    x, y, raw = batch["x"], batch["target"], batch["raw"]
+    optimizers = [torch.optim.SGD(n.parameters(), lr, 0.9, weight_decay=5e-4, nesterov=True) for n in (net, theirs)]
+
+    criterion = methods.compose(methods.rcad_released(alpha, lam, jitter=0.0), methods.label_smoothing(0.2)).criterion()
+    criterion.backward(net, x, y, raw=raw)
+
+    for module in theirs.modules():
+        if hasattr(module, "track_running_stats"):
+            module.track_running_stats = False
+    delta = torch.zeros_like(raw, requires_grad=True)
+    (g,) = torch.autograd.grad(nn.functional.cross_entropy(theirs(raw + delta), y) * len(x), delta)
+    delta = alpha * g / (g.flatten(1).norm(dim=1).view(-1, 1, 1, 1) + 1e-10)
+    log_p = theirs(raw + delta).log_softmax(1)
+    regulariser = lam * (torch.tensor(float(CLASSES)).log() + (log_p.exp() * log_p).sum(1).mean())
+    for module in theirs.modules():
+        if hasattr(module, "track_running_stats"):
+            module.track_running_stats = True
+    smooth = nn.CrossEntropyLoss(label_smoothing=0.2)
+    augmented = smooth(theirs(x), y)
+    (0.5 * (augmented + smooth(theirs(raw), y)) + regulariser).backward()
+
+    assert_same_state(net, theirs)
+    for model, optimizer in zip((net, theirs), optimizers, strict=True):
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    for p, q in zip(net.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["rcad", "rcad_text", "rcad_random", "confidence_penalty"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_lam_zero_is_erm_bit_for_bit(name: str, fused: bool) -> None:
+    batch = views(name)
+    ours, plain = norm_net(dropout=0.3), norm_net(dropout=0.3)
+    torch.manual_seed(1)
+    step(ours, METHODS[name](lam=0.0), batch, fused)
+    torch.manual_seed(1)
+    nn.functional.cross_entropy(plain(batch["x"]), batch["target"]).backward()
+    assert_same_state(ours, plain, rtol=0.0, atol=0.0)
+
+
+def test_alpha_zero_is_the_confidence_penalty() -> None:
+    batch = views("rcad")
+    ours, penalty = norm_net(), norm_net()
+    step(ours, methods.rcad(alpha=0.0, lam=0.1), batch, fused=False)
+    step(penalty, methods.confidence_penalty(lam=0.1), batch, fused=False)
+    assert_same_state(ours, penalty)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_fused_equals_reference_on_a_fitted_resnet(name: str, resnet: nn.Module) -> None:
+    one, two = copy.deepcopy(resnet), copy.deepcopy(resnet)
+    batch = views(name)
+    reference, fused = (step(net, make(name), batch, fused) for net, fused in ((one, False), (two, True)))
+    assert reference.keys() == fused.keys()
+    for part, value in reference.items():
+        torch.testing.assert_close(value, fused[part], rtol=1e-5, atol=1e-6)
+    assert_same_state(one, two, rtol=1e-5)
+
+
+def test_only_directions_of_their_own_take_a_third_backward() -> None:
+    found_why = {}
+    for name in NAMES:
+        method, batch, net = make(name), views(name), net_for(name, smooth_net())
+        loss = method.criterion().loss
+        terms = active(loss.terms, 0)
+        found = loss.views(net, terms, batch["x"], batch["target"], raw=batch["raw"])
+        assert refusal(terms, found) is None
+        found_why[name] = third_backward(loss.likelihood, terms, found)
+    reason = "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
+    expected = dict.fromkeys(("adversarial_training", "adversarial_two_views"), reason)
+    assert {name: why for name, why in found_why.items() if why} == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_passes_are_counted(name: str) -> None:
+    net = net_for(name, smooth_net())
+    counter = PassCounter(net)
+    step(net, make(name), views(name), fused=True)
+    forwards, backwards = PASSES.get(name, (1, 1))
+    assert (counter.forwards, counter.backwards) == (forwards, backwards)
+
+
+def test_the_reference_shares_the_clean_forward() -> None:
+    net = smooth_net()
+    counter = PassCounter(net)
+    step(net, make("rcad"), views("rcad"), fused=False)
+    assert (counter.forwards, counter.backwards) == (2, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fused", [False, True])
+def test_side_effects(name: str, fused: bool) -> None:
+    net, batch = net_for(name, norm_net()), views(name)
+    before = {key: value.clone() for key, value in batch.items()}
+    rng = torch.get_rng_state()
+    step(net, make(name), batch, fused)
+    advanced = 2 if name in ("two_views", "rcad_released", "adversarial_two_views") else 1
+    assert [int(m.num_batches_tracked) for m in net.modules() if isinstance(m, nn.BatchNorm2d)] == [advanced] * 2
+    assert all(m.training for m in net.modules())
+    assert torch.equal(torch.get_rng_state(), rng)
+    for key, value in batch.items():
+        assert torch.equal(value, before[key])
+        assert value.grad is None
+        assert not value.requires_grad
+    assert gradients(net).keys() == {n for n, _ in net.named_parameters()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_masks_are_those_of_the_reference(name: str) -> None:
+    one, two = (net_for(name, norm_net(dropout=0.5)) for _ in range(2))
+    for net, fused in ((one, False), (two, True)):
+        torch.manual_seed(11)
+        step(net, make(name), views(name), fused)
+    assert_same_state(one, two)
+
+
+def train(net: nn.Module, method: Method, batch: dict[str, Any], steps: range, optimizer: Any) -> float:
+    criterion = method.criterion()
+    value = float("nan")
+    for index in steps:
+        generator = torch.Generator().manual_seed(index)
+        x, y = augment(method.augment, batch["x"], batch["target"], classes=CLASSES, generator=generator)
+        optimizer.zero_grad()
+        losses = criterion.backward(
+            net, x, y, raw=batch["raw"], raw_target=batch["target"], generator=generator, step=index
+        )
+        optimizer.step()
+        value = losses.parts["nll"].item()
+    return value
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_trains_and_resumes(name: str, kind: str) -> None:
+    method, batch = make(name), views(name, kind=kind)
+
+    def fresh() -> tuple[nn.Sequential, torch.optim.Optimizer]:
+        net = net_for(name, norm_net())
+        return net, torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+
+    whole, optimizer = fresh()
+    first = train(whole, method, batch, range(1), optimizer)
+    last = train(whole, method, batch, range(1, 30), optimizer)
+    assert last < first - 0.02
+
+    part, optimizer = fresh()
+    train(part, method, batch, range(12), optimizer)
+    state, memory = copy.deepcopy(part.state_dict()), copy.deepcopy(optimizer.state_dict())
+    resumed, optimizer = fresh()
+    resumed.load_state_dict(state)
+    optimizer.load_state_dict(memory)
+    train(resumed, method, batch, range(12, 30), optimizer)
+    for name_, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name_])
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_method_matches_under_compile(name: str) -> None:
+    torch._dynamo.reset()
+    batch = views(name)
+    plain, traced = norm_net(), norm_net()
+    options = {"raw": batch["raw"]}
+    torch.manual_seed(0)
+    make(name).objective(plain)(batch["x"], batch["target"], **options).total.backward()
+    compiled = torch.compile(make(name).objective(traced), backend="eager")
+    torch.manual_seed(0)
+    compiled(batch["x"], batch["target"], **options).total.backward()
+    assert_same_state(plain, traced)
+
+
+def test_regression_is_a_composition() -> None:
+    method = compose(methods.gaussian(cap=0.5), methods.rcad(alpha=0.3, lam=0.3))
+    assert method.likelihood == Gaussian(cap=0.5)
+    net, batch = net_for("gaussian", smooth_net()), views("gaussian")
+    losses = method.criterion().losses(net, batch["x"], batch["target"])
+    expected = losses.parts["nll"] + 0.3 * losses.parts["rcad"]
+    torch.testing.assert_close(losses.total.detach(), expected)

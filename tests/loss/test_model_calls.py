@@ -1,0 +1,207 @@
+"""A model is left as it was found, and its output is found whatever it returns."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import spectral_norm
+
+from rcad import RCAD, InputError, frozen_batch_stats
+from rcad.loss.model_calls import Forward, logits_of, preserved_rng
+from small_nets import images, norm_net
+
+LOGITS = torch.randn(3, 4)
+
+
+class Named(NamedTuple):
+    hidden: Tensor
+    logits: Tensor
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        LOGITS,
+        (LOGITS, LOGITS + 1),
+        [torch.tensor(2.0), LOGITS],  # a loss before the logits
+        {"logits": LOGITS, "loss": torch.tensor(1.0)},
+        {"out": LOGITS, "aux": LOGITS + 1},
+        SimpleNamespace(logits=LOGITS),
+        Named(LOGITS + 1, LOGITS),
+    ],
+)
+def test_logits_are_found(output: Any) -> None:
+    assert logits_of(output) is LOGITS
+
+
+@pytest.mark.parametrize("output", [None, 3.0, {"features": LOGITS}, (torch.tensor(1.0),), SimpleNamespace(x=1)])
+def test_other_outputs_are_refused(output: Any) -> None:
+    with pytest.raises(InputError, match="expected the model"):
+        logits_of(output)
+
+
+class TwoOutputs(nn.Module):
+    """As many published models do: the features first, then the logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(5, 7), nn.Linear(7, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.body(x).tanh()
+        return features, self.head(features)
+
+
+X, Y = torch.rand(6, 5), torch.tensor([0, 1, 2, 3, 0, 1])
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("output", [1, -1, lambda pair: pair[1]])
+def test_the_part_that_is_named_is_trained(output: Any, fused: bool) -> None:
+    torch.manual_seed(0)
+    net, criterion = TwoOutputs(), RCAD(0.5, 0.1, output=output)
+    plain = nn.Sequential(net.body, nn.Tanh(), net.head)
+    expected = RCAD(0.5, 0.1)(plain, X, Y)
+    expected.backward()
+    wanted = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    if fused:
+        losses = criterion.backward(net, X, Y)
+        total = losses.total
+        assert losses.output.shape == (6, 4)
+    else:
+        total = criterion(net, X, Y)
+        total.backward()
+    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close([p.grad for p in net.parameters()], wanted)
+
+
+def test_features_beside_logits_are_never_trained_for_them() -> None:
+    """The first tensor used to be taken: 7 "classes" fit labels of 4, and the head learned nothing."""
+    message = r"the shapes \(6, 7\), \(6, 4\); say which with output="
+    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
+        with pytest.raises(InputError, match=message):
+            call(TwoOutputs(), X, Y)
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"),
+    [
+        ({"features": LOGITS + 1, "mine": LOGITS}, "mine"),
+        (SimpleNamespace(scores=LOGITS, logits=LOGITS + 1), "scores"),
+        ((torch.tensor(2.0), LOGITS, LOGITS[:, :2]), 1),
+        (LOGITS[None], 0),
+    ],
+)
+def test_a_choice_wins_over_what_would_be_found(returned: Any, output: Any) -> None:
+    assert torch.equal(logits_of(returned, output), LOGITS)
+
+
+def test_what_counts_beside_logits_is_told_apart() -> None:
+    assert logits_of((torch.tensor(1.0), LOGITS, torch.arange(3), None, (LOGITS[:, :1],))) is LOGITS
+
+
+@pytest.mark.parametrize(
+    ("returned", "output", "found"),
+    [
+        ((LOGITS, LOGITS), 2, "IndexError from tuple of 2"),
+        ({"logits": LOGITS}, "mine", "KeyError from dict with the keys logits"),
+        (SimpleNamespace(logits=LOGITS), "mine", "AttributeError from SimpleNamespace"),
+        ((LOGITS, None), 1, "NoneType from tuple of 2"),
+    ],
+)
+def test_a_choice_that_is_not_there_is_refused(returned: Any, output: Any, found: str) -> None:
+    with pytest.raises(InputError) as caught:
+        logits_of(returned, output)
+    assert str(caught.value) == (
+        f"expected output={output!r} to name a tensor of what the model returns, but got {found}"
+    )
+
+
+def test_a_mapping_is_called_by_name() -> None:
+    def model(a: Tensor, b: Tensor) -> Tensor:
+        return a - 2 * b
+
+    forward = Forward(model, {"a": LOGITS, "b": LOGITS}, "b")
+    torch.testing.assert_close(forward(torch.zeros(3, 4)), LOGITS)
+
+
+def test_frozen_layers_use_the_batch_and_keep_their_averages() -> None:
+    net, (x, _) = norm_net(), images()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    with frozen_batch_stats(net):
+        inside = net(x)
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+    assert torch.equal(net(x), inside)  # the same batch statistics as in an ordinary pass
+    assert net[1].num_batches_tracked == 1
+
+
+def test_it_nests_and_restores_after_an_exception() -> None:
+    net = norm_net()
+    with pytest.raises(RuntimeError, match="inside"), frozen_batch_stats(net), frozen_batch_stats(net):
+        raise RuntimeError("inside")
+    assert net[1].track_running_stats
+    with frozen_batch_stats(net):
+        with frozen_batch_stats(net):
+            pass
+        assert not net[1].track_running_stats
+    assert net[1].track_running_stats
+
+
+def test_layers_in_eval_mode_and_without_averages_are_left_alone() -> None:
+    net, (x, _) = norm_net(), images()
+    net(x)
+    net.eval()
+    expected = net(x)
+    with frozen_batch_stats(net):
+        assert torch.equal(net(x), expected)
+    bare = nn.BatchNorm2d(3, track_running_stats=False)
+    with frozen_batch_stats(bare):
+        bare(x)
+    assert not bare.track_running_stats
+
+
+def test_instance_norm_with_averages_is_frozen_too() -> None:
+    layer, (x, _) = nn.InstanceNorm2d(3, track_running_stats=True), images()
+    before = layer.running_mean.clone()
+    with frozen_batch_stats(layer):
+        layer(x)
+    assert torch.equal(layer.running_mean, before)
+    layer(x)
+    assert not torch.equal(layer.running_mean, before)
+
+
+def test_random_state_is_given_back() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    with preserved_rng(torch.device("cpu")):
+        torch.rand(100)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_model_is_never_asked_for_its_truth_value() -> None:
+    class Shy(nn.BatchNorm2d):
+        def __len__(self) -> int:  # as compiled modules in some versions of torch
+            raise TypeError("does not support len()")
+
+    layer, (x, _) = Shy(3), images()
+    with frozen_batch_stats(layer):
+        layer(x)
+    assert layer.num_batches_tracked == 0
+
+
+def test_state_of_other_kinds_moves_at_every_pass() -> None:
+    """What the quick start says of spectral_norm: with RCAD its power iteration goes two steps."""
+    x, y = images()
+    ours, plain = (nn.Sequential(nn.Flatten(), spectral_norm(nn.Linear(192, 5))) for _ in range(2))
+    ours.load_state_dict(plain.state_dict())
+    RCAD(0.5, 0.1).backward(ours, x, y)
+    plain(x)
+    assert not torch.equal(*(net.get_buffer("1.weight_u") for net in (ours, plain)))
+    plain(x)
+    assert torch.equal(*(net.get_buffer("1.weight_u") for net in (ours, plain)))

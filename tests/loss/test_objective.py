@@ -1,0 +1,240 @@
+"""The reference evaluation: views, weights, mappings, dense outputs, autocast, accumulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad import Categorical, GradientStep, InputError, Objective, ProjectedAscent, RandomStep, Term
+from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
+
+RCAD_TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
+
+
+def test_the_total_is_the_weighted_sum_of_the_parts() -> None:
+    net, (x, y) = smooth_net(), images()
+    losses = Objective(net, terms=RCAD_TERMS)(x, y)
+    torch.testing.assert_close(losses.total.detach(), losses.parts["nll"] + 0.1 * losses.parts["rcad"])
+    torch.testing.assert_close(losses.output, net(x).detach())
+    assert losses.total.requires_grad
+    assert not any(value.requires_grad for value in (losses.output, *losses.parts.values()))
+
+
+def test_x_prime_is_a_constant() -> None:
+    """No gradient flows through the step: the gradient is that of a loss with x' computed beforehand."""
+    one, two = smooth_net(), smooth_net()
+    x, y = images()
+    Objective(one, terms=RCAD_TERMS)(x, y).total.backward()
+    x_adv = GradientStep(0.5)(two, x, y)
+    p = two(x_adv).softmax(1)
+    (nn.functional.cross_entropy(two(x), y) + 0.1 * (p * p.log()).sum(1).mean()).backward()
+    assert_same_state(one, two)
+
+
+@pytest.mark.parametrize("where", [GradientStep(0.5, steps=3), ProjectedAscent(0.5, steps=2), RandomStep(0.5)])
+def test_every_perturbation_may_stand_in_a_term(where: Any) -> None:
+    net, (x, y) = norm_net(), images()
+    terms = (Term("nll"), Term("entropy", "negative_entropy", 0.1, where))
+    losses = Objective(net, terms=terms)(x, y, generator=torch.Generator().manual_seed(0))
+    direct = where(norm_net(), x, y, generator=torch.Generator().manual_seed(0))
+    expected = -Categorical().entropy(norm_net()(direct)).mean()
+    torch.testing.assert_close(losses.parts["entropy"], expected.detach())
+
+
+def test_sample_weights_scale_examples() -> None:
+    x, y = images()
+    one, two = smooth_net(), smooth_net()
+    weight = torch.tensor([1.0, 0, 0, 2, 0, 0, 0])
+    Objective(one, terms=RCAD_TERMS)(x, y, weight=weight).total.backward()
+    pair = Objective(two, terms=RCAD_TERMS)(x[[0, 3, 3]], y[[0, 3, 3]])
+    (pair.total * 3 / 7).backward()
+    assert_same_state(one, two)
+
+
+def test_gradient_accumulation_equals_the_big_batch() -> None:
+    x, y = images(12)
+    whole, parts = smooth_net(), smooth_net()
+    Objective(whole, terms=RCAD_TERMS)(x, y).total.backward()
+    objective = Objective(parts, terms=RCAD_TERMS)
+    for index in torch.arange(12).split(3):
+        (objective(x[index], y[index]).total / 4).backward()
+    assert_same_state(whole, parts)
+
+
+def test_segmentation_has_an_entropy_per_pixel() -> None:
+    net = nn.Conv2d(3, CLASSES, 3, padding=1)
+    x, _ = images()
+    y = torch.randint(CLASSES, (7, 8, 8))
+    y[:, 0] = -100
+    losses = Objective(net, terms=RCAD_TERMS)(x, y)
+    torch.testing.assert_close(losses.parts["nll"], nn.functional.cross_entropy(net(x), y).detach())
+    moved = net(GradientStep(0.5)(net, x, y))[:, :, 1:]
+    expected = (moved.softmax(1) * moved.log_softmax(1)).sum(1).mean()
+    torch.testing.assert_close(losses.parts["rcad"], expected.detach())
+
+
+class Tokens(nn.Module):
+    """A classifier of token sequences that takes embeddings, as transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Embedding(11, 6)
+        self.head = nn.Linear(6, CLASSES)
+
+    def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, scale: float = 1.0) -> dict[str, Tensor]:
+        # Padding is not masked here, so that only the mask of the perturbation keeps it still.
+        return {"logits": scale * self.head(inputs_embeds.mean(1).tanh())}
+
+
+def tokens(model: Tokens) -> dict[str, Tensor]:
+    ids = torch.randint(11, (3, 4), generator=torch.Generator().manual_seed(0))
+    return {
+        "inputs_embeds": model.embedding(ids),
+        "attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]),
+    }
+
+
+def test_a_mapping_is_perturbed_where_its_one_float_is() -> None:
+    model, y = Tokens(), torch.tensor([0, 1, 2])
+    inputs = tokens(model)
+    losses = Objective(model, terms=RCAD_TERMS)(inputs, y)
+    x, mask = inputs["inputs_embeds"].detach(), inputs["attention_mask"]
+    moved = GradientStep(0.5)(lambda e: model(e, mask), x, y, mask=mask)
+    torch.testing.assert_close(
+        losses.parts["rcad"], -Categorical().entropy(model(moved, mask)["logits"]).mean().detach()
+    )
+    assert torch.equal(moved[mask == 0], x[mask == 0])
+    losses.total.backward()
+    assert model.embedding.weight.grad is not None  # the clean pass still reaches what made the input
+    assert model.embedding.weight.grad.abs().sum() > 0
+
+
+def test_keys_may_be_named() -> None:
+    model, y = Tokens(), torch.tensor([0, 1, 2])
+    inputs = {key: value.detach().float() for key, value in tokens(model).items()}
+    named = Objective(model, terms=RCAD_TERMS, input_key="inputs_embeds", mask_key="attention_mask")
+    plain = Objective(model, terms=RCAD_TERMS)
+    torch.testing.assert_close(named(inputs, y).total, plain(inputs, y).total)
+
+
+def test_a_text_s_mask_does_not_touch_an_image() -> None:
+    net, (x, y) = smooth_net(), images()
+
+    def model(pixel_values: Tensor, attention_mask: Tensor) -> Tensor:
+        return net(pixel_values)
+
+    inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
+    both = Objective(Wrapped(model), terms=RCAD_TERMS)(inputs, y)
+    torch.testing.assert_close(both.total, Objective(net, terms=RCAD_TERMS)(x, y).total)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, f: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.f = f
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        return self.f(**inputs)
+
+
+def test_no_grad_gives_the_value_without_a_graph() -> None:
+    net, (x, y) = smooth_net(), images()
+    objective = Objective(net, terms=RCAD_TERMS)
+    expected = objective(x, y).total.detach()
+    with torch.no_grad():
+        losses = objective(x, y)
+    torch.testing.assert_close(losses.total, expected)
+    assert not losses.total.requires_grad
+
+
+def test_autocast_computes_the_loss_in_full_precision() -> None:
+    net, (x, y) = norm_net(), images()
+    with torch.autocast("cpu", dtype=torch.float16):
+        losses = Objective(net, terms=RCAD_TERMS)(x, y)
+    exact = Objective(norm_net(), terms=RCAD_TERMS)(x, y)
+    assert losses.total.dtype == torch.float32
+    assert losses.output is not None
+    assert losses.output.dtype == torch.float16
+    torch.testing.assert_close(losses.total, exact.total, rtol=5e-3, atol=5e-3)
+    losses.total.backward()
+    exact_net = norm_net()
+    Objective(exact_net, terms=RCAD_TERMS)(x, y).total.backward()
+    assert_same_state(net, exact_net, rtol=5e-2, atol=5e-3)
+
+
+def test_every_counts_the_calls_unless_told_the_step() -> None:
+    net, (x, y) = smooth_net(), images()
+    terms = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=3))
+    objective = Objective(net, terms=terms)
+    assert ["rcad" in objective(x, y).parts for _ in range(5)] == [True, False, False, True, False]
+    assert ["rcad" in objective(x, y, step=s).parts for s in (3, 4, 6)] == [True, False, True]
+    due, every_step = objective(x, y, step=0), Objective(net, terms=RCAD_TERMS)(x, y)
+    gap = every_step.total - every_step.parts["nll"]
+    torch.testing.assert_close(due.total - due.parts["nll"], 3 * gap)
+
+
+def test_a_batch_of_one_works() -> None:
+    net, (x, y) = smooth_net(), images(1)
+    assert torch.isfinite(Objective(net, terms=RCAD_TERMS)(x, y).total)
+
+
+def _call(change: Callable[[dict[str, Any]], None], **options: Any) -> None:
+    x, y = images()
+    batch: dict[str, Any] = {"x": x, "target": y}
+    change(batch)
+    Objective(options.pop("net", smooth_net()), terms=RCAD_TERMS, **options)(**batch)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda b: b.update(x=b["x"].index_fill(0, torch.tensor([1]), float("nan"))), "x holds NaN or inf"),
+        (lambda b: b.update(x=b["x"] / 0), "x holds NaN or inf"),
+        (
+            lambda b: b.update(x=(b["x"] * 255).byte()),
+            "expected a floating-point input to perturb, but got torch.uint8",
+        ),
+        (lambda b: b.update(x=b["x"][:0], target=b["target"][:0]), "at least one example"),
+        (lambda b: b.update(x=[1, 2]), "expected x to be a tensor or a mapping, but got list"),
+        (lambda b: b.update(x={}), "expected a floating-point input to perturb"),
+        (lambda b: b.update(x={"ids": b["target"]}), "but got only ids; embed tokens first"),
+        (lambda b: b.update(x={"a": b["x"], "b": b["x"]}), "expected input_key to name one of a, b"),
+        (lambda b: b.update(target=b["target"][:3]), "expected 7 targets, one per example, but got shape (3,)"),
+        (lambda b: b.update(target=3), "expected the target to be a tensor, but got int"),
+        (lambda b: b.update(target=b["target"] + 4), "expected labels from 0 to 4 for a model with 5 outputs"),
+        (lambda b: b.update(target=b["target"][:, None]), "expected integer labels of shape (7,)"),
+        (lambda b: b.update(target=torch.full((7, 5), 0.3)), "sum to 1"),
+        (lambda b: b.update(target=torch.full((7, 4), 0.25)), "probabilities of shape (7, 5)"),
+        (lambda b: b.update(weight=torch.ones(3)), "expected sample weights of shape (7,), but got (3,)"),
+    ],
+)
+def test_wrong_batches_are_named_in_one_sentence(change: Callable[[dict[str, Any]], None], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        _call(change)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_inference_tensors_and_wrong_options_are_named() -> None:
+    with torch.inference_mode():
+        x, y = images()
+        net = smooth_net()
+    with pytest.raises(InputError, match=r"outside torch\.inference_mode"):
+        Objective(net, terms=RCAD_TERMS)(x, y)
+    with pytest.raises(InputError, match="expected units to be one of pixels, input"):
+        Objective(net, terms=RCAD_TERMS, units="pixel")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected a likelihood"):
+        Objective(net, "categorical")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected a mapping with the key 'pixel_values'"):
+        _call(lambda b: None, input_key="pixel_values")
+    with pytest.raises(InputError, match="expected a tensor under the key 'a', but got the keys b"):
+        _call(lambda b: b.update(x={"b": b["x"]}), input_key="a")
+    with pytest.raises(InputError, match="expected a mask under the key 'm'"):
+        _call(lambda b: b.update(x={"b": b["x"]}), mask_key="m")
+    with pytest.raises(InputError, match="expected at least 2 classes"):
+        _call(lambda b: None, net=nn.Sequential(nn.Flatten(), nn.Linear(192, 1)))

@@ -1,0 +1,239 @@
+"""Directions by closed form, distances, units, side effects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from rcad import Categorical, Gaussian, GradientStep, InputError, ProjectedAscent, RandomStep
+from rcad.loss.geometry import unit
+from rcad.loss.perturbations import input_gradient
+from small_nets import CLASSES, images, norm_net, numeric_gradient, smooth_net
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
+ALL = [
+    GradientStep(0.5),
+    GradientStep(0.5, "raw"),
+    GradientStep(0.05, "linf", (0.0, 1.0)),
+    GradientStep(0.5, steps=3),
+    RandomStep(0.5),
+    RandomStep(0.05, "linf"),
+    ProjectedAscent(0.5, steps=3),
+    ProjectedAscent(0.05, "linf", (0.0, 1.0), steps=3, random_start=True),
+]
+ids = [repr(where) for where in ALL]
+
+
+def length(step: Tensor) -> Tensor:
+    return step.flatten(1).norm(dim=1)
+
+
+def linear(dtype: torch.dtype = torch.float64) -> tuple[nn.Linear, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return nn.Linear(6, CLASSES).to(dtype), torch.randn(9, 6, dtype=dtype), torch.randint(CLASSES, (9,))
+
+
+def test_linear_softmax_has_the_direction_of_the_closed_form() -> None:
+    model, x, y = linear()
+    p = model(x).softmax(1).detach()
+    gradient = (p - nn.functional.one_hot(y, CLASSES)) @ model.weight.detach()
+    unit_length = gradient / gradient.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(GradientStep(0.7, "raw")(model, x, y), x + 0.7 * gradient)
+    torch.testing.assert_close(GradientStep(0.7)(model, x, y), x + 0.7 * unit_length)
+    torch.testing.assert_close(GradientStep(0.7, "linf")(model, x, y), x + 0.7 * gradient.sign())
+
+
+def test_gaussian_direction_against_central_differences() -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    x, y = torch.randn(4, 3, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    likelihood = Gaussian()
+    expected = numeric_gradient(lambda x: likelihood.nll(model(x), y).sum().detach(), x)
+    torch.testing.assert_close(input_gradient(model, x, y, likelihood), expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("where", ALL, ids=ids)
+def test_x_moves_by_alpha_and_no_further(where: Any) -> None:
+    x, y = images()
+    moved = where(smooth_net(), x, y)
+    assert moved.shape == x.shape
+    assert moved.dtype == x.dtype
+    assert not moved.requires_grad
+    step = moved - x
+    size = length(step) if where.norm == "l2" else step.flatten(1).abs().amax(1)
+    if where.norm == "raw":
+        torch.testing.assert_close(step, where.alpha * input_gradient(smooth_net(), x, y, Categorical()))
+    elif where.bounds is None:
+        torch.testing.assert_close(size, torch.full_like(size, where.alpha))
+    else:
+        assert bool((size <= where.alpha + 1e-6).all())
+        assert 0 <= moved.min() <= moved.max() <= 1
+
+
+def test_the_loss_rises_along_the_way_and_more_steps_climb_higher() -> None:
+    net, (x, y) = smooth_net(), images(64)
+    value = [Categorical().nll(net(p), y).mean().item() for p in (x, GradientStep(2.0)(net, x, y))]
+    several = Categorical().nll(net(GradientStep(2.0, steps=8)(net, x, y)), y).mean().item()
+    ascent = Categorical().nll(net(ProjectedAscent(2.0, steps=20)(net, x, y)), y).mean().item()
+    assert value[0] < value[1] < several
+    assert value[1] < ascent
+
+
+def test_the_direction_does_not_depend_on_the_batch() -> None:
+    net, (x, y) = smooth_net().double(), images(6, dtype=torch.float64)
+    together = GradientStep(0.5)(net, x, y)
+    alone = torch.cat([GradientStep(0.5)(net, x[i : i + 1], y[i : i + 1]) for i in range(6)])
+    torch.testing.assert_close(together, alone)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    torch.testing.assert_close(GradientStep(0.5)(net, x[order], y[order]), together[order])
+
+
+def test_normalised_inputs_move_by_the_same_pixels() -> None:
+    net, (x, y) = smooth_net().double(), images(dtype=torch.float64)
+    mean, std = (torch.tensor(v, dtype=torch.float64).view(1, 3, 1, 1) for v in (MEAN, STD))
+
+    def of_normalised(z: Tensor) -> Tensor:
+        return net(z * std + mean)
+
+    for norm in ("l2", "raw", "linf"):
+        expected = GradientStep(0.8, norm, (0.0, 1.0))(net, x, y)
+        moved = GradientStep(0.8, norm, (0.0, 1.0), MEAN, STD)(of_normalised, (x - mean) / std, y)
+        torch.testing.assert_close(moved * std + mean, expected)
+    random = RandomStep(0.8, std=STD)(of_normalised, (x - mean) / std, y)
+    torch.testing.assert_close(length(random * std + mean - x), torch.full((7,), 0.8, dtype=torch.float64))
+
+
+def test_one_number_stands_for_every_channel() -> None:
+    assert GradientStep(0.5, std=0.3) == GradientStep(0.5, std=(0.3,))  # type: ignore[arg-type]
+    net, (x, y) = smooth_net(), images()
+    torch.testing.assert_close(GradientStep(0.5, std=(0.25,))(net, x, y), GradientStep(0.5, std=(0.25,) * 3)(net, x, y))
+
+
+def test_the_random_direction_has_no_favourite() -> None:
+    x = torch.zeros(20_000, 3)
+    step = RandomStep(1.0)(smooth_net(), x, x, generator=torch.Generator().manual_seed(0))
+    assert step.mean(0).abs().max() < 0.02
+    torch.testing.assert_close(step.T @ step / len(x), torch.eye(3) / 3, rtol=0.0, atol=0.02)
+
+
+def test_masked_positions_stay() -> None:
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
+    x = torch.randn(2, 3, 4)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, CLASSES))
+    y = torch.tensor([0, 1])
+    for where in (GradientStep(0.5, jitter=0.1), RandomStep(0.5), ProjectedAscent(0.5, random_start=True)):
+        moved = where(model, x, y, mask=mask)
+        assert torch.equal(moved[mask == 0], x[mask == 0])
+        assert not torch.isclose(moved[mask == 1], x[mask == 1]).any()
+    torch.testing.assert_close(length(GradientStep(0.5)(model, x, y, mask=mask) - x), torch.full((2,), 0.5))
+
+
+def test_a_vanishing_gradient_keeps_its_direction_and_a_zero_one_stays() -> None:
+    g = torch.tensor([[3e-30, 4e-30], [0.0, 0.0], [3.0, 4.0]])
+    torch.testing.assert_close(unit(g, "l2"), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.6, 0.8]]))
+
+
+def test_jitter_is_uniform_and_reproducible() -> None:
+    net, (x, y) = smooth_net(), images(64)
+
+    def noise(seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return GradientStep(0.5, jitter=0.01)(net, x, y, generator=generator) - GradientStep(0.5)(net, x, y)
+
+    assert noise(0).abs().max().item() == pytest.approx(0.01, rel=1e-2)
+    assert noise(0).std().item() == pytest.approx(0.01 / math.sqrt(3), rel=2e-2)
+    assert torch.equal(noise(0), noise(0))
+    assert not torch.equal(noise(0), noise(1))
+
+
+def test_the_plain_loss_ignores_smoothing() -> None:
+    net, (x, y) = smooth_net(), images()
+    smoothed = Categorical(smoothing=0.5)
+    plain = GradientStep(0.5, loss="plain")(net, x, y, smoothed)
+    torch.testing.assert_close(plain, GradientStep(0.5)(net, x, y))
+    assert not torch.allclose(plain, GradientStep(0.5)(net, x, y, smoothed))
+
+
+@pytest.mark.parametrize("where", ALL, ids=ids)
+def test_nothing_is_left_behind(where: Any) -> None:
+    net, (x, y) = norm_net(dropout=0.5), images()
+    net[1].eval()  # a frozen layer stays frozen
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    modes = [m.training for m in net.modules()]
+    before, original = torch.get_rng_state(), x.clone()
+    where(net, x, y, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(x, original)
+    assert x.grad is None
+    assert all(p.grad is None for p in net.parameters())
+    assert [m.training for m in net.modules()] == modes
+    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
+    assert all(getattr(m, "track_running_stats", True) for m in net.modules())
+
+
+@pytest.mark.parametrize("where", ALL, ids=ids)
+def test_works_under_no_grad(where: Any) -> None:
+    net, (x, y) = smooth_net(), images()
+    expected = where(net, x, y, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(where(net, x, y, generator=torch.Generator().manual_seed(0)), expected)
+
+
+@given(
+    count=st.integers(1, 5),
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    alpha=st.floats(0, 10),
+    norm=st.sampled_from(["l2", "linf"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_shape_moves_by_alpha(count: int, shape: list[int], dtype: torch.dtype, alpha: float, norm: Any) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 3)).to(dtype)
+    x, y = torch.randn(count, *shape, dtype=dtype), torch.randint(3, (count,))
+    moved = GradientStep(alpha, norm)(model, x, y)
+    assert moved.shape == x.shape
+    assert moved.dtype == dtype
+    order: float = 2 if norm == "l2" else math.inf
+    sizes = torch.linalg.vector_norm((moved - x).flatten(1), ord=order, dim=1)
+    torch.testing.assert_close(sizes, torch.full_like(sizes, alpha), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: GradientStep(-0.5), "expected alpha to be a finite number >= 0, but got -0.5"),
+        (lambda: GradientStep(math.nan), "expected alpha to be a finite number >= 0, but got nan"),
+        (lambda: GradientStep("0.5"), "expected alpha"),  # type: ignore[arg-type]
+        (lambda: GradientStep(True), "expected alpha"),
+        (lambda: GradientStep(0.5, "l1"), "expected norm to be one of l2, raw, linf, but got 'l1'"),  # type: ignore[arg-type]
+        (lambda: RandomStep(0.5, "raw"), "expected norm to be one of l2, linf"),
+        (lambda: GradientStep(0.5, steps=0), "expected steps to be a whole number >= 1"),
+        (lambda: GradientStep(0.5, jitter=-1), "expected jitter"),
+        (lambda: GradientStep(0.5, loss="smooth"), "expected loss to be one of training, plain"),  # type: ignore[arg-type]
+        (lambda: GradientStep(0.5, bounds=(1.0, 0.0)), "low < high"),
+        (lambda: GradientStep(0.5, bounds=(0.0, 1.0), std=STD), "both mean and std"),
+        (lambda: GradientStep(0.5, std=(0.0,)), "positive numbers"),
+        (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),  # type: ignore[arg-type]
+        (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
+        (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
+    ],
+)
+def test_wrong_values_are_named(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert says in str(error.value)
+
+
+def test_values_print_compare_and_hash() -> None:
+    assert repr(GradientStep(0.5, "linf", (0.0, 1.0))) == "GradientStep(alpha=0.5, norm='linf', bounds=(0.0, 1.0))"
+    assert GradientStep(0.5) == GradientStep(0.5)
+    assert len({GradientStep(0.5), GradientStep(0.5), GradientStep(0.6)}) == 2
+    assert eval(repr(GradientStep(0.5, steps=4))) == GradientStep(0.5, steps=4)

@@ -1,0 +1,80 @@
+"""Terms as values, the measures, and which of them are due."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rcad import Bernoulli, Categorical, Gaussian, GradientStep, InputError, Term
+from rcad.loss.terms import MEASURES, active, check_terms, negative_entropy, nll, uniform_cross_entropy
+
+OUTPUT = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
+
+
+def test_measures_are_functions_anyone_can_call() -> None:
+    likelihood = Categorical()
+    torch.testing.assert_close(nll(likelihood, OUTPUT, LABELS), likelihood.nll(OUTPUT, LABELS))
+    torch.testing.assert_close(negative_entropy(likelihood, OUTPUT, LABELS), -likelihood.entropy(OUTPUT))
+    torch.testing.assert_close(uniform_cross_entropy(likelihood, OUTPUT, LABELS), -OUTPUT.log_softmax(1).mean(1))
+    assert set(MEASURES) == {"nll", "negative_entropy", "uniform_cross_entropy"}
+
+
+def test_cross_entropy_to_uniform_needs_finitely_many_outcomes() -> None:
+    with pytest.raises(InputError, match="finitely many outcomes, but got Gaussian"):
+        uniform_cross_entropy(Gaussian(), OUTPUT[:, :2], OUTPUT[:, 2])
+    assert uniform_cross_entropy(Bernoulli(), OUTPUT[:, 0], LABELS).shape == (6,)
+
+
+def test_ignored_pixels_do_not_count_in_the_entropy() -> None:
+    output = torch.randn(1, 4, 2, 2)
+    target = torch.tensor([[[0, -100], [-100, -100]]])
+    expected = -Categorical().entropy(output[:, :, 0, 0])
+    torch.testing.assert_close(negative_entropy(Categorical(), output, target), expected)
+
+
+def test_the_mean_is_over_examples_and_weights_are_used_as_they_are() -> None:
+    values = Categorical().nll(OUTPUT, LABELS)
+    weight = torch.tensor([1.0, 2.0, 0.0, 1.0, 1.0, 1.0])
+    torch.testing.assert_close(Term("nll").mean(Categorical(), OUTPUT, LABELS, None), values.mean())
+    torch.testing.assert_close(Term("nll").mean(Categorical(), OUTPUT, LABELS, weight), (weight * values).mean())
+
+
+def test_a_term_may_have_a_likelihood_and_a_measure_of_its_own() -> None:
+    smoothed = Categorical(smoothing=0.3)
+    own = Term("nll", likelihood=smoothed)
+    torch.testing.assert_close(own.values(Categorical(), OUTPUT, LABELS), smoothed.nll(OUTPUT, LABELS))
+    custom = Term("margin", lambda likelihood, output, target: output[:, 0])
+    torch.testing.assert_close(custom.values(Categorical(), OUTPUT, LABELS), OUTPUT[:, 0])
+
+
+def test_every_k_steps_with_k_times_the_weight() -> None:
+    terms = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=3))
+    weights = [{t.name: t.weight for t in active(terms, step)} for step in range(6)]
+    assert [set(w) for w in weights] == [{"nll", "rcad"}, {"nll"}, {"nll"}] * 2
+    assert weights[0]["rcad"] == pytest.approx(0.3)
+    assert sum(w.get("rcad", 0.0) for w in weights) == pytest.approx(6 * 0.1)
+
+
+def test_a_weight_of_zero_is_no_term_at_all() -> None:
+    assert active((Term("nll"), Term("rcad", "negative_entropy", 0.0, GradientStep(0.5))), 0) == [Term("nll")]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Term(""), "non-empty string"),
+        (lambda: Term("a", "entropy"), "expected measure to be one of nll, negative_entropy"),
+        (lambda: Term("a", weight=float("nan")), "expected weight to be a finite number"),
+        (lambda: Term("a", every=0), "expected every to be a whole number >= 1"),
+        (lambda: Term("a", view="augmented"), "expected view to be one of batch, raw"),
+        (lambda: check_terms([Term("a"), Term("a")]), "distinct names, but got 'a' twice"),
+        (lambda: check_terms([Term("a", weight=0.0)]), "at least one term"),
+        (lambda: check_terms([]), "at least one term"),
+        (lambda: check_terms([Term("a", every=2), Term("b", every=3)]), "a term that counts at every step"),
+    ],
+)
+def test_wrong_terms_are_named(make, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert says in str(error.value)

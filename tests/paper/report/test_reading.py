@@ -1,0 +1,188 @@
+"""Which records are found, what is made of them, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paper_records import benchmark, claim, put, run_record, suite, verdicts
+from rcad.errors import InputError
+from rcad.paper.report.reading import read
+from rcad.paper.report.study import TITLES
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def test_a_suite_is_read_as_it_is(tmp_path: Path) -> None:
+    metrics = {"n=500": "accuracy_under_attack"}
+    put(
+        tmp_path,
+        suite(claims=verdicts(), metrics=metrics, diverged=[("ERM", "n=500", 1)], absent=[("FGSM", "n=1,000")]),
+    )
+    (study,) = read(tmp_path).studies
+    assert (study.target, study.title, study.scale, study.unit) == ("T4", "T4: made up, T4", "full", "%")
+    assert len(study.places) == 4 * 3 - 1
+    assert study.metric_of("n=500") == "accuracy_under_attack"
+    assert study.metric_of("n=1,000") == "accuracy"
+    place = study.places["ERM", "n=500"]
+    assert (len(place.runs), place.diverged, len(place.values("accuracy"))) == (4, 1, 3)
+    assert [one.verdict for one in study.claims][:3] == ["reproduced", "not reproduced", "opposite"]
+    assert study.claims[4].gain is None
+    assert study.claims[4].note == "a run diverged"
+    printed = study.places["RCAD", "n=500"].published
+    assert printed is not None
+    assert (printed.half, printed.n) == (0.12, 10)
+
+
+def test_what_was_not_measured_did_not_diverge(tmp_path: Path) -> None:
+    put(tmp_path, suite())
+    place = read(tmp_path).studies[0].places["ERM", "n=500"]
+    assert place.runs[0].metrics["ece"] is None
+    assert place.diverged == 0
+
+
+def test_targets_without_a_record_are_missing(tmp_path: Path) -> None:
+    put(tmp_path, suite("T4"))
+    put(tmp_path, suite("F2"))
+    found = read(tmp_path)
+    assert found.missing == [name for name in TITLES if name not in ("T4", "F2")]
+    assert [study.target for study in found.studies] == ["T4", "F2"]
+
+
+def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
+    put(tmp_path, suite())
+    put(tmp_path, suite(scale="smoke"), "trial/T4.json")
+    one, two = read(tmp_path).studies
+    assert one.title != two.title
+    assert two.title.endswith("(smoke, trial/T4.json)")
+    assert one.warning == ""
+    assert two.warning.startswith("SMOKE SCALE")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cells": None}, "T4.json to be the record of a suite"),
+        ({"rows": ["ERM"]}, "not among its rows and columns"),
+        ({"series": [{"name": "a", "x": [1, 2], "y": [[1]]}]}, "2 values of x and 1 of y"),
+        ({"claims": [{"where": "x"}]}, "no 'statement'"),
+    ],
+)
+def test_a_damaged_record_is_named_and_the_others_are_read(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    put(tmp_path, {**suite(), **change})
+    put(tmp_path, suite("T1"))
+    found = read(tmp_path)
+    assert [study.target for study in found.studies] == ["T1"]
+    (line,) = found.damaged
+    assert words in line
+    assert "T4.json" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"target": "T8", "scale": "full"}', '{"target": "T8", "results": {}}', '{"a": NaN}']
+)
+def test_text_that_is_no_record_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "T8.json").write_text(text)
+    (line,) = read(tmp_path).damaged
+    assert "T8.json" in line
+    assert "\n" not in line
+
+
+def test_files_of_another_kind_are_not_shown(tmp_path: Path) -> None:
+    put(tmp_path, {"what": "images a second"}, "other/speed.json")
+    put(tmp_path, benchmark(), "benchmarks/gpu.json")
+    found = read(tmp_path)
+    assert [path.name for path in found.unused] == ["speed.json"]
+    assert [path.name for path, _ in found.benchmarks] == ["gpu.json"]
+    assert found.damaged == []
+
+
+def test_loose_runs_are_a_study_and_those_of_a_suite_are_not(tmp_path: Path) -> None:
+    record = suite()
+    put(tmp_path, record)
+    name = record["cells"][0]["runs"][0]["id"]
+    put(tmp_path, run_record(name, 0, 50.0), f"T4/{name}/record.json")
+    put(tmp_path, run_record("elsewhere", 0, 50.0), "T4/elsewhere/record.json")
+    for seed in (1, 0):
+        put(tmp_path, run_record(f"run{seed}", seed, 50.0 + seed), f"digits/run{seed}/record.json")
+    found = read(tmp_path)
+    assert [study.target for study in found.studies] == ["T4", "digits"]
+    (place,) = found.studies[1].places.values()
+    assert (place.row, place.column) == ("data_augmentation + rcad(alpha=1.0)", "resnet18 (group norm)")
+    assert [(run.id, run.metrics) for run in place.runs] == [
+        ("run0", {"accuracy": 50.0, "nll": 1.0}),
+        ("run1", {"accuracy": 51.0, "nll": 1.0}),
+    ]
+    assert set(found.run_files) == {name, "elsewhere", "run0", "run1"}
+
+
+def test_a_run_that_was_made_twice_counts_in_both_folders(tmp_path: Path) -> None:
+    for folder, accuracy in (("here", 50.0), ("there", 60.0)):
+        put(tmp_path, run_record("run0", 0, accuracy), f"{folder}/run0/record.json")
+    places = [place for study in read(tmp_path).studies for place in study.places.values()]
+    assert [run.metrics["accuracy"] for place in places for run in place.runs] == [50.0, 60.0]
+
+
+def test_the_runs_of_an_unfinished_suite_are_no_study(tmp_path: Path) -> None:
+    """Its own record may be missing yet, or damaged; deeper folders and the folder itself get names without a slash."""
+    put(tmp_path, run_record("a", 0, 50.0), "T4/runs/a/record.json")
+    put(tmp_path, run_record("b", 0, 50.0), "deep/er/b/record.json")
+    put(tmp_path, run_record("c", 0, 50.0), "c/record.json")
+    assert sorted(study.target for study in read(tmp_path).studies) == sorted(["deep-er", tmp_path.name])
+
+
+def test_a_damaged_run_is_named(tmp_path: Path) -> None:
+    put(tmp_path, {"id": "a"}, "digits/a/record.json")
+    put(tmp_path, {**run_record("b", 0, 1.0), "config": {}}, "others/b/record.json")
+    one, two = read(tmp_path).damaged
+    assert "digits/a/record.json" in one
+    assert "others" in two
+
+
+def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a folder of records"):
+        read(tmp_path / "none")
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="needs the records of a checkout")
+def test_the_records_of_this_repository_are_read() -> None:
+    found = read(RESULTS)
+    assert found.damaged == []
+    studies = {study.target: study for study in found.studies}
+    assert {"T7", "T8", "F5", "F7"} <= set(studies)
+    assert not {"T7", "T8", "F5", "F7"} & set(found.missing)
+    boston = studies["T7"].places["RCAD", "boston"]
+    assert (len(boston.runs), boston.published and boston.published.mean) == (20, 2.60)
+    assert studies["T7"].overlap["boston"] == pytest.approx(51 / 455)
+    assert studies["T7"].places["ADA", "boston"].diverged == 3
+    assert len(studies["T8"].claims) == 21
+    assert len(studies["F5"].claims) == 26
+    assert all(len(one.x) == len(one.y) for one in studies["T8"].series)
+
+
+def test_checks_of_ours_are_told_from_claims_of_the_paper(tmp_path: Path) -> None:
+    said = [
+        claim("n=500", "RCAD is more accurate than ERM", "reproduced", [1.0, 2.0]),
+        claim("n=500", "RCAD is more accurate than a random direction", "reproduced", [1.0, 2.0]),
+        claim("n=500", "RCAD is more accurate than FGSM", "reproduced", [1.0, 2.0], published=None),
+    ]
+    put(tmp_path, suite(claims=said))
+    put(tmp_path, suite("F6", claims=said))
+    table, figure = read(tmp_path).studies
+    assert [table.added(one) for one in table.claims] == [False, True, True]
+    assert [figure.added(one) for one in figure.claims] == [False, True, False]  # a figure prints no numbers
+
+
+def test_the_older_records_tell_what_had_been_seen() -> None:
+    studies = {study.target: study for study in read(RESULTS).studies}
+    for target in ("T7", "T8"):
+        notes = " ".join(studies[target].notes)
+        assert "a first full run, whose test numbers had been seen" in notes
+        assert "'published' is the gain over ERM" in notes
+        page = " ".join(studies[target].path.with_suffix(".md").read_text(encoding="utf-8").split())
+        assert all(note in page for note in studies[target].notes[:2])
+    added = [claim.statement for claim in studies["F5"].claims if studies["F5"].added(claim)]
+    assert added == ["all of these in one draw"]

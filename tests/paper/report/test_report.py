@@ -1,0 +1,282 @@
+"""The whole report from made-up records: every file, nothing from outside, and a page that works in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+
+from browser import BROWSER, seen
+from evaluate.saved_run.test_page import summary
+from paper_records import EVIL, benchmark, images, put, run_record, series, suite, verdicts
+from rcad.paper.report import build, sections
+from rcad.paper.report.drawing import colour_of, colours_of, label, limits
+from rcad.paper.report.grids import pairs_of
+from rcad.paper.report.overview_pictures import forest, squares
+from rcad.paper.report.reading import read
+from report.test_page import Tree
+
+PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF"
+
+
+def fill(folder: Path) -> Path:
+    """Records of every kind, and a damaged one."""
+    put(folder, suite(claims=verdicts(), diverged=[("FGSM", "n=500", 1)], absent=[("FGSM", "n=1,000")]))
+    bars = ("DA", "DA + RCAD", EVIL, f"{EVIL} + RCAD")
+    put(folder, suite("F2", rows=bars, columns=("CIFAR-10",), scale="smoke", title=f"bars {EVIL}", seeds=2))
+    put(folder, suite("F1", rows=("DA", "RCAD"), columns=("a",), seeds=1, images=images(), published=False))
+    curve = series("RCAD", "step size", (0.05, 0.5, 5.0), published=[None, 51.0, None])
+    put(folder, suite("F4", series=[curve, series("ERM", "step size", (0.05, 0.5, 5.0))], scale="small", seeds=2))
+    put(folder, benchmark(), "benchmarks/gpu.json")
+    put(folder, run_record("abc", 0, 50.0), "digits/abc/record.json")
+    (folder / "T8.json").write_text("{")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    results = fill(tmp_path_factory.mktemp("records") / "results")
+    out = results / "report"
+    return out, build(results, out)
+
+
+def page(made: tuple[Path, list[Path]]) -> str:
+    return (made[0] / "report.html").read_text(encoding="utf-8")
+
+
+def test_every_file_is_written_and_named(made: tuple[Path, list[Path]]) -> None:
+    out, files = made
+    assert {path for path in out.rglob("*") if path.is_file()} == set(files)
+    names = {str(path.relative_to(out)) for path in files}
+    assert {"report.html", "report.md", "tables/T4.tex", "tables/verdicts.tex", "figures/F2-bars.pdf"} <= names
+    assert {"figures/F1-images.png", "figures/F4-curves.png", "figures/T4-by-size.png", "figures/cost-gpu.png"} <= names
+    assert "tables/digits.tex" in names
+    for path in files:
+        head = path.read_bytes()[:8]
+        assert head.startswith({".png": PNG, ".pdf": PDF}.get(path.suffix, b"")), path
+        assert head
+
+
+def test_the_first_screen_tells_what_was_run_and_what_was_found(made: tuple[Path, list[Path]]) -> None:
+    text = unescape(page(made))
+    first = text[text.index('<section id="in-short">') : text.index('<section id="every-claim">')]
+    assert "5 claims at full scale: 1 reproduced, 1 not reproduced, 1 opposite, 2 undecided." in first
+    assert "Not the paper's scale: F2 (smoke), F4 (small)." in first
+    assert "Could not be read:" in first
+    assert "T8.json" in first
+    assert "Not run yet: T1, T2, T3, T5, T6, T7, T8, F3, F5, F6, F7." in first
+    assert first.count("<svg") == 2
+    assert "a made-up GPU" in first
+    assert "2026-11-15" in first
+
+
+def test_a_scale_that_is_not_the_papers_is_loud(made: tuple[Path, list[Path]]) -> None:
+    tree = Tree(page(made))
+    notices = [attributes for attributes in tree.every("p") if attributes.get("class") == "notice"]
+    assert len(notices) == 3
+    text = page(made)
+    assert "SMOKE SCALE: a trial" in text
+    assert "SMALL SCALE: fewer epochs" in text
+    assert "SMOKE SCALE" in (made[0] / "report.md").read_text(encoding="utf-8")
+    assert "SMALL SCALE" in (made[0] / "tables" / "F4.tex").read_text(encoding="utf-8")
+
+
+def test_names_are_text_and_nothing_else(made: tuple[Path, list[Path]]) -> None:
+    tree = Tree(page(made))
+    assert len(tree.every("script")) == 1
+    assert "alert('a')" not in "".join(tree.text["script"])
+    assert any(EVIL in text for text in tree.text["h2"])
+    markdown = (made[0] / "report.md").read_text(encoding="utf-8")
+    assert "<script" not in markdown
+
+
+def test_no_address_leads_out_and_every_link_arrives(made: tuple[Path, list[Path]]) -> None:
+    out, _ = made
+    tree = Tree(page(made))
+    ids = [attributes["id"] for _, attributes in tree.tags if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    links = [attributes["href"] or "" for attributes in tree.every("a")]
+    assert len([link for link in links if link.startswith("#")]) > 50
+    for link in links:
+        assert ":" not in link
+        if link.startswith("#"):
+            assert link[1:] in ids, link
+        else:
+            assert (out / unquote(link)).exists(), link
+    assert "../digits/abc/record.json" in links
+    (policy,) = (a["content"] for a in tree.every("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert (policy or "").startswith("default-src 'none'")
+
+
+def test_markdown_shows_the_pictures_and_no_folded_table(made: tuple[Path, list[Path]]) -> None:
+    out, _ = made
+    text = (out / "report.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"\]\((figures/[^)]+)\)", text)
+    assert len(pictures) == len(list((out / "figures").glob("*.png")))
+    assert all((out / name).is_file() for name in pictures)
+    assert "| **reproduced** | n=500 |" in text
+    assert "From T4.json" not in text
+
+
+def test_the_same_records_give_the_same_files(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    put(results, suite(seeds=2, columns=("a",), rows=("ERM", "RCAD"), claims=verdicts()[:1]))
+    first = {path.name: path.read_bytes() for path in build(results, tmp_path / "one" / "x")}
+    second = {path.name: path.read_bytes() for path in build(results, tmp_path / "two" / "x")}
+    assert first == second
+
+
+def test_an_empty_folder_gives_a_page_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    files = build(tmp_path / "results", tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "No claim has been judged yet." in text
+    assert text.count("rcad paper run ") == 15
+    assert [path.name for path in files] == ["report.html", "report.md", "verdicts.tex"]
+
+
+def test_a_record_without_what_its_picture_needs_keeps_its_tables(tmp_path: Path) -> None:
+    put(tmp_path, suite("F1", rows=("DA", "RCAD"), columns=("a",), seeds=2, images={"pixels": [[1]], "alphas": [0]}))
+    build(tmp_path, tmp_path / "out")
+    text = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    assert "No pictures: F1.json lacks what they need" in text
+    assert "ours ± 95%" in text
+
+
+def test_the_pictures_of_each_figure(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        suite("F6", series=[series("ERM", "CIFAR-10", ("fog", "snow")), series("RCAD", "CIFAR-10", ("fog", "snow"))]),
+    )
+    put(
+        tmp_path,
+        suite(
+            "F3", series=[series("RCAD", "by data set", ("a", "b")), series("RCAD", "by number of images", (1.0, 2.0))]
+        ),
+    )
+    put(tmp_path, suite("T1", columns=[f"c{k}" for k in range(7)]))
+    found = {study.target: [one.name for one in sections.draw(study)] for study in read(tmp_path).studies}
+    assert found["F6"] == ["F6-curves"]
+    assert found["F3"] == ["F3-curves1", "F3-curves2"]
+    assert found["T1"] == ["T1-by-column", "T1-gains"]
+
+
+def test_series_without_results_are_not_drawn(tmp_path: Path) -> None:
+    empty = {**series("RCAD", "step size", (0.05, 0.5)), "y": [[], []]}
+    put(tmp_path, suite("F4", series=[empty], seeds=2))
+    (study,) = read(tmp_path).studies
+    assert [one.name for one in sections.draw(study)] == ["F4-dots", "F4-gains", "F4-by-size"]
+
+
+def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:
+    put(tmp_path, suite(claims=verdicts()))
+    put(tmp_path, suite("T7", unit="nats", metric="nll", higher_is_better=False, scale="small"))
+    studies = read(tmp_path).studies
+    squared, gains = squares(studies), forest(studies)
+    assert squared is not None
+    assert gains is not None
+    (ax,) = squared.figure.axes
+    assert len(ax.patches) == 5
+    top, bottom = gains.figure.axes
+    assert [text.get_text() for text in top.get_yticklabels()] == ["T4: n=500", "T4: n=1,000", "T4: n=50,000"]
+    assert bottom.get_xlabel() == "RCAD better than ERM by, nats"
+    assert bottom.get_yticklabels()[0].get_text() == "T7 [small]: n=500"
+    assert (squares([]), forest([])) == (None, None)
+
+
+def test_a_wild_value_does_not_squeeze_an_axis() -> None:
+    low, high = limits([1.0, 1.1, 1.2, 1.3, 500.0])
+    assert (low, high) == pytest.approx((1 - 0.06 * 0.3, 1.3 + 0.06 * 0.3))
+    assert limits([1.0, 1.1, 1.2, 1.3], around=0.0)[0] < 0
+    assert limits([2.0]) == (1.5, 2.5)
+    assert limits([]) == (0.0, 1.0)
+
+
+def test_labels_fit_and_hold_no_formula() -> None:
+    assert label("a $x$ 猫") == "a \\$x\\$ \N{WHITE SQUARE}"
+    assert label("one two three four five", 9, 2) == "one two\nthree …"
+
+
+def test_colours_stay_with_their_method_and_apart_on_a_picture() -> None:
+    assert [colour_of(name) for name in ("ERM", "RCAD", "random direction", "XY")] == [
+        "#000000",
+        "#0072B2",
+        "#D55E00",
+        "#666666",
+    ]
+    names = ["ERM", "RCAD", "RCAD, alpha 0.1", "FGSM", "LS", "XY", "random direction"]
+    assert len(set(colours_of(names).values())) == len(names)
+
+
+def test_bars_find_their_pairs() -> None:
+    assert pairs_of(["DA", "DA + RCAD", "MixUp", "MixUp with RCAD", "alone"]) == [
+        ("DA", "DA + RCAD"),
+        ("MixUp", "MixUp with RCAD"),
+    ]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
+def test_the_page_in_a_browser(made: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    """No complaint on the console, verdicts can be chosen, tables sort, a number's runs unfold, nothing is too wide."""
+    assert "<svg" in seen(made[0] / "report.html", tmp_path)
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(made))
+    probe = """<script>
+    const table = document.querySelector("#every-claim table"), told = {};
+    const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden);
+    const column = (k) => shown().map((row) => row.cells[k].textContent);
+    document.querySelector('.choices button[data-value="opposite"]').click();
+    told.chosen = column(1);
+    document.querySelector('.choices button[data-value=""]').click();
+    told.all = column(1).length;
+    table.tHead.rows[0].cells[5].querySelector("button").click();
+    told.sorted = column(5);
+    const place = [...document.querySelectorAll("td a")].find((a) => a.hash.includes("r0c0")).hash.slice(1);
+    const folded = document.getElementById(place).closest("details");
+    told.before = folded.open;
+    history.replaceState(null, "", "#" + place);  // unlike a click: Chromium itself unfolds what a click leads to
+    dispatchEvent(new Event("hashchange"));
+    told.after = folded.open;
+    told.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    const asked = performance.getEntriesByType("resource").map((one) => one.name);
+    told.asked = asked.filter((name) => !name.startsWith("data:"));
+    document.title = JSON.stringify(told);
+    </script></body>"""
+    path = tmp_path / "report.html"
+    path.write_text(text.replace("</body>", probe), encoding="utf-8")
+    (title,) = re.findall("<title>(.*?)</title>", seen(path, tmp_path)[:5000])
+    told = json.loads(unescape(title))
+    assert told["chosen"] == ["opposite"]
+    assert told["all"] == 5
+    minus = "\N{MINUS SIGN}"
+    assert [cell.partition(" ")[0] for cell in told["sorted"]] == [f"{minus}2.1", "+0.0", "+1.5", "+2.1", "no"]
+    assert (told["before"], told["after"]) == (False, True)
+    assert told["wide"] <= 0
+    assert told["asked"] == []
+
+
+def test_an_evaluation_is_a_chapter_with_its_runs(tmp_path: Path) -> None:
+    found = {"kind": "rcad evaluation", **summary()}
+    put(tmp_path, found, "robustness/evaluation.json")
+    name = found["groups"][0]["runs"][0]
+    put(tmp_path, run_record(name, 0, 50.0), f"runs/{name}/record.json")
+    build(tmp_path, tmp_path / "out")
+    tree = Tree((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    assert "Evaluation: robustness" in tree.text["h2"]
+    assert f"../runs/{name}/record.json" in [attributes["href"] for attributes in tree.every("a")]
+
+
+def test_a_damaged_evaluation_or_benchmark_is_named(tmp_path: Path) -> None:
+    put(tmp_path, {"kind": "rcad evaluation", "groups": [{}], "suites": ["calibration"]}, "a/evaluation.json")
+    put(tmp_path, {"rows": [{"ms_per_seed_step": 1.0, "ratio_to_erm": 1.0}]}, "benchmarks/b.json")
+    put(tmp_path, {"target": "alpha", "scale": "full", "results": {}}, "alpha/alpha.json")
+    build(tmp_path, tmp_path / "out")
+    text = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    for name in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json"):
+        assert f"Could not be read: expected {tmp_path / name} to be whole" in text

@@ -1,0 +1,105 @@
+"""The study of the measured alpha."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rcad.loss.suggest_alpha import suggest_alpha
+from rcad.paper import alpha as study
+from rcad.paper.alpha_report import command, markdown
+
+pytest.importorskip("sklearn")
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    pass
+
+
+def record(splits: int = 3) -> dict[str, object]:
+    """What T7's record has to hold, on made-up data."""
+    return {
+        "settings": {"arms": {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}},
+        "results": {"datasets": {"synthetic": {"methods": {"rcad": {"chosen": [0, 1, 1][:splits]}}}}},
+    }
+
+
+def test_noise_that_all_share_does_not_change_the_excess() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(400) % 2
+    plane = torch.stack([0.6 * y + 0.01 * torch.randn(400, generator=generator), torch.zeros(400)], 1)
+    noise = 0.1 * torch.randn(400, 300, generator=generator)
+    noisy = torch.cat([plane, noise], 1)
+    assert study.excess(plane, y) == pytest.approx(0.3, abs=0.02)
+    assert study.excess(noisy, y) == pytest.approx(0.3, abs=0.05)
+    assert suggest_alpha(noisy, y) > 3 * suggest_alpha(plane, y)
+
+
+def test_classes_that_are_not_apart_have_no_excess() -> None:
+    x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    assert study.excess(x, torch.tensor([0, 1, 0, 1])) == 0
+
+
+def test_linear_rows() -> None:
+    (row,) = study.linear(study.SCALES["smoke"], quiet)
+    assert row["helpful"]
+    assert min(row["helpful"]) <= row["best_alpha"] <= max(row["helpful"])
+    assert row["best"] > row["erm"]
+    assert {"alpha", "accuracy"} == set(row["suggested"]) == set(row["excess"])
+
+
+def test_the_best_of_a_grid_and_the_suggestion_beside() -> None:
+    found = {
+        "erm": [50.0, 60.0],
+        "grid": [[1.0, 3.0], [80.0, 90.0], [70.0, 70.0]],
+        "suggested": [60.0, 70.0],
+        "excess": [80.0, 82.0],
+    }
+    measured = [{"suggested": 1.0, "excess": 2.0}, {"suggested": 3.0, "excess": 4.0}]
+    row = study._judged(found, [0.1, 0.2, 0.3], measured)
+    assert (row["erm"], row["best_alpha"], row["best"]) == (55.0, 0.2, 85.0)
+    assert row["suggested"] == {"alpha": 2.0, "accuracy": 65.0}
+    assert row["excess"] == {"alpha": 3.0, "accuracy": 81.0}
+
+
+def test_real_targets() -> None:
+    (row,) = study.regression(study.Settings(), record(), None, quiet)
+    assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0, 1.0])
+    assert len(row["rule"]) == 3
+    assert all(0.1 < value < 3 for value in row["rule"])
+
+
+def test_digits_judge_by_other_images() -> None:
+    row = study.digits(study.SCALES["smoke"], quiet)
+    assert np.asarray(row["grid"]).shape == (2, 2)
+    assert row["alphas"][1] == pytest.approx(2 * row["alphas"][0])
+    assert math.isclose(row["suggested"]["alpha"], row["alphas"][1], rel_tol=0.05)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    uci = tmp_path / "uci.json"
+    uci.write_text(json.dumps(record()))
+    out = tmp_path / "out"
+    words = ["--scale", "smoke", "--out", str(out), "--uci", str(uci)]
+    assert command(words) == 0
+    text = (out / "alpha.md").read_text()
+    made = json.loads((out / "alpha.json").read_text())
+    assert made["not_finite"] == 0
+    assert markdown(made) == text
+    assert "its numbers mean nothing" in text
+    assert "## UCI" in text
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(study, "run", never)
+    assert command(words) == 0
+    (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
+    assert command(words) == 2
+    assert command(["--uci", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().err.count("expected") == 2

@@ -1,0 +1,292 @@
+"""A suite from runs to files: the record's contract, the page, what is missing, what diverged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.paper import making, suite_page
+from rcad.paper.catalogue import suite
+from rcad.paper.collect import collect, settings
+from rcad.paper.grid import plan
+from rcad.paper.making import Order, make, standing
+from rcad.runs.plain import config_id
+from rcad.runs.store import Store
+
+pytest.importorskip("sklearn")
+KEYS = {
+    "target", "title", "about", "scale", "protocol", "metric", "higher_is_better", "unit", "rows", "columns",
+    "controls", "cells", "claims", "rule", "notes", "versions", "seconds", "settings",
+}  # fmt: skip
+
+
+def silent(*words: object) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+def order(name: str, out: Path, **options: Any) -> Order:
+    return Order(
+        **{
+            "scale": "smoke",
+            "views": "one view",
+            "seeds": range(3),
+            "device": "cpu",
+            "workers": 1,
+            "name": name,
+            "out": out,
+            **options,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def t4(out: Path) -> tuple[Order, dict[str, Any]]:
+    wanted = order("T4", out, only=("n=500",))
+    outcome = make(wanted, silent, silent, silent)
+    assert outcome is not None
+    assert not outcome.reused
+    assert outcome.files == [out / "T4" / "T4.json", out / "T4" / "T4.md"]
+    return wanted, json.loads(wanted.record.read_text())
+
+
+def test_the_record_keeps_the_contract(t4: tuple[Order, dict[str, Any]]) -> None:
+    wanted, record = t4
+    assert set(record) == KEYS
+    assert (record["target"], record["scale"], record["protocol"]) == ("T4", "smoke", "one view")
+    assert record["rows"][-2:] == record["controls"] == ["random direction", "entropy at x"]
+    assert len(record["columns"]) == 6
+    cells = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
+    # Columns that were not run keep their published numbers; controls have none.
+    assert len(cells) == 30 + 2
+    assert cells["RCAD", "n=50,000"] == {
+        "row": "RCAD",
+        "column": "n=50,000",
+        "published": {"mean": 77.7, "half": 0.06, "n": 10},
+        "runs": [],
+    }
+    store = Store(wanted.store)
+    for row in record["rows"]:
+        runs = cells[row, "n=500"]["runs"]
+        assert [run["seed"] for run in runs] == [0, 1, 2]
+        for run in runs:
+            kept = store.get(run["id"])
+            assert run["metrics"]["accuracy"] == pytest.approx(kept.metrics["test_accuracy"])
+            assert run["metrics"]["nll"] == pytest.approx(kept.metrics["test_nll"])
+            assert 0 <= run["metrics"]["ece"] <= 1
+            assert run["seconds"] > 0
+    assert len(record["claims"]) == 30
+    assert {one["note"] for one in record["claims"] if one["where"] == "n=500"} == {"smoke scale"}
+    assert {one["note"] for one in record["claims"] if one["where"] != "n=500"} == {"not run"}
+    assert record["notes"][-1] == "Not asked for: n=1,000; n=2,000; n=5,000; n=10,000; n=50,000."
+    assert list(record["settings"]["columns"]) == ["n=500"]
+
+
+def test_the_page(t4: tuple[Order, dict[str, Any]]) -> None:
+    wanted, record = t4
+    page = wanted.record.with_suffix(".md").read_text()
+    assert "**A trial on tiny data that shows that the machinery works: its numbers mean nothing.**" in page
+    assert "| n=50,000 | - (paper 76.4±0.07) |" in page
+    assert "|  | accuracy, % | NLL | Brier | ECE | seconds a run | against ERM |" in page
+    assert page.count("**; seeds: 3") == 1
+    assert record["rule"] in page
+    # The difference from a published number is shown where the protocol is the paper's.
+    full = suite_page.markdown({**record, "scale": "full"}, "T4")
+    mean = sum(run["metrics"]["accuracy"] for run in record["cells"][0]["runs"]) / 3
+    assert f"(paper 11.9±0.06; {mean - 11.9:+.2f})" in full
+    assert "(paper 11.9±0.06; " not in page
+
+
+def test_again_makes_no_run(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, record = t4
+    monkeypatch.setattr("rcad.train.executors.run", lambda *words, **options: pytest.fail("run again"))
+    again = make(wanted, silent, silent, silent)
+    assert again is not None
+    assert again.reused
+    assert json.loads(wanted.record.read_text()) == record
+
+
+def test_standing(t4: tuple[Order, dict[str, Any]]) -> None:
+    wanted, _ = t4
+    cells, missing = standing(replace(wanted, seeds=range(4)))
+    assert {one[2:] for one in cells} == {(3, 4)}
+    assert missing == ()
+    assert {one[2:] for one in standing(replace(wanted, views="two views"))[0]} == {(0, 3)}
+
+
+def test_a_smaller_scale_does_not_replace_a_larger_one(t4: tuple[Order, dict[str, Any]], tmp_path: Path) -> None:
+    wanted = replace(t4[0], out=tmp_path)
+    wanted.record.parent.mkdir()
+    for scale in ("small", "full"):
+        wanted.record.write_text(json.dumps({"scale": scale}))
+        with pytest.raises(InputError, match=f"holds the {scale} scale; pass another --out"):
+            make(wanted, silent, silent, silent)
+
+
+def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RCAD_DATA", raising=False)
+    (tmp_path / "cifar100").mkdir()
+    (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
+    told: list[str] = []
+
+    def no_run(*words: object) -> bool:
+        assert len(told) == 3
+        return False
+
+    monkeypatch.setattr(making, "make_runs", no_run)
+    wanted = order("T1", tmp_path / "out", scale="small", data_dir=tmp_path)
+    assert make(wanted, silent, silent, told.append) is None
+    assert [line.split(":")[0] for line in told] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
+    assert standing(wanted)[1] == tuple(told)
+
+
+def test_a_stop_writes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "make_runs", lambda *words: False)
+    wanted = order("T3", tmp_path)
+    assert make(wanted, silent, silent, silent) is None
+    assert not wanted.record.exists()
+
+
+def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places, told = [], []
+
+    def make_runs(planned: Any, place: Any, *rest: Any) -> bool:
+        places.append(place)
+        return False
+
+    monkeypatch.setattr(making, "make_runs", make_runs)
+    make(order("T3", tmp_path, joined=5), silent, silent, told.append)
+    make(order("T3", tmp_path), silent, silent, told.append)
+    assert [place.joined for place in places] == [5, 1]
+    assert [words for words in told if "--join" in words] == ["--join: only for runs that share a GPU"]
+    monkeypatch.setattr(making, "pick_device", lambda name: torch.device("cuda"))
+    for workers in (1, 2):
+        make(order("T3", tmp_path, joined=5, workers=workers), silent, silent, told.append)
+    assert len([words for words in told if "--join" in words]) == 2  # one worker has nobody to share with
+
+
+def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, _ = t4
+    before = wanted.record.read_text()
+    half = replace(wanted, precision="bf16")
+    with pytest.raises(InputError, match=r"^expected a GPU for --precision bf16, but got the CPU; use fp32$"):
+        make(half, silent, silent, silent)
+    assert wanted.record.read_text() == before
+    # With every run there, a page can be made anywhere, and says how they were trained.
+    planned = wanted.plan()
+    monkeypatch.setattr(Order, "plan", lambda self: replace(planned, precision=self.precision))
+    try:
+        assert make(half, silent, silent, silent) is not None
+        record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
+    finally:
+        make(wanted, silent, silent, silent)
+    assert record["settings"]["precision"] == "bf16"
+    assert record["notes"][-1].startswith("Trained with products in bf16")
+    assert '--seeds 3 --precision bf16 --only "n=500"`' in page
+
+
+def test_each_protocol_has_a_record(out: Path) -> None:
+    assert order("T4", out, views="two views").record == out / "T4" / "T4-two-views.json"
+    assert order("T4", out, runs=out / "shared").store == out / "shared"
+
+
+def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
+    attacked = order("T6", out, seeds=range(1), only=("CIFAR-10, clean", "CIFAR-10, attacked"))
+    make(attacked, silent, silent, silent)
+    record = json.loads(attacked.record.read_text())
+    cells = {(cell["row"], cell["column"]): cell["runs"] for cell in record["cells"]}
+    for row in record["rows"]:
+        (clean,), (hit,) = cells[row, "CIFAR-10, clean"], cells[row, "CIFAR-10, attacked"]
+        assert clean["id"] == hit["id"]
+        assert 0 <= hit["metrics"]["accuracy_under_fgsm_0.05"] <= 100
+        assert "accuracy_under_fgsm_0.05" not in clean["metrics"]
+    corrupted = order("F6", out, seeds=range(1), only=("CIFAR-10, mean", "CIFAR-10, fog"))
+    make(corrupted, silent, silent, silent)
+    record = json.loads(corrupted.record.read_text())
+    fog = record["columns"].index("CIFAR-10, fog") - 1
+    (erm,) = (one for one in record["series"] if one["name"] == "ERM" and one["panel"] == "CIFAR-10")
+    cell = next(one for one in record["cells"] if (one["row"], one["column"]) == ("ERM", "CIFAR-10, fog"))
+    assert erm["y"][fog] == [cell["runs"][0]["metrics"]["corrupted_accuracy_fog"]]
+    assert erm["y"][0] == []
+
+
+def test_the_paper_s_attack_on_all_images_beyond_a_trial() -> None:
+    assert settings("attacks", "full").limit == settings("corruptions", "small").limit == 0
+    assert settings("attacks", "full").attack_eps == (0.05,)
+    assert len(settings("corruptions", "full").severities) == 5
+    assert settings("corruptions", "smoke").limit == 40
+
+
+def test_f1_shows_images_and_entropy(out: Path) -> None:
+    wanted = order("F1", out, seeds=range(2))
+    outcome = make(wanted, silent, silent, silent)
+    assert outcome is not None
+    record = json.loads(wanted.record.read_text())
+    images = record["images"]
+    assert len(images["pixels"]) == len(images["labels"]) == 4
+    assert len(images["pixels"][0]) == len(images["alphas"]) == 6
+    assert len(images["pixels"][0][0][0]) == 8
+    assert images["pixels"][0][0] != images["pixels"][0][-1]
+    adversarial, random = record["series"]
+    assert [len(point) for point in adversarial["y"]] == [2] * 6
+    assert adversarial["y"][0] == random["y"][0]
+    assert adversarial["y"][3] != random["y"][3]
+    page = wanted.record.with_suffix(".md").read_text()
+    assert "## Entropy by alpha" in page
+    if len(outcome.files) == 3:  # with Pillow
+        assert outcome.files[2].read_bytes().startswith(b"\x89PNG")
+        assert "![perturbed images](F1.png)" in page
+
+
+def test_gains_are_differences_by_seed(out: Path) -> None:
+    wanted = order("F3", out, seeds=range(2), only=("CIFAR-10", "n=500"), runs=out / "T4" / "runs")
+    make(wanted, silent, silent, silent)
+    record = json.loads(wanted.record.read_text())
+    cells = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
+    by = {(one["name"], one["panel"]): one for one in record["series"]}
+    for column, panel in (("CIFAR-10", "by data set"), ("n=500", "by number of images")):
+        series = by["RCAD", panel]
+        place = 3 if column == "CIFAR-10" else 0
+        mine, erm = ([run["metrics"]["accuracy"] for run in cells[row, column]["runs"]] for row in ("RCAD", "ERM"))
+        assert series["y"][place] == pytest.approx([a - b for a, b in zip(mine, erm, strict=True)], abs=1e-4)
+        assert series["published"][place] == pytest.approx(0.5 if column == "CIFAR-10" else 2.9)
+    assert "## Gain over ERM, by number of images" in wanted.record.with_suffix(".md").read_text()
+
+
+def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_path: Path) -> None:
+    """A diverged run leaves its claims undecided; without weights only the calibration is missing."""
+    wanted, _ = t4
+    planned = plan(suite("T4"), "smoke", "one view", range(3), only=["n=500"])
+    store, kept = Store.open(tmp_path / "runs"), Store(wanted.store)
+    for one in planned.runs:
+        record = kept.get(config_id(one.config))
+        if (one.row, one.config.seed) == ("RCAD", 1):
+            record = replace(record, status="diverged", metrics={})
+        store.write(record)
+    found = collect(planned, Shelf(store, device="cpu"), silent)
+    claims = [one for one in found["claims"] if one["where"] == "n=500"]
+    assert {(one["verdict"], one["note"]) for one in claims} == {("undecided", "a run diverged")}
+    cell = next(one for one in found["cells"] if (one["row"], one["column"]) == ("RCAD", "n=500"))
+    assert [run["metrics"]["accuracy"] is None for run in cell["runs"]] == [False, True, False]
+    assert {run["metrics"]["ece"] for run in cell["runs"]} == {None}
+    assert any(note.startswith("Not evaluated, 20 times: expected the weights of run ID") for note in found["notes"])
+    assert "(1 of 3 without a number)" in suite_page.markdown(found, "T4")
+
+
+def test_runs_that_are_not_there_leave_empty_cells(tmp_path: Path) -> None:
+    planned = plan(suite("T3"), "smoke", "one view", range(3))
+    found = collect(planned, Shelf(Store.open(tmp_path), device="cpu"), silent)
+    assert {one["note"] for one in found["claims"]} == {"not run"}
+    assert all(not cell["runs"] for cell in found["cells"])
+    assert suite_page.markdown(found, "T3")

@@ -1,0 +1,119 @@
+"""Tuning and refitting: the right rows, the right epoch, the same budget, and no run that must diverge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.loss.likelihoods import Gaussian
+from rcad.loss.method import compose
+from rcad.loss.methods import confidence_penalty, erm, gaussian, rcad, rcad_random
+from rcad.paper import moons, uci
+from rcad.paper.arms import Arm, Candidate, check_budget
+from rcad.paper.stacked_tuning import STACKED_NUMBERS, Fold, Job, Protocol, best, fit, tune
+from rcad.stacked.task import Examples, StackedProblem
+from rcad.stacked.train import train_stacked
+
+PROTOCOL = Protocol("adamw", 1e-2, 8, 6, (5,))
+
+
+def made(seed: int, rows: int = 24) -> Fold:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows + 8, 3, generator=generator)
+    y = x[:, 0] + 0.1 * torch.randn(rows + 8, generator=generator)
+    return Fold(x[:rows], y[:rows], x[rows:], y[rows:], 0, 2.0)
+
+
+def stops(*epochs: int) -> tuple[Candidate, ...]:
+    return tuple(Candidate({"epochs": e}, erm(), epochs=e) for e in epochs)
+
+
+def test_each_job_is_measured_on_its_own_fold_at_its_own_epoch() -> None:
+    folds = [made(0), made(1)]
+    jobs = [Job(one, k, 10 + k) for k in range(2) for one in stops(2, 5)]
+    fitted = fit(jobs, folds, PROTOCOL)
+    for k, job in enumerate(jobs):
+        fold, epochs = folds[job.fold], job.candidate.epochs
+        assert epochs is not None
+        alone = train_stacked(
+            StackedProblem(
+                Examples(fold.x, fold.y), 0, test=Examples(fold.held_x, fold.held_y), target_scale=torch.tensor([2.0])
+            ),
+            erm(),
+            seeds=[job.seed],
+            optim=PROTOCOL.optim(0.0),
+            epochs=epochs,
+            batch_size=8,
+            hidden=(5,),
+        )
+        assert fitted.metrics["nll"][k] == pytest.approx(float(alone.metrics["nll"][0]), abs=1e-5)
+        # By hand, from the weights: the density in the target's own unit.
+        output = fitted.models[k](fold.held_x[None])[0]
+        nll = Gaussian().nll(output, fold.held_y).double().mean() + math.log(2.0)
+        assert fitted.metrics["nll"][k] == pytest.approx(float(nll), abs=1e-5)
+    assert len(set(fitted.metrics["nll"])) == 4
+
+
+def test_fold_by_fold_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds = [made(0), made(1)]
+    jobs = [Job(one, k, k) for one in stops(2, 5) for k in (1, 0)]
+    together = fit(jobs, folds, PROTOCOL)
+    steps: list[tuple[int, int]] = []
+    monkeypatch.setattr("rcad.paper.stacked_tuning.STACKED_NUMBERS", 1)
+    apart = fit(jobs, folds, PROTOCOL, lambda done, total: steps.append((done, total)))
+    assert apart.metrics["nll"] == pytest.approx(together.metrics["nll"], abs=1e-5)
+    assert steps[-1][0] <= steps[-1][1]
+    assert steps == sorted(steps)
+    assert STACKED_NUMBERS > 1
+
+
+def test_the_best_on_each_fold_is_chosen() -> None:
+    folds = [made(k) for k in range(3)]
+    arm = Arm("erm", stops(6, 3, 1))
+    scores, chosen = tune(arm, folds, [7, 8, 9], PROTOCOL, metric="nll", smaller=True)
+    assert [len(row) for row in scores] == [3, 3, 3]
+    assert chosen == [row.index(min(row)) for row in scores]
+
+
+def test_a_run_that_diverged_is_never_the_best() -> None:
+    assert best([math.nan, 3.0, 2.0, 2.0, -math.inf], smaller=True) == 2
+    assert best([math.nan, 3.0, 2.0, 3.0], smaller=False) == 1
+    assert best([math.nan, math.inf], smaller=True) == 0
+
+
+def test_a_run_that_diverged_is_nan() -> None:
+    wild = replace(PROTOCOL, optimizer="sgd", lr=1e30)
+    values = fit([Job(stops(6)[0], 0, 0)], [made(0)], wild).metrics["nll"]
+    assert math.isnan(values[0])
+
+
+@pytest.mark.parametrize("method", [rcad(0.3, 0.9), rcad_random(0.3, 2.0), confidence_penalty(0.95)])
+def test_an_uncapped_entropy_is_stopped(method: object) -> None:
+    with pytest.raises(InputError, match=r"expected a cap .* but got cap=None and lam=.*gaussian\(cap=0.0\)"):
+        Candidate({}, compose(gaussian(cap=None), method))  # type: ignore[arg-type]
+    Candidate({}, compose(gaussian(cap=0.0), method))  # type: ignore[arg-type]
+    Candidate({}, compose(gaussian(cap=None), method), may_diverge=True)  # type: ignore[arg-type]
+
+
+def test_an_uncapped_entropy_may_be_small() -> None:
+    method = compose(gaussian(cap=None), rcad(0.3, 0.89))
+    assert Candidate({}, method).method == method
+
+
+@pytest.mark.parametrize("settings", [*uci.SCALES.values(), *moons.SCALES.values()])
+def test_every_method_has_the_same_budget(settings: uci.Settings | moons.Settings) -> None:
+    arms = settings.arms()
+    budget = check_budget(arms)
+    assert budget == (settings.budget or 8)
+    assert {"erm", "me_ada", "rcad", "rcad_random", "confidence_penalty"} <= {arm.name for arm in arms}
+    for arm in arms:
+        assert len({repr(one.numbers) for one in arm.candidates}) == budget
+
+
+def test_unequal_budgets_are_refused() -> None:
+    with pytest.raises(InputError, match="same number of configurations"):
+        check_budget([Arm("a", stops(1, 2)), Arm("b", stops(1))])

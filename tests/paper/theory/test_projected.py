@@ -1,0 +1,147 @@
+"""Projected descent and ascent: written gradients against autograd, batches against a plain loop."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from rcad import InputError
+from rcad.paper.theory.linear import Problem, random_directions
+from rcad.paper.theory.projected import (
+    erm_step,
+    final,
+    margin_gradient,
+    margin_loss,
+    project,
+    rcad_step,
+    surrogate,
+    surrogate_gradient,
+    trajectory,
+)
+from rcad.paper.theory.study import Settings, run_finals, run_study
+
+PROJECTIONS, READINGS = ("sphere", "ball"), ("constant", "through")
+
+
+def start(problem: Problem, draws: int):  # type: ignore[no-untyped-def]
+    generator = torch.Generator().manual_seed(3)
+    return problem.sample(draws, generator), random_directions(draws, problem.d + 1, generator)
+
+
+def test_projections() -> None:
+    w = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    assert torch.allclose(project(w, "sphere"), torch.tensor([[0.6, 0.8], [0.6, 0.8]]))
+    assert torch.allclose(project(w, "ball"), torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
+    with pytest.raises(InputError, match="expected projection to be one of sphere, ball, but got 'sphre'"):
+        project(w, "sphre")  # type: ignore[arg-type]
+
+
+def test_the_margin_gradient_is_autograd_s() -> None:
+    sample, w = start(Problem(n=15, gamma=0.4), 6)
+    w.requires_grad_()
+    (expected,) = torch.autograd.grad(margin_loss(sample, w, 0.4).sum(), w)
+    assert torch.allclose(margin_gradient(sample, w.detach(), 0.4), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("gamma", [0.4, 2.0])
+def test_the_surrogate_s_gradient_is_autograd_s(reading: str, gamma: float) -> None:
+    sample, w = start(Problem(n=15), 6)
+    w = (0.8 * w).requires_grad_()
+    (expected,) = torch.autograd.grad(surrogate(sample, w, 0.7, gamma, reading).sum(), w)  # type: ignore[arg-type]
+    found = surrogate_gradient(sample, w.detach(), 0.7, gamma, reading)  # type: ignore[arg-type]
+    assert torch.allclose(found, expected, atol=1e-12)
+    other = "through" if reading == "constant" else "constant"
+    assert not torch.allclose(surrogate_gradient(sample, w.detach(), 0.7, gamma, other), expected, atol=1e-3)  # type: ignore[arg-type]
+
+
+def test_the_readings_differ_along_w_alone() -> None:
+    sample, w = start(Problem(), 50)
+    gap = surrogate_gradient(sample, w, 0.7, 2.0, "through") - surrogate_gradient(sample, w, 0.7, 2.0, "constant")
+    along = (gap * w).sum(-1, keepdim=True) * w
+    assert gap.norm(dim=-1).min() > 1e-3
+    assert torch.allclose(gap, along, atol=1e-12)
+
+
+def by_hand(x, y, w, *, alpha, gamma, steps, lr, projection, reading):  # type: ignore[no-untyped-def]
+    """One draw, one example at a time, in Python's own floats; alpha None is ERM."""
+    path = [list(w)]
+    for _ in range(steps):
+        step = [0.0] * len(w)
+        for xi, yi in zip(x, y, strict=True):
+            inside = yi * sum(a * b for a, b in zip(w, xi, strict=True)) < gamma
+            if alpha is None:
+                direction = [yi * v if inside else 0.0 for v in xi]
+            else:
+                moved = [v - alpha * yi * c if inside else v for v, c in zip(xi, w, strict=True)]
+                u = sum(a * b for a, b in zip(w, moved, strict=True))
+                factor = -math.copysign(1.0, u) * math.exp(-abs(u))
+                if reading == "through" and inside:
+                    moved = [v - alpha * yi * c for v, c in zip(moved, w, strict=True)]
+                direction = [factor * v for v in moved]
+            step = [s + v / len(y) for s, v in zip(step, direction, strict=True)]
+        w = [a + lr * b for a, b in zip(w, step, strict=True)]
+        length = math.sqrt(sum(v * v for v in w))
+        if projection == "sphere" or length > 1:
+            w = [v / length for v in w]
+        path.append(list(w))
+    return torch.tensor(path, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_loop_over_one_draw_gives_the_batched_trajectory(projection: str, reading: str) -> None:
+    settings = Settings(draws=7, steps=60, projection=projection, reading=reading)  # type: ignore[arg-type]
+    study = run_study(settings)
+    draw = 4
+    x, y = study.sample.x[draw].tolist(), study.sample.y[draw].tolist()
+    common = {"gamma": 2.0, "steps": 60, "projection": projection, "reading": reading}
+    erm = by_hand(x, y, study.erm[0, draw].tolist(), alpha=None, lr=0.1, **common)
+    assert (study.erm[:, draw] - erm).abs().max() < 1e-10
+    for alpha in settings.alphas:
+        rcad = by_hand(x, y, erm[-1].tolist(), alpha=alpha, lr=0.05, **common)
+        assert (study.path(alpha)[:, draw] - rcad).abs().max() < 1e-10
+
+
+def test_many_alphas_together_are_those_alone() -> None:
+    sample, w = start(Problem(), 9)
+    alphas = torch.tensor([0.01, 0.7, 2.0], dtype=torch.float64)[:, None]
+    batched = final(rcad_step(sample, 2.0, alphas), w.expand(3, -1, -1), 20)
+    for row, alpha in zip(batched, (0.01, 0.7, 2.0), strict=True):
+        assert torch.allclose(row, final(rcad_step(sample, 2.0, alpha), w, 20), atol=1e-12)
+
+
+def test_a_trajectory_ends_where_final_ends() -> None:
+    sample, w = start(Problem(), 4)
+    step = erm_step(sample, 2.0)
+    path = trajectory(step, w, 12)
+    assert path.shape == (13, 4, 9)
+    assert torch.equal(path[0], w)
+    assert torch.equal(path[-1], final(step, w, 12))
+
+
+def test_float32_stays_near_float64() -> None:
+    settings = Settings(draws=100)
+    exact, single = run_study(settings), run_study(settings, torch.float32)
+    assert single.rcad.dtype == torch.float32
+    gap = exact.accuracy(exact.path(0.7)[-1]) - single.accuracy(single.path(0.7)[-1].double())
+    # A rounding may flip the sign of one example's term, so single draws may part; the mean may not.
+    assert gap.abs().mean() < 2e-3
+
+
+def test_finals_are_the_ends_of_the_study() -> None:
+    settings = Settings(draws=20, steps=15)
+    study = run_study(settings)
+    erm, rcad = run_finals(settings)
+    assert torch.equal(erm, study.erm[-1])
+    assert torch.equal(rcad, study.rcad[-1])
+
+
+@pytest.mark.parametrize(
+    "change", [{"draws": 1}, {"steps": 0}, {"alphas": (-0.1,)}, {"rcad_lr": 0.0}, {"projection": "cube"}]
+)
+def test_impossible_settings_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="expected"):
+        Settings(**change)  # type: ignore[arg-type]

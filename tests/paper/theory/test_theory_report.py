@@ -1,0 +1,113 @@
+"""Verdicts, the files that are written, and what importing costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rcad.paper.theory.__main__ import main
+from rcad.paper.theory.bands import Band, Interval, mean_interval, share_interval
+from rcad.paper.theory.claims import figure_claims, judge_difference, judge_share, judge_universal
+from rcad.paper.theory.study import Settings, run_study
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "difference", "share"),
+    [
+        (0.6, 0.7, "reproduced", "reproduced"),
+        (0.4, 0.6, "reproduced", "undecided"),
+        (-0.2, -0.1, "opposite", "not reproduced"),
+        (-0.1, 0.1, "undecided", "not reproduced"),
+    ],
+)
+def test_verdicts_follow_the_interval(low: float, high: float, difference: str, share: str) -> None:
+    interval = Interval((low + high) / 2, low, high)
+    assert judge_difference(interval) == difference
+    assert judge_share(interval) == share
+
+
+def test_a_proof_s_statement_is_refuted_by_one_exception() -> None:
+    assert judge_universal(1.0, 0.0) == "reproduced"
+    assert judge_universal(0.999, 0.001) == "not reproduced"
+    assert judge_universal(0.1, 0.9) == "opposite"
+
+
+def test_intervals_are_the_textbook_s() -> None:
+    share = share_interval(torch.arange(20) < 15)
+    # Wilson's 95% interval for 15 of 20.
+    assert (share.value, share.low, share.high) == pytest.approx((0.75, 0.5313, 0.8881), abs=1e-4)
+    assert share_interval(torch.ones(10)).high == pytest.approx(1)
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    mean = mean_interval(values)
+    assert mean.value == 2.5
+    assert mean.high - mean.value == pytest.approx(1.96 * 1.29099 / 2, abs=1e-3)
+
+
+def test_bands_are_quantiles_over_draws() -> None:
+    values = torch.stack([torch.arange(101.0), 2 * torch.arange(101.0)])[:, torch.randperm(101)]
+    band = Band.over_draws(values)
+    assert band.q05 == [5, 10]
+    assert band.median == [50, 100]
+    assert band.q95 == [95, 190]
+    assert band.mean == [50, 100]
+
+
+def test_the_figure_s_verdicts() -> None:
+    verdicts = {c.statement: c.verdict for c in figure_claims(run_study(Settings()))}
+    assert verdicts["alpha=0.7 has the better test accuracy"] == "reproduced"
+    assert verdicts["alpha=0.01 is poorer than ERM"] == "reproduced"
+    assert verdicts["|w1| rises and ||w2|| falls at every iteration"] == "not reproduced"
+    assert verdicts["test accuracy reaches 100%"] == "not reproduced"
+
+
+def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--draws", "10", "--out", str(tmp_path / "new"), "--no-figure"]) == 0
+    shown = capsys.readouterr()
+    assert "reproduced" in shown.out
+    assert "the sweeps" in shown.err
+    record = json.loads((tmp_path / "new" / "linear.json").read_text())
+    assert record["figure"]["settings"]["draws"] == 10
+    assert set(record["versions"]) >= {"python", "torch", "numpy", "rcad"}
+    assert sum(record["verdicts"].values()) == len(record["claims"])
+    assert len(record["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 101
+    page = (tmp_path / "new" / "linear.md").read_text()
+    assert page.count("**") == 2 * len(record["claims"])
+    for line in page.splitlines():
+        if line.startswith("|") and "claim" not in line:
+            assert str(tmp_path) not in line
+
+
+def test_the_picture_is_drawn_where_matplotlib_is(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from rcad.paper.theory.figure import draw, typical_draw
+    from rcad.paper.theory.report import Results
+    from rcad.paper.theory.sweeps import sweep_alpha, window
+
+    base = Settings(draws=11)
+    study = run_study(base)
+    gains = study.accuracy(study.path(0.7)[-1]) - study.accuracy(study.erm[-1])
+    assert gains[typical_draw(study)] == gains.median()
+    results = Results(study, [], [sweep_alpha((0.1, 0.5, 1.0), base)], [window(0.5, base)], [], [], [], [])
+    draw(results, tmp_path / "linear.png")
+    assert (tmp_path / "linear.png").stat().st_size > 50_000
+
+
+def test_bad_options_end_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--draws", "1"])
+    assert stop.value.code == 2
+    assert "expected draws to be a whole number >= 2, but got 1" in capsys.readouterr().err
+
+
+def test_importing_needs_torch_and_numpy_only() -> None:
+    code = (
+        "import sys, rcad.paper.theory, rcad.paper.theory.figure, rcad.paper.theory.__main__; "
+        "print(*(m for m in ('scipy', 'matplotlib', 'pandas', 'sklearn', 'typer') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rcad.errors import InputError
+from rcad.loss.method_rows import label, rows_to_plain
+from rcad.loss.methods import Method
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.plain import canonical, config_id, from_plain, to_plain
+from rcad.runs.recipes import RECIPES
+from rcad.train.run import canonical_config
+
+LEAN = RunConfig(
+    data=DataConfig(name="digits"),
+    method=(("rcad", (("alpha", 0.5),)),),
+    optim=OptimConfig(lr=0.1),
+    train=TrainConfig(epochs=10, batch_size=32),
+)
+
+
+def edited(*path: str | int, value: Any) -> dict[str, Any]:
+    """The plain form of a good config with one entry changed."""
+    plain: Any = copy.deepcopy(to_plain(LEAN))
+    place = plain
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return dict(plain)
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        ([], "expected a config to be a table of sections, but got []"),
+        ({}, "expected data to be given, but it is missing"),
+        (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
+        (edited("epochs", value=5), "expected a key of a config, but got 'epochs'; did you mean 'train.epochs'?"),
+        (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
+        (edited("train", "lr", value=5), "but got 'train.lr'; did you mean 'optim.lr'?"),
+        (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
+        (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
+        (edited("train", "epochs", value="5"), "expected train.epochs to be a whole number, but got '5'"),
+        (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
+        (edited("optim", "milestones", value=[1.5]), "expected optim.milestones[0] to be a whole number, but got 1.5"),
+        (edited("method", value=[{"lam": 1}]), "expected method[0].name, but it is missing"),
+        (edited("seed", value=1.0), "expected seed to be a whole number >= 0, but got 1.0"),
+        (edited("recipe", value="papr"), "expected recipe to be one of paper"),
+        (edited("recipe", value=["paper"]), "but got ['paper']"),
+    ],
+)
+def test_bad_plain_data_is_named_with_its_file(plain: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        from_plain(plain, source="my.toml")
+    assert str(caught.value).startswith("in my.toml: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_plain_data_is_json_and_goes_both_ways(config: RunConfig) -> None:
+    assert from_plain(json.loads(json.dumps(to_plain(config)))) == config
+
+
+def test_a_recipe_fills_what_is_not_given() -> None:
+    plain = {"recipe": "paper", "data": {"name": "cifar10"}, "method": {"name": "rcad"}, "optim": {"clip": "none"}}
+    expected = RECIPES["paper"].config("cifar10", [("rcad", ())])
+    assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
+
+
+def test_the_recipe_of_the_data_wins_over_the_default_one() -> None:
+    plain = {"data": {"name": "cifar10"}, "method": [{"name": "erm"}]}
+    assert from_plain(plain, recipe="small").optim.name == "adamw"
+    assert from_plain({**plain, "recipe": "paper"}, recipe="small").optim.name == "sgd"
+
+
+def test_canonical_form_has_no_defaults() -> None:
+    assert canonical(LEAN) == (
+        '{"data":{"name":"digits"},"method":[{"alpha":0.5,"name":"rcad"}],"optim":{"lr":0.1},'
+        '"train":{"batch_size":32,"epochs":10}}'
+    )
+    assert '"seed":1' in canonical(replace(LEAN, seed=1))
+
+
+def test_a_section_at_its_defaults_is_the_section_left_out() -> None:
+    """So a section or a field added later, with defaults, changes no id."""
+    assert config_id(replace(LEAN, model=ModelConfig(name="auto", norm=None))) == config_id(LEAN)
+
+
+def test_a_changed_default_has_ids_of_its_own_and_old_ids_mean_what_they_meant() -> None:
+    """Rows written before leave it out, as they did; new rows say it, whichever value they have."""
+    values = {"alpha": 1.0, "lam": 0.1}
+    direction = ("direction", "training", "plain")
+    for name, rows, old, (parameter, before, now) in (
+        ("released", [("rcad", values)], "4168755db2c975dd", ("jitter", 0.01, 0.0)),
+        ("paper", [("label_smoothing", {"eps": 0.6}), ("rcad", values)], "c8cd3963b336e987", direction),
+        ("paper", [("label_smoothing", {}), ("rcad_text", values)], "cd650b5e8ba39c86", direction),
+    ):
+        new = RECIPES[name].config("cifar100[:2000]", rows, seed=7)
+        assert dict(new.method[-1][1])[parameter] == now
+        written = replace(new, method=(*new.method[:-1], (new.method[-1][0], values)))
+        explicit = replace(new, method=(*new.method[:-1], (new.method[-1][0], {**values, parameter: before})))
+        assert config_id(written) == old
+        assert len({config_id(canonical_config(one)) for one in (written, new, explicit)}) == 3
+        meant = [Method.from_dict({"methods": rows_to_plain(one.method)}) for one in (written, explicit)]
+        assert meant[0] == meant[1]
+        assert label(written.method) == label(explicit.method)
+
+
+def test_a_changed_default_that_makes_no_difference_leaves_the_id_alone() -> None:
+    config = RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 1.0, "lam": 0.1})], seed=7)
+    for said in ("plain", "training"):
+        rows = [*config.method[:-1], ("rcad", {"alpha": 1.0, "lam": 0.1, "direction": said})]
+        assert config_id(canonical_config(replace(config, method=rows))) == "f33cf1262c52e90b"
+
+
+def test_equal_configs_have_equal_ids() -> None:
+    same = [
+        replace(LEAN, optim=OptimConfig(lr=1e-1)),
+        replace(LEAN, data=DataConfig(name="digits", validation=1e-1)),
+        from_plain(dict(reversed(to_plain(LEAN).items()))),
+    ]
+    assert {config_id(one) for one in same} == {config_id(LEAN)}
+    whole = [replace(LEAN, method=[("rcad", {"alpha": a, "bounds": b})]) for a, b in ((1, (0, 1)), (1.0, (0.0, 1.0)))]
+    assert whole[0] == whole[1]
+    assert config_id(whole[0]) == config_id(whole[1])
+
+
+def test_different_configs_have_different_ids() -> None:
+    others = [
+        LEAN,
+        replace(LEAN, seed=1),
+        replace(LEAN, optim=OptimConfig(lr=0.2)),
+        replace(LEAN, model=ModelConfig(norm="none")),
+        replace(LEAN, model=ModelConfig(hidden=())),
+        replace(LEAN, method=[("rcad", {"alpha": None})]),
+        replace(LEAN, method=[("rcad", {"alpha": 0.5}), ("mixup", {})]),
+        replace(LEAN, method=[("mixup", {}), ("rcad", {"alpha": 0.5})]),
+    ]
+    assert len({config_id(one) for one in others}) == len(others)
+
+
+def test_ids_do_not_depend_on_the_process(config: RunConfig) -> None:
+    program = "import json, sys; from rcad.runs.plain import *; print(config_id(from_plain(json.load(sys.stdin))))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(to_plain(config)),
+        env={**os.environ, "PYTHONHASHSEED": "1", "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == config_id(config)

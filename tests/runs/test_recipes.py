@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from rcad.loss.method_rows import rows_to_plain
+from rcad.loss.methods import Method
+from rcad.runs.recipes import RECIPES
+
+
+def test_paper_protocol() -> None:
+    """PAPER.md section 3, in numbers."""
+    config = RECIPES["paper"].config("cifar10", [("rcad", {})])
+    optim, train = config.optim, config.train
+    assert (optim.name, optim.lr, optim.momentum, optim.nesterov, optim.weight_decay) == ("sgd", 0.1, 0.9, True, 5e-4)
+    assert (optim.schedule, optim.milestones, optim.gamma, optim.clip) == ("multistep", (100, 150, 180), 0.1, 1.0)
+    assert (train.epochs, train.batch_size, train.selection, config.data.validation) == (200, 128, "best", 0.1)
+    assert config.model.name == "resnet18"
+    assert config.method == (("data_augmentation", ()), ("rcad", ()))
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "milestones", "gamma"),
+    [
+        ("paper-2k", 32, (100, 150, 180), 0.1),
+        ("paper-10k", 64, (100, 150, 180), 0.1),
+        ("paper-svhn", 128, (80, 120), 0.1),
+        ("paper-wrn", 128, (60, 120, 160), 0.2),
+    ],
+)
+def test_variants_of_the_paper(name: str, batch_size: int, milestones: tuple[int, ...], gamma: float) -> None:
+    config = RECIPES[name].config("x", [("erm", ())])
+    assert (config.train.batch_size, config.optim.milestones, config.optim.gamma) == (batch_size, milestones, gamma)
+    assert config.train.epochs == 200
+
+
+def test_the_wide_resnet() -> None:
+    model = RECIPES["paper-wrn"].model
+    assert (model.name, model.dropout) == ("wrn28_10", 0.3)
+
+
+@pytest.mark.parametrize(("method", "variant"), [("rcad", "rcad_released"), ("erm", "two_views"), ("mixup", "mixup")])
+def test_released_program(method: str, variant: str) -> None:
+    config = RECIPES["released"].config("cifar10[:100]", [(method, {})])
+    assert (config.data.validation, config.data.balanced, config.train.selection) == (0.0, False, "last")
+    said = (("jitter", 0.0),) if variant == "rcad_released" else ()  # a default that changed is written out
+    assert config.method == (("data_augmentation", ()), (variant, said))
+
+
+def test_what_the_method_brings_is_not_composed_twice() -> None:
+    rows = RECIPES["paper"].rows([("data_augmentation", {"padding": 2}), ("rcad", {})])
+    assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", ()))
+
+
+def test_data_fields_win_over_the_recipe() -> None:
+    config = RECIPES["released"].config({"name": "my.csv", "target": "price", "balanced": True}, [("erm", ())])
+    assert (config.data.target, config.data.balanced, config.data.validation) == ("price", True, 0.0)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("method", ["rcad", "erm", "mixup", "label_smoothing"])
+def test_every_recipe_composes(recipe: str, method: str) -> None:
+    rows = RECIPES[recipe].config("digits", [(method, ())]).method
+    assert Method.from_dict({"methods": rows_to_plain(rows)}).terms

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rcad.errors import InputError
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord, Split, utc_now
+
+MakeRecord = Callable[..., RunRecord]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"status": "finished"},
+            "expected status to be one of running, interrupted, diverged, done, but got 'finished'",
+        ),
+        ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
+        ({"started": None}, "expected started to be an ISO time in UTC"),
+        ({"started": "yesterday"}, "but got 'yesterday'"),
+        ({"started": "2024-01-31T12:00:00"}, "expected started to be an ISO time in UTC"),
+        ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
+        ({"finished": None}, "expected finished for a run that is done, but got None"),
+        ({"message": None}, "expected message to be a text, but got None"),
+        ({"commit": 3}, "expected commit to be a text, but got 3"),
+        ({"versions": {"torch": 2.1}}, "expected versions.torch to be a text, but got 2.1"),
+        ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
+        ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
+        ({"metrics": {"accuracy": True}}, "expected metrics.accuracy to be a number, but got True"),
+        ({"metrics": {1: 0.5}}, "expected metrics to be a table with texts as keys"),
+        ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
+        ({"epochs": [{"loss": 1}, 3]}, "expected epochs[1] to be a table with texts as keys, but got 3"),
+        ({"timings": {"s": [1]}}, "expected timings.s to be a number, but got [1]"),
+        ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
+        ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
+        ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
+        ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
+    ],
+)
+def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_record(**changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text[:-20], "to be valid JSON, but got: "),
+        (lambda text: "", "to be valid JSON, but got: Expecting value: line 1"),
+        (lambda text: "[" * 100_000, "lists nested too deeply"),
+        (lambda text: text.replace("0.875", "NaN"), "to be valid JSON, but got: the constant NaN"),
+        (lambda text: text.replace("0.875", "-Infinity"), "the constant -Infinity"),
+        (lambda text: "[]", "expected a record to be an object, but got []"),
+        (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected a record of schema 1, but got 2"),
+        (lambda text: text.replace('"schema": 1', '"schemo": 1'), "expected a record of schema 1, but got None"),
+        (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
+        (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
+        (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
+        (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
+    ],
+)
+def test_bad_files_are_named(make_record: MakeRecord, change: Callable[[str], str], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        RunRecord.from_json(change(make_record().to_json()), source="runs/x/record.json")
+    assert message in str(caught.value)
+    assert "runs/x/record.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_json_goes_both_ways(make_record: MakeRecord) -> None:
+    record = make_record(message="é\n", commit="abc", metrics={"accuracy": 0.1 + 0.2, "n": 3})
+    assert RunRecord.from_json(record.to_json()) == record
+    assert json.loads(record.to_json())["schema"] == 1
+    assert record.splits["train"] == Split(size=100, sha256="a" * 64)
+    assert record.id == config_id(record.config)
+
+
+def test_numbers_that_are_not_finite_become_null(make_record: MakeRecord) -> None:
+    rows = [{"loss": float("inf"), "epoch": np.int64(3)}]
+    record = make_record(status="diverged", metrics={"nll": float("nan"), "f": np.float32("inf")}, epochs=rows)
+    assert record.metrics == {"nll": None, "f": None}
+    assert record.epochs == ({"loss": None, "epoch": 3},)
+    read = RunRecord.from_json(record.to_json())
+    assert read == record
+    assert read.status == "diverged"
+
+
+def test_numbers_of_any_kind_are_kept_exactly(make_record: MakeRecord) -> None:
+    record = make_record(metrics={"a": np.float32(0.1), "b": np.float64(0.1), "c": np.int64(2)})
+    assert json.loads(record.to_json())["metrics"] == {"a": float(np.float32(0.1)), "b": 0.1, "c": 2}
+
+
+def test_the_givers_dicts_stay_theirs(make_record: MakeRecord) -> None:
+    metrics = {"accuracy": 0.5}
+    record = make_record(metrics=metrics)
+    metrics["accuracy"] = 1.0
+    assert record.metrics == {"accuracy": 0.5}
+
+
+def test_summary_has_what_a_list_shows(make_record: MakeRecord) -> None:
+    record = make_record(seed=4)
+    assert record.summary() == {
+        "id": record.id,
+        "data": "digits",
+        "model": "auto",
+        "method": "rcad(alpha=0.5)",
+        "seed": 4,
+        "status": "done",
+        "epochs": 2,
+        "metrics": {"accuracy": 0.875, "nll": 0.25},
+    }
+
+
+@pytest.mark.parametrize(("status", "final"), [("running", False), ("interrupted", False), ("diverged", True)])
+def test_final(make_record: MakeRecord, status: str, final: bool) -> None:
+    assert make_record(status=status).is_final is final
+
+
+def test_now_is_a_time_that_a_record_takes(make_record: MakeRecord) -> None:
+    record = make_record(started=utc_now())
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(record.started)).total_seconds()) < 60

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rcad.errors import InputError
+from rcad.runs import locks
+from rcad.runs.atomic import leftovers
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import LOCK, RECORD, Store
+
+MakeRecord = Callable[..., RunRecord]
+
+WRITE_FOR_EVER = """
+import sys
+from dataclasses import replace
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+store = Store.open(sys.argv[1])
+record = RunRecord.from_json(sys.stdin.read())
+lock = store.lock(record.config)
+for number in range(int(sys.argv[2]), 10**9):
+    store.write(replace(record, metrics={"number": number}, message="x" * 50_000))
+    print(number, flush=True)
+"""
+
+DIE_IN = """
+import os, signal, sys
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+store = Store.open(sys.argv[1])
+record = RunRecord.from_json(sys.stdin.read())
+lock = store.lock(record.config)
+original, calls = getattr(os, sys.argv[2]), []
+def die(*arguments):
+    calls.append(arguments)
+    if sys.argv[2] != "close" or len(calls) == 2:  # the second file closed is the folder, after the renaming
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(*arguments)
+setattr(os, sys.argv[2], die)
+store.write(record)
+"""
+
+HOLD = """
+import sys, time
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+lock = Store.open(sys.argv[1]).lock(RunRecord.from_json(sys.stdin.read()).config)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
+    return Store.open(tmp_path / "runs")
+
+
+def start(program: str, *arguments: str, text: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.close()
+    return process
+
+
+def test_a_killed_writer_leaves_the_last_record_or_the_new_one(store: Store, make_record: MakeRecord) -> None:
+    """SIGKILL at random moments: the record is always whole, never older than the last one acknowledged."""
+    record = make_record(status="running", finished=None)
+    moments, number = random.Random(0), 0
+    for _ in range(20):
+        process = start(WRITE_FOR_EVER, str(store.path), str(number), text=record.to_json())
+        assert process.stdout is not None
+        acknowledged = int(process.stdout.readline())
+        time.sleep(moments.random() * 0.02)
+        process.kill()
+        acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
+        process.wait()
+        found = Store.open(store.path).get(record.id)
+        assert found.metrics["number"] in (acknowledged, acknowledged + 1)
+        assert found.status == "interrupted"
+        assert not leftovers(store.path)
+        number = acknowledged + 1
+
+
+@pytest.mark.parametrize(("function", "kept"), [("fsync", "old"), ("replace", "old"), ("close", "new")])
+def test_a_kill_at_each_step_of_a_write(store: Store, make_record: MakeRecord, function: str, kept: str) -> None:
+    """Before the new file is on disk, before it has the name, and after."""
+    store.write(make_record(message="old"))
+    process = start(DIE_IN, str(store.path), function, text=make_record(message="new").to_json())
+    assert process.wait() == -signal.SIGKILL
+    assert len(leftovers(store.path)) == (kept == "old")
+    assert Store.open(store.path).get(make_record().id).message == kept
+    assert leftovers(store.path) == []
+
+
+def test_writes_and_reads(store: Store, make_record: MakeRecord) -> None:
+    records = [make_record(seed=seed, started=f"2024-01-31T12:00:0{9 - seed}+00:00") for seed in range(3)]
+    for record in records:
+        store.write(record)
+    assert store.records() == records[::-1]
+    assert store.get(records[1].id) == records[1]
+    assert store.get(records[1].id[:6]) == records[1]
+    assert store.config(records[1].id[:6]) == records[1].config
+    assert sorted(path.name for path in store.folder(records[0].id).iterdir()) == ["config.toml", LOCK, RECORD]
+
+
+def test_status(store: Store, make_record: MakeRecord) -> None:
+    record = make_record(status="running", finished=None)
+    assert store.status(record.config) == "new"
+    with store.lock(record.config):
+        assert store.status(record.config) == "new"
+        store.write(record)
+        assert store.status(record.config) == "running"
+    assert store.status(record.config) == "interrupted"
+    assert store.get(record.id).message == "its process was killed"
+    store.write(make_record(status="diverged"))
+    assert store.status(record.config) == "diverged"
+
+
+def test_a_finished_record_stays_finished(store: Store, make_record: MakeRecord) -> None:
+    store.write(make_record())
+    with pytest.raises(InputError, match="to stay done, but got a record that is running; prune it first"):
+        store.write(make_record(status="running", finished=None))
+    assert store.records() == [make_record()]
+    store.write(make_record(metrics={"accuracy": 0.9}))
+    assert store.records()[0].metrics == {"accuracy": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("", "expected the id of a run in .*, but got ''; see: rcad runs list"),
+        ("zz", "but got 'zz'"),
+        ("../..", r"but got '\.\./\.\.'"),
+    ],
+)
+def test_a_run_that_is_not_there_is_named(store: Store, make_record: MakeRecord, prefix: str, message: str) -> None:
+    store.write(make_record())
+    with pytest.raises(InputError, match=message):
+        store.get(prefix)
+
+
+def test_an_ambiguous_start_is_named(store: Store, make_record: MakeRecord) -> None:
+    for seed in range(17):  # of 17 ids, two share their first digit
+        store.write(make_record(seed=seed))
+    ids = store.ids()
+    digit = next(one[0] for one, other in itertools.pairwise(ids) if one[0] == other[0])
+    with pytest.raises(InputError, match=f"expected the start of one id, but '{digit}' fits [0-9]+: {digit}"):
+        store.get(digit)
+
+
+def test_an_id_cannot_leave_the_folder(store: Store) -> None:
+    with pytest.raises(InputError, match="expected an id of 16 hexadecimal digits"):
+        store.folder("../" + "0" * 13)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"schema": 1}', "[]"])
+def test_a_broken_record_is_named_and_can_be_stepped_over(store: Store, make_record: MakeRecord, content: str) -> None:
+    good, broken = make_record(seed=0), make_record(seed=1)
+    store.write(good)
+    store.write(broken)
+    path = store.folder(broken.id) / RECORD
+    path.write_text(content)
+    with pytest.raises(InputError, match=f"{broken.id}/record.json"):
+        store.records()
+    errors: list[InputError] = []
+    assert store.records(errors.append) == [good]
+    assert len(errors) == 1
+
+
+def test_a_record_in_anothers_folder_is_named(store: Store, make_record: MakeRecord) -> None:
+    store.write(make_record(seed=0))
+    store.write(make_record(seed=1))
+    first, second = (store.folder(make_record(seed=seed).id) / RECORD for seed in (0, 1))
+    second.write_text(first.read_text())
+    with pytest.raises(InputError, match="move it to its own folder"):
+        store.records()
+
+
+def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord) -> None:
+    record = make_record()
+    process = start(HOLD, str(store.path), text=record.to_json())
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        partial = store.folder(record.id) / ".record.json.0.partial"
+        partial.write_text("being written")
+        for action in (store.lock, lambda config: store.write(record), lambda config: store.remove(record.id)):
+            with pytest.raises(InputError, match=f"but process {process.pid} on "):
+                action(record.config)
+        Store.open(store.path)
+        assert partial.exists(), "the file of a process at work must stay"
+    finally:
+        process.kill()
+        process.wait()
+    Store.open(store.path)
+    assert not partial.exists()
+    store.write(record)
+    assert store.records() == [record]
+
+
+def test_opening_cleans_checkpoints_and_removals_cut_short(store: Store, make_record: MakeRecord) -> None:
+    store.write(make_record())
+    checkpoint = store.checkpoint(make_record().id)
+    checkpoint.mkdir()
+    (checkpoint / ".w.safetensors.1.partial").write_bytes(b"x")
+    (checkpoint / "w.safetensors").write_bytes(b"y")
+    (store.path / ".0.removed" / "deep").mkdir(parents=True)
+    Store.open(store.path)
+    assert [path.name for path in checkpoint.iterdir()] == ["w.safetensors"]
+    assert store.ids() == [path.name for path in store.path.iterdir()]
+
+
+def test_remove(store: Store, make_record: MakeRecord) -> None:
+    for seed in (0, 1):
+        store.write(make_record(seed=seed))
+    store.remove(make_record(seed=0).id)
+    assert [path.name for path in store.path.iterdir()] == [make_record(seed=1).id]
+    store.write(make_record(seed=0))
+    assert len(store.records()) == 2
+
+
+def test_open_says_where_there_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a folder of runs, but got"):
+        Store.open(tmp_path / "no", create=False)
+    assert not (tmp_path / "no").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="to be a folder that can be written"):
+        Store.open(tmp_path / "file")
+
+
+def test_export_counts(store: Store, make_record: MakeRecord, tmp_path: Path) -> None:
+    store.write(make_record())
+    assert store.export(tmp_path / "runs.csv") == 1
+
+
+def test_a_failure_while_claiming_frees_the_run(
+    store: Store, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise InputError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rcad.runs.store.write_text", fail)
+        with pytest.raises(InputError, match="the disk is full"):
+            store.lock(config)
+    with store.lock(config):
+        assert store.config(config_id(config)) == config
+    assert store.config(config_id(config)) == replace(config)

@@ -1,0 +1,156 @@
+"""The code of README.md and docs/: its blocks, their marks, and `python tests/support/documents.py PAGE`, to run them.
+
+Marks are HTML comments, which no renderer shows:
+
+    <!-- setup                  code that a page takes for granted; runs where it stands
+    model = ...
+    -->
+    <!-- skip: why -->          the next block does not run
+    <!-- run -->                the `rcad` lines of the next sh block run, in this process
+
+A text block right after a block that ran is its output. "..." in it stands for anything on that line, or, alone, for
+any lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import re
+import shlex
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
+_BLOCK = re.compile(
+    r"^<!-- setup\n(?P<setup>.*?)^-->$"
+    r"|^<!-- (?P<mark>run|skip: [^\n]+) -->$"
+    r"|^(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]\d+)?%?|e[+-]\d+|%)(?![\w.]*\w)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block.
+
+    Attributes:
+        language: of the fence; "setup" for hidden code.
+        code: its text.
+        line: where it starts in the page, from 1.
+        skip: why it does not run, or "".
+        run: whether its commands run.
+        output: what it must print, or None.
+    """
+
+    language: str
+    code: str
+    line: int
+    skip: str = ""
+    run: bool = False
+    output: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        return not self.skip and (self.language in ("python", "setup") or self.run)
+
+
+def blocks(text: str) -> list[Block]:
+    """Every block of a page."""
+    found: list[Block] = []
+    mark, end = "", 0
+    for one in _BLOCK.finditer(text):
+        line = text.count("\n", 0, one.start()) + 1
+        between = text[end : one.start()].strip()
+        if one["mark"]:
+            mark = one["mark"]
+        elif one["setup"] is not None:
+            found.append(Block("setup", one["setup"], line))
+        elif one["language"] == "text" and found and not between and found[-1].runs:
+            last = found.pop()
+            found.append(Block(last.language, last.code, last.line, last.skip, last.run, one["code"]))
+        else:
+            skip = mark.removeprefix("skip: ") if mark.startswith("skip") and not between else ""
+            run = mark == "run" and not between
+            assert not mark or skip or run, f"line {line}: expected the mark {mark!r} right before a block"
+            found.append(Block(one["language"], one["code"], line, skip, run))
+            mark = ""
+        end = one.end()
+    return found
+
+
+def commands(code: str) -> list[list[str]]:
+    """The `rcad` commands of an sh block, as words; a backslash joins lines, a comment ends one."""
+    lines = code.replace("\\\n", " ").splitlines()
+    split = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in split if words[:1] == ["rcad"]]
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether this was printed; numbers with a fraction, a percent sign or an exponent may be a little off."""
+    lines = [
+        r"(?:.*\n)*?" if line.strip() == "..." else r".*".join(map(_pattern, line.rstrip().split("..."))) + r"\n"
+        for line in expected.strip().splitlines()
+    ]
+    found = re.fullmatch("".join(lines), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
+    shown = _NUMBER.findall(re.sub(r"\.\.\.", " ", expected))
+    return found is not None and all(map(_near, shown, found.groups()))
+
+
+def _pattern(text: str) -> str:
+    """The text, with a group for each number that another processor may round another way."""
+    return f"({_NUMBER.pattern})".join(map(re.escape, _NUMBER.split(text)))
+
+
+def _near(shown: str, printed: str) -> bool:
+    """Within 5%, or two units of the last place shown."""
+    digits, _, power = shown.rstrip("%").partition("e")
+    unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+    one, other = float(shown.rstrip("%")), float(printed.rstrip("%"))
+    return abs(one - other) <= max(2.001 * unit, 0.05 * abs(one))
+
+
+def run(page: str) -> None:
+    """Run the blocks of a page one after the other, and hold their output against the page's."""
+    names: dict[str, object] = {"__name__": "__main__", "run_commands": _run_commands}
+    for block in blocks(PAGES[page].read_text(encoding="utf-8")):
+        if not block.runs:
+            continue
+        code = f"run_commands({commands(block.code)!r})" if block.language == "sh" else block.code
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * block.line + code, page, "exec"), names)
+        if block.output is not None and not matches(block.output, printed.getvalue()):
+            place = f"{page}, line {block.line}"
+            raise SystemExit(f"{place}: the page shows\n{block.output}but it printed\n{printed.getvalue()}")
+
+
+def _run_commands(every: list[list[str]]) -> None:
+    from rcad.cli.main import run
+
+    for words in every:
+        assert run(words) == 0, words
+
+
+def main(page: str) -> None:
+    """A process of its own for one page."""
+    import torch
+
+    warnings.filterwarnings("error", module="rcad")
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    # The tracer is what can fail on our code; the inductor backend has its own tests and takes a compiler and a minute.
+    torch.compile = functools.partial(torch.compile, backend="eager")
+    run(page)
+    print("all blocks ran", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,170 @@
+"""Records as the suites write them, small and made up, with whatever can go wrong in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rcad.compare.statistics.paired_splits import RULE, paired
+
+EVIL = "<script>alert('a')</script> & $x_1$ 100% | 猫"
+ROWS = ("ERM", "FGSM", "RCAD", "random direction")
+LEVELS = {"ERM": 60.0, "FGSM": 58.0, "RCAD": 63.0, "random direction": 60.5}
+WOBBLE = (0.0, 0.5, -0.4, 0.3, -0.2)
+
+
+def value(row: str, column: str, seed: int) -> float:
+    """Accuracy in percent: a level for the row, a shift for the column, a wobble for the seed."""
+    level = LEVELS.get(row, 55.0 + len(row) % 7)
+    return level + len(column) + WOBBLE[seed % 5] * (1.0 if row == "ERM" else 1.3) + 0.05 * (seed % 2)
+
+
+def run(row: str, column: str, seed: int, metric: str = "accuracy", *, diverged: bool = False) -> dict[str, Any]:
+    score = value(row, column, seed)
+    numbers: dict[str, float | None] = {
+        metric: score,
+        "accuracy": score,
+        "nll": 2 - score / 100,
+        "brier": 0.4,
+        "ece": None,
+    }
+    return {
+        "id": f"{sum(map(ord, row + column)) * 8 + seed:016x}",
+        "seed": seed,
+        "status": "diverged" if diverged else "done",
+        "metrics": dict.fromkeys(numbers) if diverged else numbers,
+        "seconds": 20.0 if row == "RCAD" else 10.0,
+    }
+
+
+def claim(where: str, statement: str, verdict: str, gain: Sequence[float] | None = None, **more: Any) -> dict[str, Any]:
+    found = None if gain is None else paired(gain, [0.0] * len(gain)).to_dict()
+    p = None if found is None else found["p_greater"]
+    base = {"gain": found, "published": 1.5, "p_holm": p, "p_reverse_holm": p and 1.0, "note": ""}
+    return {"where": where, "statement": statement, "verdict": verdict, **base, **more}
+
+
+def suite(
+    target: str = "T4",
+    *,
+    rows: Sequence[str] = ROWS,
+    columns: Sequence[str] = ("n=500", "n=1,000", "n=50,000"),
+    seeds: int = 4,
+    published: bool = True,
+    absent: Sequence[tuple[str, str]] = (),
+    diverged: Sequence[tuple[str, str, int]] = (),
+    metrics: Mapping[str, str] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """A suite's record; every cell but the `absent` ones has runs."""
+    cells = []
+    for column in columns:
+        for row in rows:
+            if (row, column) not in absent:
+                metric = (metrics or {}).get(column, "accuracy")
+                printed = {"mean": value(row, column, 0) + 1, "half": 0.12, "n": 10}
+                runs = [run(row, column, k, metric, diverged=(row, column, k) in diverged) for k in range(seeds)]
+                cells.append(
+                    {
+                        "row": row,
+                        "column": column,
+                        "published": printed if published and row in ("ERM", "RCAD") else None,
+                        "runs": runs,
+                    }
+                )
+    record: dict[str, Any] = {
+        "target": target,
+        "title": f"made up, {target}",
+        "about": "A record for tests.",
+        "scale": "full",
+        "protocol": "one view",
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "unit": "%",
+        "rows": list(rows),
+        "columns": list(columns),
+        "controls": [row for row in rows if row in ("random direction", "entropy at x")],
+        "cells": cells,
+        "claims": [],
+        "rule": RULE,
+        "notes": ["A note."],
+        "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"},
+        "seconds": 12.5,
+        "settings": {"metrics": dict(metrics or {})},
+    }
+    return {**record, **more}
+
+
+def verdicts() -> list[dict[str, Any]]:
+    """A claim of every kind."""
+    return [
+        claim("n=500", "RCAD is more accurate than ERM", "reproduced", (2.0, 2.4, 1.9, 2.2)),
+        claim("n=500", "RCAD is more accurate than FGSM", "not reproduced", (0.1, -0.2, 0.0, 0.2)),
+        claim("n=1,000", "RCAD is more accurate than ERM", "opposite", (-2.0, -2.4, -1.9, -2.2)),
+        claim("n=1,000", "RCAD is more accurate than FGSM", "undecided", (3.0, -2.0, 1.0, 4.0)),
+        claim("n=50,000", f"{EVIL} is more accurate", "undecided", note="a run diverged"),
+    ]
+
+
+def series(name: str, panel: str, x: Sequence[float | str], **more: Any) -> dict[str, Any]:
+    y = [[50.0 + len(name) + k + shift for shift in (0.0, 0.4, -0.3)] for k, _ in enumerate(x)]
+    return {"name": name, "panel": panel, "x": list(x), "y": y, "published": [None] * len(x), **more}
+
+
+def images() -> dict[str, Any]:
+    pixels = [[[[[(40 * a + 20 * i + j) % 256 for j in range(4)] for i in range(4)]] * 3 for a in range(3)]] * 2
+    return {
+        "run": "x",
+        "alphas": [0.0, 0.5, 5.0],
+        "labels": ["cat", EVIL],
+        "entropy": [[0.1, 0.5, 2.0]] * 2,
+        "pixels": pixels,
+    }
+
+
+def benchmark() -> dict[str, Any]:
+    rows = [
+        {
+            "model": "resnet18",
+            "batch": 32,
+            "method": method,
+            "mode": mode,
+            "replicas": 1,
+            "ms_per_seed_step": ratio,
+            "ratio_to_erm": ratio,
+            "ratio_to_floor": 3.0,
+            "peak_memory_gib": None,
+        }
+        for mode in ("eager", "graph")
+        for method, ratio in (("erm", 1.0), ("rcad", 1.9), ("me_ada", 3.5))
+    ]
+    return {"device": "a made-up GPU", "torch": "2.13", "date": "2026-11-15", "rows": rows}
+
+
+def run_record(name: str, seed: int, accuracy: float) -> dict[str, Any]:
+    config = {
+        "seed": seed,
+        "data": {"name": "digits"},
+        "model": {"name": "resnet18", "norm": "group"},
+        "method": [{"name": "data_augmentation"}, {"name": "rcad", "alpha": 1.0}],
+    }
+    return {
+        "id": name,
+        "config": config,
+        "status": "done",
+        "started": "2026-11-15T05:00:00+00:00",
+        "metrics": {"test_accuracy": accuracy, "test_nll": 1.0, "val_accuracy": 99.0},
+        "timings": {"train_seconds": 5.0},
+        "device": "a made-up GPU",
+        "versions": {"torch": "2.13"},
+    }
+
+
+def put(folder: Path, record: Mapping[str, Any], path: str | None = None) -> Path:
+    """Write a record where a suite would."""
+    file = folder / (path or f"{record['target']}/{record['target']}.json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record))
+    return file

@@ -1,0 +1,61 @@
+"""Runs of seconds on images of 8x8, for tests of the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rcad.data.dataset import Dataset, Split
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.train.loop import Trainer
+from rcad.train.step import Engine
+from rcad.train.task import method_of, model_of, prepare
+from rcad.train.team import Seat
+
+CPU = torch.device("cpu")
+
+
+def dataset(count: int = 100) -> Dataset:
+    draw = np.random.default_rng(0)
+    y = np.arange(count) % 4
+    x = (draw.integers(0, 120, (count, 1, 8, 8)) + 40 * y[:, None, None, None]).astype(np.uint8)
+    return Dataset("images", "classification", Split(x, y.astype(np.int64)), classes=("a", "b", "c", "d"))
+
+
+def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", **train: Any) -> RunConfig:
+    rows = tuple((name.strip(), ()) for name in method.split("+"))
+    if method.startswith("every"):
+        rows = (("rcad", (("every", int(method[5:])), ("alpha", 0.5))),)
+    if method.startswith("grow"):
+        rows = (("me_ada", (("epochs", 1), ("rounds", 1), ("steps", 2))),)
+    return RunConfig(
+        data=DataConfig(name="images"),
+        model=ModelConfig(name=model, width=8),
+        method=rows,
+        optim=OptimConfig(name=optim, lr=0.02, weight_decay=1e-3, clip=1.0, schedule="cosine"),
+        train=TrainConfig(**{"epochs": 5, "batch_size": 16, **train}),
+    )
+
+
+def trainer(
+    settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager", seat: Seat | None = None
+) -> Trainer:
+    problem = prepare(settings, dataset(), device)
+    method, model = method_of(settings, problem), model_of(settings, problem)
+    return Trainer(settings, problem, method, model, engine=engine, seat=seat)
+
+
+ROUNDED, ROUNDED_LOSS = 0.03, 0.3
+"""How far apart runs of fifty steps in bf16 may end: relative distances of weights and of the last loss. In fp32 a
+start nudged by up to 2**-9, at most one rounding to bf16, ended 1.4e-2 to 1.9e-2 away, with 3 to 27% more loss; another
+seed 0.2 away; bf16 on an H200 1.5e-2 to 2.3e-2 between engines (`results/benchmarks/trials/rounding.json`). Small
+mistakes hide in this: they are what tests bit for bit are for."""
+
+
+def distance(one: Trainer, other: Trainer) -> float:
+    """Relative distance of all weights and buffers."""
+    pairs = list(zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True))
+    apart = sum((a.double() - b.double()).square().sum() for a, b in pairs)
+    return float((apart / sum(b.double().square().sum() for _, b in pairs)).sqrt())

@@ -1,0 +1,263 @@
+"""Captured steps. What does not need a GPU is the arithmetic of where an epoch stands; it runs everywhere."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rcad.kernels import bn_relu as activated
+from rcad.runs.config import RunConfig
+from rcad.train import cuda_graph as captured
+from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.train.cuda_graph import Captured
+from rcad.train.joined import JoinedUpdate
+from rcad.train.machine import deterministic, side_stream
+from rcad.train.step import Engine, Plan
+from tiny_runs import ROUNDED, ROUNDED_LOSS, config, distance, trainer
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+KINDS = [
+    config("erm"),
+    config("rcad"),
+    config("every3"),
+    config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
+    config("every3", accumulate=2),
+    config("rcad_released", selection="last"),
+    config("grow"),
+    config("rcad", optim="adamw"),
+    config("rcad", channels_last=True, model="resnet18"),
+]
+NAMES = ["erm", "rcad", "every=3", "accumulate", "every=3 accumulated", "released", "growth", "adamw", "resnet"]
+
+
+@pytest.mark.parametrize("settings", KINDS[:-1], ids=NAMES[:-1])
+def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
+    plain, tensors = trainer(settings), trainer(settings, engine="graph")
+    assert isinstance(tensors.stepper, Captured)
+    assert plain.fit() == tensors.fit() == "done"
+    assert distance(tensors, plain) < 1e-5  # the optimizer's fused kernel rounds in another order
+    for one, other in zip(plain.rows, tensors.rows, strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+        assert one["lr"] == other["lr"]
+
+
+@pytest.mark.parametrize(
+    ("method", "twice"),
+    [
+        ("erm", False),
+        ("rcad", False),
+        ("rcad_released", False),
+        ("adversarial_training", False),
+        ("rcad + confidence_penalty", True),
+        ("adversarial_two_views", False),
+    ],
+)
+def test_a_pass_that_goes_back_twice_is_not_compiled(
+    method: str, twice: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    stepper = trainer(config(method), engine="compile").stepper
+    assert isinstance(stepper, Captured)
+    assert stepper.name == ("graph" if twice else "graph, compiled")
+    assert (stepper._compiled is stepper._twin.model) == twice
+    assert len([r for r in caplog.records if "is not compiled" in r.message]) == twice
+
+
+@pytest.mark.parametrize(
+    ("engine", "full", "joined", "limit"),
+    [
+        ("compile", True, False, 0),
+        ("compile", False, False, 10),
+        ("graph", True, False, 10),
+        ("graph", True, True, 0),
+        ("graph", False, True, 10),
+    ],
+)
+def test_all_convolutions_are_tried_where_it_pays(
+    engine: Engine, full: bool, joined: bool, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 10, raising=False)
+    monkeypatch.setattr(torch, "compile", lambda model, **options: torch.nn.Sequential(model))
+    runs, seen = [trainer(replace(config("rcad"), seed=seed), engine=engine) for seed in range(1 + joined)], []
+    updates = [run.stepper.update for run in runs]
+    stepper = Captured(JoinedUpdate(updates) if joined else updates[0], compiled=engine == "compile")
+    monkeypatch.setattr(stepper, "_take", lambda plan: seen.append(torch.backends.cudnn.benchmark_limit))
+    stepper.step(Plan(0, 0, (16 if full else 8,), 0))
+    assert seen == [limit]
+    assert torch.backends.cudnn.benchmark_limit == 10
+
+
+def test_batches_are_passed_through_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they suit; what comes before and after a batch is not asked."""
+    run, seen = trainer(config("rcad", accumulate=2), engine="graph"), []
+    stepper = run.stepper
+    batch, forget = stepper.update.batch, stepper.update.forget
+    monkeypatch.setattr(
+        stepper.update, "batch", lambda *args: (seen.append(("batch", activated._wanted.get())), batch(*args))[1]
+    )
+    monkeypatch.setattr(
+        stepper.update, "forget", lambda: (seen.append(("forget", activated._wanted.get())), forget())[1]
+    )
+    stepper.begin(torch.arange(64), [0.1], Plan(0, 0, (16, 16), 0))
+    stepper.step(Plan(0, 0, (16, 16), 0))
+    assert seen == [("forget", False), ("batch", True), ("batch", True)]
+    assert not activated._wanted.get()
+
+
+def test_a_build_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", None, raising=False)
+    with captured._all_convolutions():
+        assert torch.backends.cudnn.benchmark_limit is None
+
+
+def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
+    run = trainer(config("every3", accumulate=2), engine="graph")
+    assert isinstance(run.stepper, Captured)
+    kinds = [run.stepper._kind(Plan(0, 0, sizes, number)) for sizes, number in [((16, 16), 0), ((16, 16), 1)]]
+    assert kinds[0] == ((16, 16), (True, False))
+    assert kinds[1] == ((16, 16), (False, False))
+    assert run.stepper._kind(Plan(0, 0, (16, 16), 6)) == kinds[0]
+    assert run.stepper._kind(Plan(0, 0, (16, 4), 6)) != kinds[0]
+    every = trainer(config("rcad"), engine="graph").stepper
+    assert isinstance(every, Captured)
+    assert every._kind(Plan(0, 0, (16,), 5)) == every._kind(Plan(0, 0, (16,), 6))
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("settings", KINDS, ids=NAMES)
+def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same step with and without capture, bit for bit; that it is the eager one is tested above, everywhere."""
+    cuda = torch.device("cuda")
+    with deterministic(True, cuda), side_stream(cuda):
+        plain, graph = trainer(settings, cuda, "graph"), trainer(settings, cuda, "graph")
+        monkeypatch.setattr(plain.stepper, "_capture", lambda *args: None)
+        assert plain.fit() == graph.fit() == "done"
+    assert isinstance(graph.stepper, Captured)
+    assert graph.stepper.name == "graph"
+    assert len(graph.stepper._graphs) >= 1 + (settings.method[0][0] != "me_ada")  # the smaller last batch has its own
+    assert distance(graph, plain) == 0.0
+    assert [row["loss"] for row in plain.rows] == [row["loss"] for row in graph.rows]
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("engine", ["graph", "compile"])
+def test_bf16_over_fifty_steps(engine: Engine) -> None:
+    """bf16 rounds, and convolutions sum in any order: a repeated eager run says how far apart equals may be."""
+    torch._dynamo.reset()
+    cuda = torch.device("cuda")
+    settings = config("rcad", model="resnet18", precision="bf16", channels_last=True, epochs=10)
+    with deterministic(False, cuda), side_stream(cuda):
+        runs = [trainer(settings, cuda, name) for name in ("eager", "eager", engine)]
+        assert {run.fit() for run in runs} == {"done"}
+    spread, apart = distance(runs[1], runs[0]), distance(runs[2], runs[0])
+    print(f"\n{engine}: {apart:.2e} from eager; eager from itself {spread:.2e}")
+    assert runs[2].stepper.name.startswith("graph")
+    assert max(spread, apart) < ROUNDED
+    assert runs[2].rows[-1]["loss"] == pytest.approx(runs[0].rows[-1]["loss"], rel=ROUNDED_LOSS)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_neighbours_on_the_gpu_change_nothing() -> None:
+    """Three runs beside each other against each alone, in the same graphs; a second lone run shows the spread."""
+    cuda = torch.device("cuda")
+    settings = config("data_augmentation + rcad", model="resnet18", channels_last=True, epochs=6)
+    with deterministic(True, cuda):
+        queues = [side_stream(cuda) for _ in range(3)]
+        together = []
+        for seed, queue in enumerate(queues):
+            with queue:
+                together.append(trainer(replace(settings, seed=seed), cuda, "graph"))
+        courses = [run.course() for run in together]
+        live = set(range(3))
+        while live:
+            for index in tuple(live):
+                with queues[index]:
+                    try:
+                        next(courses[index])
+                    except StopIteration:
+                        live.remove(index)
+        torch.cuda.synchronize()
+        alone = []
+        for seed in range(3):
+            with side_stream(cuda):
+                alone.append(trainer(replace(settings, seed=seed), cuda, "graph"))
+                assert alone[-1].fit() == "done"
+        torch.cuda.synchronize()
+    for one, other in zip(together, alone, strict=True):
+        assert distance(one, other) == 0.0
+    assert distance(alone[0], alone[1]) > 0.01
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("pauses", [1, 7, 20])
+def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
+    cuda = torch.device("cuda")
+    settings = config("data_augmentation + rcad", epochs=5)
+    with deterministic(True, cuda), side_stream(cuda):
+        straight, paused = trainer(settings, cuda, "graph"), trainer(settings, cuda, "graph")
+        assert straight.fit() == "done"
+        count = 0
+
+        def pause() -> bool:
+            nonlocal count
+            count += 1
+            return count == pauses
+
+        assert paused.fit(pause) == "interrupted"
+        save_trainer(paused, tmp_path / "c.safetensors")
+        resumed = trainer(settings, cuda, "graph")
+        restore_trainer(resumed, tmp_path / "c.safetensors")
+        assert resumed.fit() == "done"
+    assert distance(resumed, straight) < 1e-5
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_what_cannot_be_captured_goes_on_eagerly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model that reads a number from the device cannot be part of a graph."""
+    cuda = torch.device("cuda")
+    settings = config("data_augmentation + rcad_random")
+    with deterministic(True, cuda), side_stream(cuda), caplog.at_level(logging.WARNING, "rcad"):
+        plain, stubborn = trainer(settings, cuda), trainer(settings, cuda, "graph")
+        forward = stubborn.model.forward
+
+        def reading(x: Tensor) -> Tensor:
+            output: Tensor = forward(x)
+            return output + 0.0 * output.sum().item()
+
+        monkeypatch.setattr(stubborn.model, "forward", reading)
+        assert plain.fit() == stubborn.fit() == "done"
+    assert stubborn.stepper.name == "eager"
+    assert len([r for r in caplog.records if "cannot be captured" in r.message]) == 2  # one for each kind of step
+    assert distance(stubborn, plain) < 2e-4
+    assert torch.rand(2, device=cuda).ne(0).all()  # the generator that layers draw from is free again as well
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
+    cuda = torch.device("cuda")
+    peaks = []
+    for method in ("erm", "rcad"):
+        settings = config(method, model="resnet18", precision="bf16", channels_last=True, epochs=1, batch_size=64)
+        settings = replace(settings, model=replace(settings.model, width=64))
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        trainer(settings, cuda).fit()
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    print(f"\npeak memory of fused RCAD over ERM: {peaks[1] / peaks[0]:.3f}")
+    assert peaks[1] < 1.15 * peaks[0]

@@ -1,0 +1,311 @@
+"""A run from config to record: never twice, resumed bit for bit, killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import configure, default_recipe
+from rcad.runs.log import read_log
+from rcad.runs.plain import config_id
+from rcad.runs.store import Store
+from rcad.train.checkpoint import load_tensors
+from rcad.train.loop import Trainer
+from rcad.train.machine import pick_device
+from rcad.train.run import canonical_config, run
+
+SETTINGS = ("model.width=4", "train.batch_size=32")
+
+
+def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "digits[:200]") -> RunConfig:
+    return configure(data, [(method, ())], epochs=epochs, seed=seed, settings=SETTINGS)
+
+
+def weights(store: Store, config: RunConfig) -> dict[str, torch.Tensor]:
+    return load_tensors(store.folder(config_id(config)) / "model.safetensors")[0]
+
+
+def essence(record: Any) -> dict[str, Any]:
+    """A record without what may differ between two equal runs: times and memory."""
+    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in record.epochs]
+    return {
+        "id": record.id,
+        "status": record.status,
+        "epochs": rows,
+        "metrics": record.metrics,
+        "splits": record.splits,
+    }
+
+
+def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
+    store, config = Store.open(tmp_path), small()
+    record = run(config, store)
+    assert record.status == "done"
+    assert record == store.get(record.id)
+    assert set(record.metrics) >= {"test_accuracy", "test_nll", "test_brier", "val_accuracy", "selected_epoch"}
+    assert {name: split.size for name, split in record.splits.items()} == {"train": 180, "validation": 20, "test": 359}
+    assert [row["epoch"] for row in read_log(store.log(record.id))] == [1, 2, 3]
+    assert record.timings["train_seconds"] > 0
+    assert record.versions["torch"].startswith("2.")
+    assert not list(store.checkpoint(record.id).glob("*"))
+    assert weights(store, config)
+
+
+def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
+    store, config = Store.open(tmp_path), small("erm", epochs=8)
+    config = replace(config, optim=replace(config.optim, lr=0.2))  # so large that the first epochs are the best
+    chosen, last = (
+        run(replace(config, train=replace(config.train, selection=selection)), store) for selection in ("best", "last")
+    )
+    assert chosen.metrics["selected_epoch"] < 8
+    for name in ("accuracy", "nll", "brier"):
+        assert chosen.metrics[f"last_{name}"] == last.metrics[f"test_{name}"]
+    assert chosen.metrics["last_nll"] != chosen.metrics["test_nll"]
+    assert not [name for name in last.metrics if name.startswith("last_")]
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, config = Store.open(tmp_path), small(epochs=1)
+    first = run(config, store)
+    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda *args: pytest.fail("it was trained again"))
+    assert run(config, store) == first
+
+
+def table(path: Path, flip: bool) -> RunConfig:
+    rows = [f"{i % 7},{(i % 7 > 3) != (flip and i % 2 == 0)}" for i in range(80)]
+    path.write_text("\n".join(["x,y", *rows]))
+    return configure({"name": str(path), "target": "y"}, [("erm", ())], epochs=2)
+
+
+def test_another_content_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "runs")
+    first = run(table(tmp_path / "d.csv", flip=False), store)
+    assert len(first.data_sha256) == 64
+    changed = table(tmp_path / "d.csv", flip=True)
+    with pytest.raises(InputError, match="has changed since; remove that run"):
+        run(changed, store)
+    assert store.get(first.id) == first
+    (tmp_path / "d.csv").unlink()
+    assert run(changed, store) == first  # the result stays good without its data
+
+
+def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.open(tmp_path / "runs")
+    config = table(tmp_path / "d.csv", flip=False)
+    course = Trainer.course
+    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda self, pause: pytest.fail("killed"))
+    with pytest.raises(BaseException, match="killed"):
+        run(config, store)
+    monkeypatch.setattr("rcad.train.loop.Trainer.course", course)
+    assert store.status(config) == "interrupted"
+    table(tmp_path / "d.csv", flip=True)
+    with pytest.raises(InputError, match="has changed since"):
+        run(config, store)
+
+
+def test_a_record_says_what_auto_and_defaults_stood_for(tmp_path: Path) -> None:
+    record = run(small(epochs=1), Store.open(tmp_path))
+    assert record.resolved["model"].startswith("SmallCNN, ")
+    assert record.resolved["method"].startswith("rcad(alpha=0.5, lam=0.02, norm='l2', steps=1")
+
+
+def test_writing_out_a_default_is_the_same_run() -> None:
+    plain = small()
+    spelled = replace(plain, method=(("rcad", (("alpha", 0.5), ("steps", 1))),))
+    assert config_id(canonical_config(spelled)) == config_id(canonical_config(plain))
+    other = replace(plain, method=(("rcad", (("alpha", 0.6),)),))
+    assert config_id(canonical_config(other)) != config_id(plain)
+
+
+def test_the_global_generator_is_given_back(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    run(small(epochs=1), Store.open(tmp_path))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
+    config = configure(
+        "digits[:200]", [("erm", ())], epochs=3, settings=["optim.name=sgd", "optim.lr=1e30", "model.width=4"]
+    )
+    store = Store.open(tmp_path)
+    record = run(config, store)
+    assert record.status == "diverged"
+    assert "no longer finite in epoch" in record.message
+    assert record.epochs[-1]["loss"] is None
+    assert run(config, store) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: replace(c, train=replace(c.train, precision="bf16")), "expected a GPU for train.precision=bf16"),
+        (lambda c: replace(c, data=replace(c.data, name="digitz")), "digits"),
+        (lambda c: replace(c, data=replace(c.data, name="digits[:5]")), "at least one example for each of 10 classes"),
+        (lambda c: replace(c, model=replace(c.model, name="resnet19")), "resnet18"),
+        (lambda c: replace(c, model=replace(c.model, weights="no-such-file.safetensors")), "no-such-file"),
+        (lambda c: replace(c, method=(("rcad", (("alpha", -1.0),)),)), "expected alpha to be a finite number >= 0"),
+        (lambda c: replace(c, method=(("rcad", (("beta", 1.0),)),)), "expected a parameter of rcad"),
+        (lambda c: replace(c, method=(("gaussian", ()),)), "expected real targets"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    with pytest.raises(InputError) as error:
+        run(change(small()), store)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_devices_are_named() -> None:
+    assert pick_device("cpu").type == "cpu"
+    with pytest.raises(InputError, match="expected a device such as auto, cpu or cuda, but got 'gpu'"):
+        pick_device("gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="torch sees none"):
+            pick_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("data", "recipe"),
+    [
+        ("cifar100[:2000]", "paper-2k"),
+        ("cifar100[:500]", "paper-2k"),
+        ("cifar100[:10000]", "paper-10k"),
+        ("cifar100", "paper"),
+        ("svhn", "paper-svhn"),
+        ("digits", "small"),
+        ("table.csv", "small"),
+    ],
+)
+def test_the_protocol_follows_the_data(data: str, recipe: str) -> None:
+    assert default_recipe(data) == recipe
+
+
+WORKER = """
+import sys, torch
+from pathlib import Path
+torch.set_num_threads(1)
+from rcad.train.run import run
+from rcad.runs.store import Store
+from rcad.runs.toml import load_config
+record = run(load_config(sys.argv[1]), Store.open(sys.argv[2]), checkpoint_seconds=float(sys.argv[3]))
+print(record.status, record.message)
+"""
+
+
+def start(config: RunConfig, folder: Path, every: float = 0.0) -> subprocess.Popen[str]:
+    from rcad.runs.toml import to_toml
+
+    path = folder.parent / f"{config_id(config)}.toml"
+    path.write_text(to_toml(config))
+    command = [sys.executable, "-c", WORKER, str(path), str(folder), str(every)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def wait_for(condition: Any, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_same_command_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    config = small(epochs=40)
+    folder = tmp_path / "runs"
+    process = start(config, folder, every=1e9)
+    log = folder / config_id(config) / "log.jsonl"
+    wait_for(lambda: log.exists() and log.read_text().count("\n") >= 2)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert output.startswith("interrupted stopped between two steps; the same command goes on"), errors
+    store = Store.open(folder)
+    assert store.status(config) == "interrupted"
+    resumed = run(config, store)
+    whole = run(config, Store.open(tmp_path / "whole"))
+    assert essence(resumed) == essence(whole)
+
+
+@pytest.mark.slow
+def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
+    """Killed at random moments and started again: the same weights, bit for bit, and one record."""
+    chance = random.Random(0)
+    config = small("rcad_random", epochs=60)
+    plain = Store.open(tmp_path / "whole")
+    expected = run(config, plain)
+    folder = tmp_path / "runs"
+    checkpoint = folder / config_id(config) / "checkpoint" / "last.safetensors"
+    ended = []
+    for _ in range(20):
+        process = start(config, folder)
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        wait_for(
+            lambda process=process, before=before: (
+                process.poll() is not None or (checkpoint.exists() and checkpoint.stat().st_mtime_ns > before)
+            )
+        )
+        time.sleep(chance.random() * 0.03)
+        process.kill()
+        process.communicate()
+        ended.append(process.returncode)
+    assert set(ended) == {-signal.SIGKILL}  # alive until then, so each went on from a checkpoint
+    store = Store.open(folder)
+    assert store.status(config) == "interrupted"
+    assert store.ids() == [config_id(config)]
+    record = run(config, store)
+    assert essence(record) == essence(expected)
+    ours, theirs = weights(store, config), weights(plain, config)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert len(store.records()) == 1
+    assert [row["epoch"] for row in read_log(store.log(record.id))] == sorted(
+        {row["epoch"] for row in read_log(store.log(record.id))}
+    )
+
+
+def test_two_processes_on_one_run_do_not_harm_it(tmp_path: Path) -> None:
+    config = small(epochs=100_000)  # so that the first is surely still at work
+    folder = tmp_path / "runs"
+    first = start(config, folder, every=1e9)
+    path = folder / config_id(config) / "record.json"
+    try:
+        wait_for(path.exists)
+        second = start(config, folder, every=1e9)
+        _, errors = second.communicate(timeout=60)
+        assert second.returncode != 0
+        assert "BusyError" in errors
+        assert str(first.pid) in errors  # it says who holds the run
+    except BaseException:
+        first.kill()  # else it would train for hours
+        raise
+    first.send_signal(signal.SIGTERM)
+    output, _ = first.communicate(timeout=60)
+    assert output.startswith("interrupted")
+    assert json.loads(path.read_text())["status"] == "interrupted"
+    _, meta = load_tensors(path.parent / "checkpoint" / "last.safetensors")
+    assert meta["epoch"] >= 1
+
+
+def test_tiny_problems_take_one_thread_and_give_the_rest_back(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert run(small(epochs=1), Store.open(tmp_path)).device == "CPU, 1 thread"
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

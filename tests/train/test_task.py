@@ -1,0 +1,106 @@
+"""Data and method meet: which examples a run gets, and that a run which must diverge is refused, stacked or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rcad import compose, methods
+from rcad.data.registry import load
+from rcad.errors import InputError
+from rcad.loss.method import Method
+from rcad.loss.method_rows import method_rows
+from rcad.paper.uci import synthetic
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.stacked.configs import train_configs
+from rcad.stacked.task import StackedProblem
+from rcad.stacked.train import train_stacked
+from rcad.train.task import method_of, prepare
+
+CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=.*gaussian\(cap=0.0\)"
+OPTIM = OptimConfig(lr=0.01)
+
+
+def config(*rows: object) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(name="synthetic", validation=0.0),
+        model=ModelConfig(name="mlp", hidden=(4,)),
+        method=method_rows(rows),
+        optim=OPTIM,
+        train=TrainConfig(epochs=1, batch_size=16, selection="last"),
+    )
+
+
+UNCAPPED = ("gaussian", (("cap", None),))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("rcad", (("alpha", 0.3), ("lam", 0.9))),
+        ("rcad_random", (("alpha", 0.3), ("lam", 2.0))),
+        ("confidence_penalty", (("lam", 0.95),)),
+    ],
+)
+def test_uncapped_and_too_much(row: object) -> None:
+    chosen = config(UNCAPPED, row)
+    problem = prepare(chosen, synthetic(), torch.device("cpu"))
+    with pytest.raises(InputError, match=CAP):
+        method_of(chosen, problem)
+    with pytest.raises(InputError, match=CAP):
+        train_configs([chosen], [problem])
+    assert method_of(config(row), problem).likelihood is not None  # the engine's own Gaussian is capped
+    assert method_of(config(("gaussian", (("cap", 0.0),)), row), problem).name
+
+
+def test_uncapped_and_little_is_allowed() -> None:
+    chosen = config(UNCAPPED, ("rcad", (("alpha", 0.3), ("lam", 0.89))))
+    problem = prepare(chosen, synthetic(), torch.device("cpu"))
+    assert method_of(chosen, problem).likelihood.cap is None  # type: ignore[union-attr]
+
+
+def test_two_terms_are_paid_for_together() -> None:
+    both = compose(methods.rcad(alpha=0.3, lam=0.5), methods.confidence_penalty(lam=0.4), methods.gaussian(cap=None))
+    with pytest.raises(InputError, match=r"cap=None and lam=0.9:"):
+        stacked(both)
+
+
+def test_the_stacked_trainer_wants_to_be_told() -> None:
+    wild = compose(methods.gaussian(cap=None), methods.rcad(alpha=0.3, lam=1.2))
+    tame = compose(methods.gaussian(cap=None), methods.rcad(alpha=0.3, lam=0.2))
+    with pytest.raises(InputError, match=CAP):
+        stacked(tame, wild)
+    stacked(tame, wild, may_diverge=True)
+    stacked(tame)
+
+
+def stacked(*chosen: Method, may_diverge: bool = False) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(12, 3, generator=generator)
+    problem = StackedProblem((x, x.sum(1)), 0)  # type: ignore[arg-type]
+    train_stacked(
+        problem,
+        list(chosen),
+        seeds=range(len(chosen)),
+        optim=replace(OPTIM, lr=0.001),
+        epochs=1,
+        batch_size=6,
+        hidden=(4,),
+        may_diverge=may_diverge,
+    )
+
+
+def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:
+    pytest.importorskip("sklearn")
+    dataset = load("digits")
+    plain = replace(config(("erm", ())), data=DataConfig(name="digits[:60]", validation=0.2))
+
+    def found(seed: int, of_data: int | None) -> str:
+        chosen = replace(plain, seed=seed, data=replace(plain.data, seed=of_data))
+        return prepare(chosen, dataset, torch.device("cpu")).fingerprint
+
+    assert found(0, None) != found(1, None)
+    assert found(0, 7) == found(1, 7) == found(7, None)
+    assert found(0, 0) == found(0, None) != found(0, 7)
