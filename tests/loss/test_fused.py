@@ -26,7 +26,7 @@ from fused_cases import (
     deep_norm_net,
     take,
 )
-from rcad import Criterion, GradientStep, InputError, Term
+from rcad import Criterion, GradientStep, InputError, RandomStep, Term
 from rcad.loss.fused import refusal, third_backward
 from small_nets import CLASSES, PassCounter, assert_same_state, gradients, images, norm_net, smooth_net
 
@@ -179,12 +179,14 @@ def test_a_term_that_rests_leaves_the_rest_as_it_is() -> None:
 class Checkpointed(nn.Module):
     """A net that forgets its activations and computes them again in the backward."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, *, reentrant: bool = False) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.reentrant = net, reentrant
+        self.needed: list[bool] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = checkpoint(self.net, x, use_reentrant=False)
+        self.needed.append(x.requires_grad)
+        result: Tensor = checkpoint(self.net, x, use_reentrant=self.reentrant)
         return result
 
 
@@ -198,6 +200,63 @@ def test_activation_checkpointing(name: str, options: str, make: Callable[[], nn
         take(True, CASES[name], net, x, y, **raw, **OPTIONS[options])
     for p, q in zip(plain.parameters(), thrifty.net.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-12)
+
+
+class FirstBlock(nn.Module):
+    """The first block forgets its activations, the second does not, as where memory is short at the entrance."""
+
+    def __init__(self, *, reentrant: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = Checkpointed(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh()).double(), reentrant=reentrant)
+        self.second = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, CLASSES)).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
+RANDOM = Case((NLL, Term("rcad", "negative_entropy", 0.5, RandomStep(0.5))))
+
+
+@pytest.mark.parametrize("case", [CASES["rcad"], CASES["raw norm"], CASES["one direction for two terms"], RANDOM])
+def test_a_reentrant_first_block_learns_from_every_pass(case: Case) -> None:
+    """Where its input needs no gradient, such a block gets none: the gradient at x' used to be lost there."""
+    x, y, _ = batch()
+    x = x.clone().requires_grad_(case is RANDOM)  # what torch asks for where no direction is taken
+    safe, risky = FirstBlock(reentrant=False), FirstBlock(reentrant=True)
+    for net in (safe, risky):
+        for _ in range(2):
+            take(True, case, net, x, y)
+    assert any(p.grad.abs().max() > 0 for p in risky.first.parameters())
+    for p, q in zip(safe.parameters(), risky.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-12)
+    assert all(risky.first.needed)
+    clean, moved = safe.first.needed[:2]
+    assert clean
+    assert not moved, "a gradient for x' costs time, and is not needed here"
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("name", [*sorted(THIRD), "two views"])
+def test_what_reentrant_checkpoints_cannot_do_is_refused(name: str) -> None:
+    """Directions by a backward of their own, and views of which one needs no gradient."""
+    x, y, raw = batch()
+    net = FirstBlock(reentrant=True)
+    with pytest.raises(InputError, match="expected activation checkpointing with use_reentrant=False"):
+        take(True, CASES[name], net, x, y, **raw)
+
+
+def test_the_reference_refuses_reentrant_checkpoints_in_words() -> None:
+    x, y, _ = batch()
+    net = FirstBlock(reentrant=True)
+    with pytest.raises(InputError, match="expected activation checkpointing with use_reentrant=False"):
+        Criterion(terms=CASES["rcad"].terms)(net, x, y)
+    x.requires_grad_(True)
+    results = []
+    for net in (FirstBlock(reentrant=False), FirstBlock(reentrant=True)):
+        take(False, RANDOM, net, x, y)
+        results.append([p.grad for p in net.parameters()])
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("where", [None, STEP])

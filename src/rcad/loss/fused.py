@@ -18,7 +18,7 @@ from rcad.errors import InputError
 from rcad.loss.checks import NOTHING_TO_TRAIN, check_gradient, check_output
 from rcad.loss.draws import Source
 from rcad.loss.likelihoods import Likelihood
-from rcad.loss.model_calls import frozen_batch_stats
+from rcad.loss.model_calls import REENTRANT, frozen_batch_stats, reenters
 from rcad.loss.objective import direction_loss, direction_losses, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Losses, Term
@@ -121,6 +121,8 @@ class _Step:
     after_pass: Callable[[], None] | None
     runs: int
     passes_left: int
+    reentrant: bool = False
+    blind: bool = False  # a pass was made at an input that needs no gradient
     parts: dict[str, Tensor] = field(default_factory=dict)
     total: Tensor | None = None
     output: Tensor | None = None
@@ -144,13 +146,14 @@ class _Step:
         self, view: View, clean: list[Term], directions: list[Likelihood], *, apart: bool, learned: bool
     ) -> dict[Likelihood, Tensor]:
         """The clean terms go backward; the gradients for the directions, taken before them or left by them."""
-        x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad)
+        x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad or self.reentrant)
         gradients: dict[Likelihood, Tensor] = {}
         self.passes_left -= bool(clean)
         with _quiet(view, self.passes_left), nullcontext() if clean else frozen_batch_stats(view.forward):
             forward = view.forward if clean else view.forward.inner()
             prediction = forward(x, last=not (self.passes_left or x.requires_grad))
             check_output(view, self.likelihood, prediction)
+            self._look_for_checkpoints(view, prediction, needed=x.requires_grad)
             for loss in directions if apart else ():
                 value = loss.nll(prediction, view.target).sum()
                 gradients[loss] = reaching_gradient(value, x, retain_graph=bool(clean) or loss != directions[-1])
@@ -182,7 +185,7 @@ class _Step:
         learned: bool,
     ) -> None:
         """The pass at a term's x'; BatchNorm's averages stay where they are if a pass has advanced them."""
-        x_adv = perturbed(term, self.likelihood, view, gradients, self.generator)
+        x_adv = perturbed(term, self.likelihood, view, gradients, self.generator, reentrant=self.reentrant)
         self.passes_left -= 1
         # The backward stays inside: activation checkpointing runs the forward again there.
         with _quiet(view, self.passes_left), frozen_batch_stats(view.forward) if advanced else nullcontext():
@@ -208,6 +211,13 @@ class _Step:
             raise InputError(NOTHING_TO_TRAIN)
         self.parts.update({name: value.detach() for name, value in values.items()})
         self.total = loss.detach() if self.total is None else self.total + loss.detach()
+
+    def _look_for_checkpoints(self, view: View, prediction: Tensor, *, needed: bool) -> None:
+        """Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn."""
+        self.reentrant = self.reentrant or (needed and reenters(view.forward, prediction))
+        self.blind = self.blind or not needed
+        if self.reentrant and self.blind:
+            raise InputError(REENTRANT)
 
     def _passed(self) -> None:
         if self.after_pass is not None:

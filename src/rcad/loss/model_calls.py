@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -126,6 +127,41 @@ def as_module(model: Model | Forward) -> nn.Module | None:
     """The nn.Module behind a model, if there is one."""
     model = model.model if isinstance(model, Forward) else model
     return model if isinstance(model, nn.Module) else None
+
+
+REENTRANT = (
+    "expected activation checkpointing with use_reentrant=False, but got the re-entrant kind, which loses gradients of "
+    "passes whose input needs none, and refuses a backward to x alone; this loss takes such passes"
+)
+_reentrant: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def reenters(model: Model | Forward, output: Tensor) -> bool:
+    """Whether the output of a model, at an input that needs a gradient, went through re-entrant checkpointing.
+
+    Its layers get no gradient unless their input needs one. Looked for once per model, in the graph of an output.
+    """
+    if output.grad_fn is None or torch.compiler.is_compiling():
+        return False
+    module = as_module(model)
+    known = None if module is None else _reentrant.get(module)
+    if known is None:
+        known = _has_node(output.grad_fn, "CheckpointFunctionBackward")
+        if module is not None:
+            _reentrant[module] = known
+    return known
+
+
+def _has_node(root: Any, name: str) -> bool:
+    seen, waiting = {root}, [root]
+    while waiting:
+        node = waiting.pop()
+        if node.name() == name:
+            return True
+        new = {following for following, _ in node.next_functions if following is not None} - seen
+        seen |= new
+        waiting.extend(new)
+    return False
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rcad.errors import InputError, one_of
 from rcad.loss.checks import check_gradient, check_input, check_output
 from rcad.loss.draws import Source
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output, frozen_batch_stats
+from rcad.loss.model_calls import Inputs, Model, Output, frozen_batch_stats, reenters
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Losses, Term, active, check_terms
 from rcad.loss.views import View, make_view
@@ -123,6 +123,7 @@ def _evaluate_view(
     directions = direction_losses(likelihood, terms)
     clean = any(term.where is None for term in terms)
     output: Tensor | None = None
+    reentrant = False
     gradients: dict[Likelihood, Tensor] = {}
     if clean or directions:
         # One forward serves the clean terms and every direction; it advances BatchNorm only if a term is there.
@@ -132,6 +133,7 @@ def _evaluate_view(
         with advance, torch.enable_grad() if directions else nullcontext():
             output = view.forward(x, last=last)
             check_output(view, likelihood, output)
+            reentrant = x.requires_grad and reenters(view.forward, output)
             for loss in directions:
                 value = loss.nll(output, view.target).sum()
                 gradients[loss] = reaching_gradient(value, x, retain_graph=follows or loss != directions[-1])
@@ -142,7 +144,7 @@ def _evaluate_view(
             assert output is not None
             values.append(term.mean(likelihood, output, view.target, view.weight))
             continue
-        x_adv = perturbed(term, likelihood, view, gradients, generator)
+        x_adv = perturbed(term, likelihood, view, gradients, generator, reentrant=reentrant)
         with frozen_batch_stats(view.forward) if clean else nullcontext():
             moved = view.forward.inner()(x_adv)
         if output is None:
@@ -170,14 +172,20 @@ def perturbed(
     view: View,
     gradients: dict[Likelihood, Tensor],
     generator: Source | None,
+    *,
+    reentrant: bool,
 ) -> Tensor:
-    """x' for a term, from a gradient that is already known where there is one."""
+    """x' for a term, from a gradient that is already known where there is one.
+
+    It needs a gradient itself where the model's checkpoints are `reentrant`, see `model_calls.reenters`.
+    """
     assert term.where is not None
     loss = direction_loss(likelihood, term)
     gradient = None if loss is None else gradients[loss]
-    return term.where(
+    x_adv = term.where(
         view.forward.inner(), view.x, view.target, likelihood, mask=view.mask, generator=generator, gradient=gradient
     )
+    return x_adv.detach().requires_grad_(True) if reentrant else x_adv
 
 
 class Objective(nn.Module):

@@ -15,11 +15,11 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from rcad.errors import finite, one_of, whole
+from rcad.errors import InputError, finite, one_of, whole
 from rcad.loss.draws import Source, drawn
 from rcad.loss.geometry import Move, masked, unit
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Forward, Model, undisturbed
+from rcad.loss.model_calls import REENTRANT, Forward, Model, undisturbed
 from rcad.loss.tensors import full_precision
 
 Uphill = Callable[[Tensor | None], Tensor]
@@ -57,7 +57,12 @@ def reaching_gradient(loss: Tensor, x: Tensor, *, retain_graph: bool = False) ->
     """The gradient of a loss with respect to x alone; zero where the model detaches or ignores x."""
     if not loss.requires_grad:
         return torch.zeros_like(x)
-    (gradient,) = torch.autograd.grad(loss, x, retain_graph=retain_graph, allow_unused=True)
+    try:
+        (gradient,) = torch.autograd.grad(loss, x, retain_graph=retain_graph, allow_unused=True)
+    except RuntimeError as error:
+        if "use_reentrant" in str(error):
+            raise InputError(REENTRANT) from error
+        raise
     return torch.zeros_like(x) if gradient is None else gradient
 
 
