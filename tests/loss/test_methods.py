@@ -144,41 +144,6 @@ def test_the_random_control_is_rcad_with_another_direction() -> None:
     torch.testing.assert_close(step(net, make("rcad_random"), batch, fused=False)["total"], expected.detach())
 
 
-def test_one_update_of_the_released_program() -> None:
-    """As PAPER.md describes it: direction and regulariser first, averages frozen, then augmented and plain view."""
-    alpha, lam, lr = 1.0, 0.1, 0.1
-    net = norm_net()
-    theirs = copy.deepcopy(net)
-    batch = views("rcad_released")
-    x, y, raw = batch["x"], batch["target"], batch["raw"]
-    optimizers = [torch.optim.SGD(n.parameters(), lr, 0.9, weight_decay=5e-4, nesterov=True) for n in (net, theirs)]
-
-    criterion = methods.compose(methods.rcad_released(alpha, lam, jitter=0.0), methods.label_smoothing(0.2)).criterion()
-    criterion.backward(net, x, y, raw=raw)
-
-    for module in theirs.modules():
-        if hasattr(module, "track_running_stats"):
-            module.track_running_stats = False
-    delta = torch.zeros_like(raw, requires_grad=True)
-    (g,) = torch.autograd.grad(nn.functional.cross_entropy(theirs(raw + delta), y) * len(x), delta)
-    delta = alpha * g / (g.flatten(1).norm(dim=1).view(-1, 1, 1, 1) + 1e-10)
-    log_p = theirs(raw + delta).log_softmax(1)
-    regulariser = lam * (torch.tensor(float(CLASSES)).log() + (log_p.exp() * log_p).sum(1).mean())
-    for module in theirs.modules():
-        if hasattr(module, "track_running_stats"):
-            module.track_running_stats = True
-    smooth = nn.CrossEntropyLoss(label_smoothing=0.2)
-    augmented = smooth(theirs(x), y)
-    (0.5 * (augmented + smooth(theirs(raw), y)) + regulariser).backward()
-
-    assert_same_state(net, theirs)
-    for model, optimizer in zip((net, theirs), optimizers, strict=True):
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    for p, q in zip(net.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("name", ["rcad", "rcad_text", "rcad_random", "confidence_penalty"])
 @pytest.mark.parametrize("fused", [False, True])
 def test_lam_zero_is_erm_bit_for_bit(name: str, fused: bool) -> None:
