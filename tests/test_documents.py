@@ -41,7 +41,7 @@ def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     }
     for name in ("RCAD_DATA", "FORCE_COLOR", "COLUMNS"):
         environment.pop(name, None)
-    command = [sys.executable, str(ROOT / "tests" / "documents.py"), page]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "documents.py"), page]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=180, env=environment, cwd=tmp_path, check=False
     )

@@ -123,10 +123,10 @@ def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pyt
     before = record()
     measure, count = execution.measure, iter(range(1, 100))
 
-    def lying(model: Any, problem: Any, x: Any, y: Any) -> dict[str, float]:
+    def lying(model: Any, problem: Any, x: Any, y: Any, **options: Any) -> dict[str, float]:
         if x is problem.test[0]:  # of the last epoch, then of the selected one
             return {"accuracy": float(next(count)), "nll": 0.0, "brier": 0.0}
-        return measure(model, problem, x, y)
+        return measure(model, problem, x, y, **options)
 
     monkeypatch.setattr(execution, "measure", lying)
     assert cli(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune").code == 0
