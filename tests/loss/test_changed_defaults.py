@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 from rcad import METHODS, Method, compose, method, methods
-from rcad.loss.changed_defaults import CHANGED, as_recorded, left_open, spelled
+from rcad.loss.changed_defaults import CHANGED, as_first_written, as_recorded, left_open, spelled
 
 SMOOTHED = (("label_smoothing", (("eps", 0.6),)), ("rcad", (("alpha", 1.0),)))
 
@@ -50,3 +50,10 @@ def test_every_method_goes_both_ways(name: str) -> None:
 
 def test_the_program_at_its_last_commit_adds_no_noise() -> None:
     assert methods.rcad_released().extra[0].where.jitter == 0.0
+
+
+def test_a_parameter_that_makes_no_difference_leaves_the_text_of_old_records() -> None:
+    smooth = compose(methods.label_smoothing(), methods.rcad()).recipe
+    ((name, values),) = as_first_written(methods.rcad().recipe)
+    assert (name, dict(values).get("alpha"), "direction" in dict(values)) == ("rcad", 0.5, False)
+    assert as_first_written(smooth) == smooth

@@ -57,6 +57,12 @@ def says(rows: Rows, name: str, key: str) -> bool | None:
     return None if changed is None or changed.name != key else changed.counts(rows)
 
 
+def as_first_written(rows: Iterable[Row]) -> Rows:
+    """The rows less a parameter that makes no difference beside them, as they were before there was one."""
+    rows = tuple(rows)
+    return tuple((name, tuple(one for one in values if says(rows, name, one[0]) is not False)) for name, values in rows)
+
+
 def left_open(rows: Rows) -> list[str]:
     """What written rows leave out though its default has changed, in words."""
     return [

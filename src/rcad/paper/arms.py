@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rcad.errors import InputError
+from rcad.loss.changed_defaults import as_first_written
 from rcad.loss.method import Method
 from rcad.train.task import check_cap
 
@@ -47,8 +48,10 @@ class Arm:
     candidates: tuple[Candidate, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        first = self.candidates[0]
-        return {"structure": repr(first.method), "candidates": [dict(one.numbers) for one in self.candidates]}
+        """What a record says of it: the same text as long as it is trained the same way."""
+        first = self.candidates[0].method
+        structure = replace(first, recipe=as_first_written(first.recipe))
+        return {"structure": repr(structure), "candidates": [dict(one.numbers) for one in self.candidates]}
 
 
 def check_budget(arms: Sequence[Arm]) -> int:
