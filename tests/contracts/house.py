@@ -110,3 +110,31 @@ def public(module: ModuleType) -> list[str]:
         if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)) and is_ours(value)
         if value.__module__ == module.__name__
     )
+
+
+class KeptRun(NamedTuple):
+    """A run record that is committed.
+
+    Attributes:
+        store: the folder to give to `--runs`.
+        id: the name it is kept under.
+        content: what the file has of it, not read by the package.
+    """
+
+    store: Path
+    id: str
+    content: dict[str, Any]
+
+
+def kept_runs() -> list[KeptRun]:
+    """Every run record under results/."""
+    files = sorted(RESULTS.glob("**/record.json"))
+    return [KeptRun(path.parents[1], path.parent.name, json.loads(path.read_text(encoding="utf-8"))) for path in files]
+
+
+def weights(store: Path, run: str) -> dict[str, Any]:
+    """The files of weights that a run keeps, each as tensors by name."""
+    from safetensors.torch import load_file
+
+    found = sorted((store / run).rglob("*.safetensors"))
+    return {path.name: load_file(path) for path in found}

@@ -1,0 +1,112 @@
+"""Every committed run record: found under its name, read whole, and named by its config."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from contracts import tables
+from contracts.house import KeptRun, kept_runs, rcad
+
+TABLE = "kept_runs"
+RUNS = kept_runs()
+SHOWN = ("test_accuracy", "test_nll", "last_accuracy", "last_nll")
+REST = (
+    *("commit", "data_sha256", "device", "finished", "message", "metrics", "peak_memory_bytes", "resolved", "splits"),
+    *("started", "status", "timings", "versions"),
+)
+"""What a record had besides when this was written."""
+
+
+def present() -> dict[str, dict[str, str]]:
+    """By folder and id: what was run, its main numbers, and digests of all that the package reads of it."""
+    found: dict[str, dict[str, str]] = {}
+    for run in RUNS:
+        record = read(run)
+        shown = [f"{name} {record['metrics'][name]:.6g}" for name in SHOWN if name in record["metrics"]]
+        norm = record["config"]["model"]["norm"]
+        parts = [
+            _method(record),
+            *([f"{norm} norm"] if norm else []),
+            f"seed {record['config']['seed']}",
+            record["status"],
+            *shown,
+        ]
+        parts += [f"{len(record['epochs'])} epochs {_digest(record, 'epochs')}", f"rest {_digest(record, *REST)}"]
+        found.setdefault(run.store.name, {})[run.id] = ", ".join(parts)
+    return found
+
+
+def read(run: KeptRun) -> dict[str, Any]:
+    """The record as the package gives it; what it may have more than the file has its default."""
+    found = rcad(f"runs show {run.id} --runs {{store}} --json", store=run.store)
+    assert found.code == 0, found.err
+    return {key: value for key, value in found.json().items() if key != "folder"}
+
+
+def update() -> None:
+    tables.save(TABLE, present())
+
+
+def test_every_record_is_read_whole() -> None:
+    for run in RUNS:
+        record = read(run)
+        assert record["id"] == run.id
+        for key, value in run.content.items():
+            assert record[key] == (value if key != "config" else _with_new_fields(value, record[key])), (run.id, key)
+
+
+def test_the_records_are_the_committed_ones() -> None:
+    tables.check("a committed run", tables.load(TABLE), present())
+
+
+def test_a_list_has_every_record() -> None:
+    for store in {run.store for run in RUNS}:
+        found = rcad("runs list --runs {store} --json", store=store)
+        assert (found.code, found.err) == (0, "")
+        assert sorted(one["id"] for one in found.json()) == sorted(run.id for run in RUNS if run.store == store)
+
+
+def test_the_config_asks_for_the_run() -> None:
+    """Its fields, given to `rcad train` one by one, name the same run: it would not be trained again."""
+    for run in RUNS:
+        config = run.content["config"]
+        options = [
+            f"--set {title}.{key}={_word(value)}"
+            for title, section in config.items()
+            if isinstance(section, dict)
+            for key, value in section.items()
+        ]
+        words = f"train --data {config['data']['name']} --method '{_method(run.content)}' --recipe small"
+        found = rcad(f"{words} {' '.join(options)} --seed {config['seed']} --dry-run --json")
+        assert found.code == 0, found.err
+        assert found.json()[0]["id"] == run.id
+
+
+def _with_new_fields(config: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """A config with the fields that it was written before."""
+    return {key: {**now[key], **value} if isinstance(value, dict) else value for key, value in config.items()}
+
+
+def _method(record: dict[str, Any]) -> str:
+    rows = record["config"]["method"]
+    texts = [(row["name"], ", ".join(f"{key}={value}" for key, value in row.items() if key != "name")) for row in rows]
+    return " + ".join(f"{name}({values})" if values else name for name, values in texts)
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value).replace(" ", "")
+
+
+def _digest(record: dict[str, Any], *keys: str) -> str:
+    kept = {key: _numbers(record[key]) for key in keys}
+    return hashlib.sha256(tables.line(kept).encode()).hexdigest()[:8]
+
+
+def _numbers(value: Any) -> Any:
+    """With numbers by their value, 1 like 1.0."""
+    if isinstance(value, dict):
+        return {key: _numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_numbers(one) for one in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
