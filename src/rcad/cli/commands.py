@@ -6,12 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.cli.figures import metric
 from rcad.cli.request import Request
-from rcad.cli.run_words import title
 from rcad.loss.method_rows import label
 from rcad.runs.config import KEYS, RunConfig
-from rcad.runs.record import RunRecord
 
 
 def train_line(request: Request, config: RunConfig, values: Mapping[str, Any], seeds: Sequence[int]) -> str:
@@ -30,14 +27,6 @@ def train_line(request: Request, config: RunConfig, values: Mapping[str, Any], s
         words += ["--set", setting]
     words += ["--seed", str(seeds[0])] if len(seeds) == 1 else ["--seeds", ",".join(map(str, seeds))]
     return shlex.join(words)
-
-
-def said_held_out(record: RunRecord, already: bool) -> str:
-    """How a run ended, without its test metrics: whoever tunes must not see them."""
-    names = [name for name in ("val_accuracy", "val_nll", "val_rmse") if name in record.metrics][:2]
-    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in names]
-    status = f"{record.status} already" if already else record.status
-    return "  ".join([f"{status}: {title(record.config)}", *(numbers or [record.message])])
 
 
 def compare_line(request: Request, methods: str, seeds: Sequence[int], budget: int, *, controls: bool) -> str:

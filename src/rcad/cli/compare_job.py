@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rcad.cli.commands import compare_line, said_held_out
-from rcad.cli.figures import duration, plural
+from rcad.cli.commands import compare_line
 from rcad.cli.meter import meter
 from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
@@ -42,6 +41,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
+from rcad.runs.words import duration, plural, said_held_out
 from rcad.train.machine import pick_device
 from rcad.train.reporting import Silent
 from rcad.train.run import method_defaults

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from rcad.cli.figures import plural
 from rcad.cli.views import View, numbers
+from rcad.runs.words import plural
 from rcad.train.reporting import Reporter, Row
 
 

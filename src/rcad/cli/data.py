@@ -126,10 +126,10 @@ def import_data(
     ),
 )
 def verify_data(data_dir: DataFolder = None, cache_dir: CacheFolder = None, as_json: Json = False) -> None:
-    from rcad.cli.figures import plural
     from rcad.cli.screen import say, say_json
     from rcad.data.registry import verify
     from rcad.errors import InputError
+    from rcad.runs.words import plural
 
     results = verify(data_dir, cache_dir)
     wrong = [(path, problem) for path, problem in results if problem is not None]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rcad.cli.run_words import left_to, title
 from rcad.cli.screen import warn
 from rcad.cli.views import View
 from rcad.runs.config import RunConfig
@@ -14,6 +13,7 @@ from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
+from rcad.runs.words import left_to, title
 from rcad.train.reporting import Tracker
 
 Trackers = Callable[[Path], Sequence[Tracker]]

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from rcad.cli.figures import number, plural
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
@@ -23,6 +22,7 @@ from rcad.data.known import KNOWN
 from rcad.data.layouts import recognise
 from rcad.data.registry import READERS, Available, data_root
 from rcad.errors import InputError, MissingExtraError
+from rcad.runs.words import number, plural
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CLASSES_SHOWN = 12

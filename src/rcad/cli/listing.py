@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from rcad.cli.figures import duration, leading, metric, number, plural, size, sparkline
-from rcad.cli.run_words import seconds
 from rcad.cli.screen import fields, say, table
 from rcad.errors import finite, one_of
 from rcad.loss.method_rows import label
@@ -14,6 +12,7 @@ from rcad.runs.pruning import Pruned
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import Store
 from rcad.runs.toml import to_toml
+from rcad.runs.words import duration, leading, metric, number, plural, seconds, size, sparkline
 
 _METRICS_LISTED = 2
 _EPOCHS_SHOWN = 8

@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from rcad.cli.figures import size
 from rcad.cli.screen import is_terminal
+from rcad.runs.words import size
 
 Progress = Callable[[int, int], None]
 _EVERY_S = 0.1

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from rcad.cli.figures import duration
 from rcad.cli.screen import is_terminal
+from rcad.runs.words import duration
 
 if TYPE_CHECKING:
     from rcad.paper.grid import Standing

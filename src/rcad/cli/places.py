@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from rcad.cli.figures import plural, size
 from rcad.cli.probes import Check
 from rcad.data.cache import cache_root, entries, open_entry
 from rcad.data.registry import available, data_root
 from rcad.errors import InputError, MissingExtraError
 from rcad.runs.store import Store
+from rcad.runs.words import plural, size
 
 
 def places(data_dir: Path | None, cache_dir: Path | None, runs: Path) -> list[Check]:

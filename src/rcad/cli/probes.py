@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Literal, NamedTuple
 
 from rcad import __version__
-from rcad.cli.figures import plural, size
+from rcad.runs.words import plural, size
 
 Level = Literal["ok", "warn", "bad"]
 EXTRAS = {

@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.cli.figures import duration, leading, mean_and_spread, metric
-from rcad.cli.run_words import said, seconds
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import Outcome, canonical
 from rcad.loss.method_rows import rows_to_plain
@@ -16,6 +14,7 @@ from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.runs.toml import to_toml
+from rcad.runs.words import duration, leading, mean_and_spread, metric, said, seconds
 
 _SHOWN = 3
 

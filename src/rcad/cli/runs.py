@@ -89,10 +89,10 @@ def export_runs(
     runs: RunsFolder = RUNS,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    from rcad.cli.figures import plural
     from rcad.cli.screen import say, warn
     from rcad.errors import InputError
     from rcad.runs.store import Store
+    from rcad.runs.words import plural
 
     if file.exists() and not force:
         raise InputError(f"expected a new file, but {file} exists; add --force to replace it")

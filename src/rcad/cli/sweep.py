@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from rcad.cli.grid import Grid, Said, Trackers
-from rcad.cli.run_words import left_to, said, title
 from rcad.cli.signals import last_signal
 from rcad.cli.views import View
 from rcad.errors import InputError
@@ -17,6 +16,7 @@ from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord
 from rcad.runs.store import Store
+from rcad.runs.words import left_to, said, title
 
 SIGINT, LEFT = 2, 2
 

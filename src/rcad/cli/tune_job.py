@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rcad.cli.commands import said_held_out, train_line
+from rcad.cli.commands import train_line
 from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import Outcome, canonical, sweep
@@ -26,6 +26,7 @@ from rcad.runs.atomic import replacing, write_text
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.store import Store
+from rcad.runs.words import said_held_out
 from rcad.train.run import method_defaults
 from rcad.train.task import method_of
 

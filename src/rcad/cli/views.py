@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Protocol, Self
 
-from rcad.cli.figures import duration, metric
 from rcad.cli.screen import is_terminal
+from rcad.runs.words import duration, metric
 from rcad.train.reporting import Reporter, Row, Silent
 
 _EVERY_S, _TOGETHER_S = 1.0, 5.0

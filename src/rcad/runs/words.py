@@ -1,10 +1,15 @@
-"""Numbers for people: metrics, durations, sizes, mean and spread, a sparkline."""
+"""Numbers and runs in a few words, for people: metrics, durations, sizes, how a run ended."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+
+from rcad.loss.method_rows import label
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.record import RunRecord
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PERCENT = ("accuracy", "error", "top5")
@@ -93,3 +98,41 @@ def sparkline(values: Sequence[float | None], width: int = 24) -> str:
     low, high = min(known), max(known)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(" " if value is None else _BARS[round((value - low) * scale)] for value in values)
+
+
+def seconds(record: RunRecord) -> float | None:
+    """How long a run took, all in all."""
+    known = [value for value in record.timings.values() if value is not None]
+    return sum(known) if known else None
+
+
+def title(config: RunConfig) -> str:
+    """A run in a few words."""
+    return f"{label(config.method)} on {config.data.name}, seed {config.seed}"
+
+
+def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
+    """How a run ended, in one line with at most so many metrics."""
+    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in leading(record.metrics, most)]
+    verb = f"{record.status} already" if already else record.status
+    parts = [f"{verb}: {title(record.config)}", *numbers]
+    if record.status == "diverged":
+        parts.append(record.message)
+    elif not already:
+        parts.append(duration(seconds(record)))
+    else:
+        parts.append(f"run {record.id}")
+    return "  ".join(part for part in parts if part)
+
+
+def left_to(error: BusyError) -> str:
+    """Who works on a run that was left alone."""
+    return f"left to {error.owner}"
+
+
+def said_held_out(record: RunRecord, already: bool) -> str:
+    """How a run ended, without its test metrics: whoever tunes must not see them."""
+    names = [name for name in ("val_accuracy", "val_nll", "val_rmse") if name in record.metrics][:2]
+    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in names]
+    status = f"{record.status} already" if already else record.status
+    return "  ".join([f"{status}: {title(record.config)}", *(numbers or [record.message])])
