@@ -13,9 +13,9 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from rcad.compare.statistics.paired_splits import LEVEL
-from rcad.paper.adversarial_rivals import SUITE
 from rcad.paper.claims import CONTROLS
 from rcad.paper.published import RUNS, Printed
+from rcad.paper.tables import T1 as SUITE
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

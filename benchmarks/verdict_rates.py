@@ -24,8 +24,8 @@ from simulated_studies import UCI, Array, images, our_spread, record, recorded, 
 from verdict_rates_page import page
 
 from rcad.compare.statistics.paired_splits import LEVEL, RULE, VERDICTS, Paired, Verdict, holm
-from rcad.paper.adversarial_rivals import SUITE
 from rcad.paper.claims import Draft, judged
+from rcad.paper.tables import T1 as SUITE
 from rcad.runs.atomic import write_text
 
 STUDIES, SEED = 4_000, 0

@@ -11,8 +11,8 @@ import pytest
 
 from rcad.errors import InputError
 from rcad.paper import benchmarks, grid
-from rcad.paper.catalogue import suite
 from rcad.paper.grid import Plan, Progress, Standing, make_runs, plan
+from rcad.paper.tables import SUITES
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Status
@@ -32,7 +32,7 @@ def written(config: RunConfig, status: Status = "done") -> RunRecord:
 
 @pytest.fixture
 def planned() -> Plan:
-    return plan(suite("F4"), "smoke", "one view", range(2), only=["alpha 0.5", "alpha 1"])
+    return plan(SUITES["F4"], "smoke", "one view", range(2), only=["alpha 0.5", "alpha 1"])
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_the_time_left_counts_work_and_not_what_was_there_before(
 
 def test_executors_suit_the_work(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     few = list(planned.configs().values())
-    many = [one.config for one in suite("T4").runs("small", range(3), "one view")]
+    many = [one.config for one in SUITES["T4"].runs("small", range(3), "one view")]
     monkeypatch.setattr(executors, "cores", lambda: 16)
     assert suitable("cpu", few, None) == Sequential()
     assert suitable("cpu", few, 3) == Processes(3)
@@ -177,17 +177,17 @@ def test_missing_data_are_named_and_the_rest_is_run(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("RCAD_DATA", raising=False)
     (tmp_path / "cifar100").mkdir()
     (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
-    found = plan(suite("T1"), "small", "one view", [0], data_dir=tmp_path)
+    found = plan(SUITES["T1"], "small", "one view", [0], data_dir=tmp_path)
     assert found.columns == ("CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100")
     assert [line.split(":")[0] for line in found.missing] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert all(line.endswith("so it was not run.") for line in found.missing)
     assert {one.column for one in found.runs} == set(found.columns)
     with pytest.raises(InputError, match=r"expected data for T1, but there are none: CIFAR-100-2k: cifar100 was not"):
-        plan(suite("T1"), "small", "one view", [0], data_dir=tmp_path / "nowhere")
+        plan(SUITES["T1"], "small", "one view", [0], data_dir=tmp_path / "nowhere")
     with pytest.raises(InputError, match="no reader"):
-        plan(suite("T5"), "full", "one view", [0], data_dir=tmp_path)
+        plan(SUITES["T5"], "full", "one view", [0], data_dir=tmp_path)
     with pytest.raises(InputError, match="expected --only to be"):
-        plan(suite("T1"), "smoke", "one view", [0], only=["MNIST"])
+        plan(SUITES["T1"], "smoke", "one view", [0], only=["MNIST"])
 
 
 def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,8 +206,8 @@ def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monk
 
 
 def test_runs_in_bf16_are_other_runs() -> None:
-    plain = plan(suite("T4"), "smoke", "one view", [0], only=["n=500"])
-    found = plan(suite("T4"), "smoke", "one view", [0], only=["n=500"], precision="bf16")
+    plain = plan(SUITES["T4"], "smoke", "one view", [0], only=["n=500"])
+    found = plan(SUITES["T4"], "smoke", "one view", [0], only=["n=500"], precision="bf16")
     assert (plain.precision, found.precision) == ("fp32", "bf16")
     assert not set(plain.configs()) & set(found.configs())
     for one, other in zip(plain.runs, found.runs, strict=True):
@@ -217,6 +217,6 @@ def test_runs_in_bf16_are_other_runs() -> None:
 
 
 def test_skipped_columns_are_kept_in_mind() -> None:
-    found = plan(suite("T4"), "smoke", "one view", [0], only=["n=500"])
+    found = plan(SUITES["T4"], "smoke", "one view", [0], only=["n=500"])
     assert found.columns == ("n=500",)
     assert len(found.skipped) == 5

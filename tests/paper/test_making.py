@@ -13,10 +13,10 @@ import torch
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.finished_run import Shelf
 from rcad.paper import making, suite_page
-from rcad.paper.catalogue import suite
 from rcad.paper.collect import collect, settings
 from rcad.paper.grid import plan
 from rcad.paper.making import Order, make, standing
+from rcad.paper.tables import SUITES
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
 
@@ -267,7 +267,7 @@ def test_gains_are_differences_by_seed(out: Path) -> None:
 def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_path: Path) -> None:
     """A diverged run leaves its claims undecided; without weights only the calibration is missing."""
     wanted, _ = t4
-    planned = plan(suite("T4"), "smoke", "one view", range(3), only=["n=500"])
+    planned = plan(SUITES["T4"], "smoke", "one view", range(3), only=["n=500"])
     store, kept = Store.open(tmp_path / "runs"), Store(wanted.store)
     for one in planned.runs:
         record = kept.get(config_id(one.config))
@@ -285,7 +285,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
 
 
 def test_runs_that_are_not_there_leave_empty_cells(tmp_path: Path) -> None:
-    planned = plan(suite("T3"), "smoke", "one view", range(3))
+    planned = plan(SUITES["T3"], "smoke", "one view", range(3))
     found = collect(planned, Shelf(Store.open(tmp_path), device="cpu"), silent)
     assert {one["note"] for one in found["claims"]} == {"not run"}
     assert all(not cell["runs"] for cell in found["cells"])

@@ -15,7 +15,7 @@ import pytest
 
 from rcad.cli import main
 from rcad.errors import InputError
-from rcad.paper.catalogue import suite
+from rcad.paper.tables import SUITES
 from rcad.runs.config import RunConfig
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
@@ -38,7 +38,7 @@ class Watch:
 
 
 def some(count: int) -> list[RunConfig]:
-    return [one.config for one in suite("T4").runs("smoke", [0], "one view", ["n=500"])][:count]
+    return [one.config for one in SUITES["T4"].runs("smoke", [0], "one view", ["n=500"])][:count]
 
 
 def test_processes_equal_this_process(tmp_path: Path) -> None:

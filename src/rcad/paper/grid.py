@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rcad.errors import InputError, one_of
-from rcad.paper.benchmarks import Scale, missing
-from rcad.paper.rivals import Views
+from rcad.paper.benchmarks import Scale, Views, missing
 from rcad.paper.suite import PlannedRun, Suite
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id

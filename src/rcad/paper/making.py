@@ -10,12 +10,11 @@ from typing import Any
 from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.finished_run import Shelf
 from rcad.paper import record as records
-from rcad.paper.benchmarks import Scale
-from rcad.paper.catalogue import suite
+from rcad.paper.benchmarks import Scale, Views
 from rcad.paper.collect import Say, collect
 from rcad.paper.grid import Plan, Precision, Tell, make_runs, plan
-from rcad.paper.rivals import Views
 from rcad.paper.suite_page import markdown, tally
+from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS, Outcome
 from rcad.runs.atomic import make_folder, write_text
 from rcad.runs.record import FINISHED
@@ -67,7 +66,7 @@ class Order:
 
     def plan(self) -> Plan:
         return plan(
-            suite(self.name),
+            SUITES[self.name],
             self.scale,
             self.views,
             self.seeds,

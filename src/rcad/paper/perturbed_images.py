@@ -13,12 +13,13 @@ from rcad.evaluate.saved_run.finished_run import Shelf, Subject
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.perturbations import GradientStep, RandomStep
-from rcad.paper.first_page import ALPHAS
 from rcad.paper.grid import Plan
 from rcad.paper.suite_page import ENTROPY
 from rcad.runs.atomic import replacing
 from rcad.runs.plain import config_id
 
+ALPHAS = (0.0, 0.05, 0.5, 1.0, 2.0, 5.0)
+"""Distances at which images are shown."""
 SHOWN, AVERAGED = 4, 200
 """Images that are shown, and those over which entropies are averaged."""
 SCALE = 3

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rcad.compare.statistics.paired_splits import RULE
-from rcad.paper import rivals
-from rcad.paper.benchmarks import Benchmark, Scale
+from rcad.paper.benchmarks import Benchmark, Scale, Setting, Views, method_of
 from rcad.paper.claims import CONTROLS, RANDOM, oriented
 from rcad.paper.published import Printed, Table
-from rcad.paper.rivals import Setting, Views
 from rcad.runs.config import RunConfig
 
 Side = tuple[str, str]
@@ -58,6 +56,11 @@ class PlannedClaim(NamedTuple):
     winner: Side
     loser: Side
     published: float | None
+
+    @classmethod
+    def of(cls, where: str, winner: str, better: str, loser: str) -> PlannedClaim:
+        """One row against another of the same column, about which nothing is printed."""
+        return cls(where, f"{winner} {better} {loser}", (winner, where), (loser, where), None)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Suite:
             for seed in seeds
             for column in wanted
             for row in self.rows_of(column)
-            for rows in [rivals.method(self.labels.get(row, row), Setting(column.benchmark, scale, views))]
+            for rows in [method_of(self.labels.get(row, row), Setting(column.benchmark, scale, views))]
         )
 
 

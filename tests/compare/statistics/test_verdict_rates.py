@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rcad.compare.statistics.paired_splits import paired
-from rcad.paper.adversarial_rivals import SUITE
 from rcad.paper.published import T1
+from rcad.paper.tables import T1 as SUITE
 
 pytest.importorskip("scipy.stats")
 ROOT = Path(__file__).parents[3]

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rcad.compare.statistics.paired_splits import RULE
-from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
-from rcad.paper.catalogue import MODULES, suite
-from rcad.paper.rivals import Setting, method
+from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, Setting, method_of, protocol
 from rcad.paper.suite import Suite
+from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
@@ -18,7 +17,7 @@ from rcad.train.executors import work
 from rcad.train.run import canonical_config
 from rcad.train.task import Method
 
-each = pytest.mark.parametrize("name", MODULES)
+each = pytest.mark.parametrize("name", SUITES)
 
 
 def built(rows: object) -> Method:
@@ -29,20 +28,20 @@ def built(rows: object) -> Method:
 
 def test_fifteen_targets() -> None:
     assert list(TARGETS) == [*(f"T{k}" for k in range(1, 9)), *(f"F{k}" for k in range(1, 8))]
-    assert {name for name, one in TARGETS.items() if one.is_suite} == set(MODULES)
+    assert {name for name, one in TARGETS.items() if one.is_suite} == set(SUITES)
 
 
 @each
 def test_the_full_scale_has_as_many_runs_as_the_list_says(name: str) -> None:
-    runs = suite(name).runs("full", range(10), "one view")
+    runs = SUITES[name].runs("full", range(10), "one view")
     assert len({config_id(one.config) for one in runs}) == TARGETS[name].runs
-    wanted = {column.benchmark.data or "imagenet" for column in suite(name).columns}
+    wanted = {column.benchmark.data or "imagenet" for column in SUITES[name].columns}
     assert wanted == set(TARGETS[name].data)
 
 
 @each
 def test_every_column_has_both_controls_and_every_claim_two_sides_that_are_run(name: str) -> None:
-    found = suite(name)
+    found = SUITES[name]
     assert found.rule == RULE
     assert len(found.controls) == 2
     planned = {(one.row, one.column) for one in found.runs("smoke", [0], "one view")}
@@ -60,7 +59,7 @@ def test_every_column_has_both_controls_and_every_claim_two_sides_that_are_run(n
 @pytest.mark.parametrize("scale", SCALES)
 def test_configs_are_canonical_and_differ_between_cells_with_other_methods(name: str, scale: str) -> None:
     for views in ("one view", "two views"):
-        runs = suite(name).runs(scale, [0], views)  # type: ignore[arg-type]
+        runs = SUITES[name].runs(scale, [0], views)  # type: ignore[arg-type]
         assert all(canonical_config(one.config) == one.config for one in runs)
         by_column: dict[str, list[str]] = {}
         for one in runs:
@@ -70,42 +69,42 @@ def test_configs_are_canonical_and_differ_between_cells_with_other_methods(name:
 
 @each
 def test_two_views_are_given_to_every_row(name: str) -> None:
-    for one in suite(name).runs("full", [0], "two views"):
+    for one in SUITES[name].runs("full", [0], "two views"):
         assert [term.view for term in (built(one.config.method).clean or ())] == ["batch", "raw"], one.row
-    for one in suite(name).runs("full", [0], "one view"):
+    for one in SUITES[name].runs("full", [0], "one view"):
         assert all(term.view == "batch" for term in built(one.config.method).terms)
 
 
 def test_published_numbers_set_the_claims() -> None:
-    claims = {(one.where, one.statement): one.published for one in suite("T1").claims}
+    claims = {(one.where, one.statement): one.published for one in SUITES["T1"].claims}
     assert len(claims) == 30
     assert claims["CIFAR-100-2k", "RCAD is more accurate than ERM"] == pytest.approx(1.9)
     assert claims["SVHN", "RCAD is more accurate than ME-ADA"] == pytest.approx(0.2)
     assert claims["CIFAR-10", "RCAD is more accurate than a random direction"] == pytest.approx(0.5)
-    attacked = {(one.where, one.statement) for one in suite("T6").claims}
+    attacked = {(one.where, one.statement) for one in SUITES["T6"].claims}
     # Where the paper prints a rival as the better one, that is the claim.
     assert ("CIFAR-100, attacked", "ME-ADA withstands the attack better than RCAD") in attacked
     assert ("CIFAR-100-2k, attacked", "RCAD withstands the attack better than ME-ADA") in attacked
 
 
 def test_the_full_scale_is_the_paper_s_protocol() -> None:
-    (rcad,) = (one for one in suite("T1").runs("full", [7], "one view", ["CIFAR-100-2k"]) if one.row == "RCAD")
+    (rcad,) = (one for one in SUITES["T1"].runs("full", [7], "one view", ["CIFAR-100-2k"]) if one.row == "RCAD")
     rows = [("rcad", {"alpha": 1.0, "lam": 0.1})]
     assert rcad.config == canonical_config(RECIPES["paper-2k"].config("cifar100[:2000]", rows, 7))
-    by_row = {one.row: one.config for one in suite("T1").runs("full", [0], "one view", ["SVHN"])}
+    by_row = {one.row: one.config for one in SUITES["T1"].runs("full", [0], "one view", ["SVHN"])}
     assert by_row["ERM"] == RECIPES["paper-svhn"].config("svhn", [("erm", {})])
     assert by_row["RCAD"].method == (("data_augmentation", ()), ("rcad", ()))
-    (wide,) = {one.config.model for one in suite("T3").runs("full", [0], "one view")}
+    (wide,) = {one.config.model for one in SUITES["T3"].runs("full", [0], "one view")}
     assert (wide.name, wide.dropout) == ("wrn28_10", 0.3)
-    sizes = {one.column: one.config.train.batch_size for one in suite("T4").runs("full", [0], "one view")}
+    sizes = {one.column: one.config.train.batch_size for one in SUITES["T4"].runs("full", [0], "one view")}
     assert list(sizes.values()) == [32, 32, 32, 64, 64, 128]
 
 
 def test_smoothed_rows_say_the_papers_direction() -> None:
     for name, row in (("T2", "RCAD + LS"), ("F2", "LS + RCAD")):
-        (one,) = (one for one in suite(name).runs("full", [0], "one view", ["CIFAR-100-2k"]) if one.row == row)
+        (one,) = (one for one in SUITES[name].runs("full", [0], "one view", ["CIFAR-100-2k"]) if one.row == row)
         assert dict(dict(one.config.method)["rcad"])["direction"] == "plain"
-        assert any("unsmoothed" in note for note in suite(name).notes)
+        assert any("unsmoothed" in note for note in SUITES[name].notes)
 
 
 def test_the_committed_runs_are_those_of_t1() -> None:
@@ -113,7 +112,7 @@ def test_the_committed_runs_are_those_of_t1() -> None:
     from pathlib import Path
 
     kept = {one.name for one in (Path(__file__).parents[2] / "results" / "cifar100-2k").iterdir()}
-    runs = suite("T1").runs("full", range(3), "one view", ["CIFAR-100-2k"])
+    runs = SUITES["T1"].runs("full", range(3), "one view", ["CIFAR-100-2k"])
     mine = {config_id(one.config) for one in runs if one.row in ("ERM", "RCAD")}
     assert mine <= kept
 
@@ -129,21 +128,21 @@ def test_small_is_less_of_everything() -> None:
 
 
 def test_growth_comes_in_proportion() -> None:
-    grown = {scale: dict(method("ME-ADA", Setting(CIFAR100, scale, "one view"))[0][1]) for scale in SCALES}
+    grown = {scale: dict(method_of("ME-ADA", Setting(CIFAR100, scale, "one view"))[0][1]) for scale in SCALES}
     assert [grown[scale]["epochs"] for scale in SCALES] == [1, 2, 10]
 
 
 def test_work_grows_with_method_epochs_and_images() -> None:
-    by_row = {one.row: one.config for one in suite("T4").runs("full", [0], "one view", ["n=500"])}
+    by_row = {one.row: one.config for one in SUITES["T4"].runs("full", [0], "one view", ["n=500"])}
     assert work(by_row["ME-ADA"]) > work(by_row["RCAD"]) > work(by_row["ERM"]) == 200 * 500
-    (whole,) = (one for one in suite("T4").runs("full", [0], "one view", ["n=50,000"]) if one.row == "ERM")
+    (whole,) = (one for one in SUITES["T4"].runs("full", [0], "one view", ["n=50,000"]) if one.row == "ERM")
     assert work(whole.config) == 200 * 50_000
     longer = replace(whole.config, train=replace(whole.config.train, epochs=400))
     assert work(longer) == 2 * work(whole.config)
 
 
 def test_one_step_size_a_column() -> None:
-    found: Suite = suite("F4")
+    found: Suite = SUITES["F4"]
     by = {(one.row, one.column): one.config for one in found.runs("full", [0], "one view")}
     alphas = [dict(by["RCAD", column.name].method[-1][1]).get("alpha", 0.5) for column in found.columns]
     assert alphas == list(found.curves[0].x)
@@ -151,7 +150,7 @@ def test_one_step_size_a_column() -> None:
 
 
 def test_f3_counts_shared_runs_once() -> None:
-    claims = [(claim.winner[0], claim.loser[0], claim.where) for claim in suite("F3").claims]
+    claims = [(claim.winner[0], claim.loser[0], claim.where) for claim in SUITES["F3"].claims]
     assert ("RCAD", "ERM", "CIFAR-100-2k") in claims
     assert ("RCAD", "ERM", "n=2,000") not in claims
     assert ("RCAD", "ERM", "n=500") in claims
