@@ -32,6 +32,7 @@ def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.M
     record = json.loads(Path(f"out/{stem}.json").read_text())
     assert (record["target"], record["scale"]) == (name, "smoke")
     assert {"settings", "versions", "results", "seconds", "not_finite"} <= record.keys()
+    assert {one["verdict"] for one in record["claims"]} == {"a trial"}
     page = Path(f"out/{stem}.md").read_text()
     assert "its numbers mean nothing" in page
     assert Path(f"out/{stem}.png").read_bytes().startswith(b"\x89PNG")
@@ -123,7 +124,7 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     assert first.out.splitlines() == [
         "results/T1/T1-two-views.json",
         "results/T1/T1-two-views.md",
-        "T1: 24 claims of the paper: 24 undecided; 6 checks of ours: 6 undecided (smoke scale: a trial, no evidence)",
+        "T1: 24 claims of the paper: a trial; 6 checks of ours: a trial (smoke scale: a trial, no evidence)",
     ]
     assert "T1: 7 of 7 runs, 0.0 s left" in first.err
     again = '`rcad paper run T1 --scale smoke --seeds 1 --protocol two-views --only "CIFAR-10"`'
@@ -144,8 +145,8 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
         "record": "results/T1/T1-two-views.json",
         "scale": "smoke",
         "protocol": "two views",
-        "claims": "24 undecided",
-        "our checks": "6 undecided",
+        "claims": "a trial",
+        "our checks": "a trial",
     }
 
 
@@ -161,7 +162,7 @@ def test_status_keeps_what_it_decodes_where_it_is_told(cli: Cli) -> None:
 def test_status_of_a_study(cli: Cli) -> None:
     cli("paper", "run", "F7", "--scale", "smoke")
     (line,) = json.loads(cli("paper", "status", "F7", "--json").out)
-    assert (line["scale"], line["claims"], line["our checks"]) == ("smoke", "3 undecided", None)
+    assert (line["scale"], line["claims"], line["our checks"]) == ("smoke", "a trial", None)
     assert cli("paper", "status", "T9").code == 2
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rcad.paper.claims import Tally, is_check
+from rcad.paper.claims import Tally, claims_in, is_check, scale_of
 from rcad.paper.pages import verdict_counts, whose
 from rcad.paper.report.reading import read
 
@@ -51,6 +51,25 @@ def test_verdicts_are_counted_on_either_side() -> None:
     assert line.startswith("The table also has 1 check of ours: 1 undecided; ")
     assert verdict_counts(Tally.of("T8", judged[:1])) == ["## 1 claim of the paper: 1 reproduced"]
     assert str(Tally.of("T8", [])) == "0 claims of the paper"
+
+
+def test_a_trial_has_no_verdict_whatever_an_old_record_says() -> None:
+    claim = {"where": "a", "statement": "RCAD is more accurate than ERM", "verdict": "reproduced"}
+    for record, verdict in (
+        ({"scale": "smoke"}, "a trial"),
+        ({"scale": "small"}, "reproduced"),
+        ({"figure": {"settings": {"draws": 20}}}, "a trial"),
+        ({"figure": {"settings": {"draws": 100}}}, "reproduced"),
+        ({"figure": {"settings": {"draws": 1000}}}, "reproduced"),
+    ):
+        (found,) = claims_in({**record, "claims": [claim]})
+        assert found == {**claim, "verdict": verdict}
+    assert [scale_of({"figure": {"settings": {"draws": n}}}) for n in (20, 99, 100, 999, 1000)] == [
+        "smoke", "smoke", "small", "small", "full",
+    ]  # fmt: skip
+    assert str(Tally.of("T8", [{**claim, "verdict": "a trial", "published": 1.0}] * 3)) == (
+        "3 claims of the paper: a trial"
+    )
 
 
 def test_the_pages_that_are_kept_count_as_the_report_does() -> None:

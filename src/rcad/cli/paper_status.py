@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli.screen import say, say_json, table
-from rcad.paper.claims import CONTROLS, Tally, by_verdict
+from rcad.paper.claims import CONTROLS, Tally, by_verdict, claims_in, scale_of
 from rcad.paper.targets import TARGETS
 from rcad.runs.atomic import read_text
 from rcad.runs.strict_json import loads
@@ -53,11 +53,11 @@ def _records(name: str, out: Path) -> list[list[str]]:
 
 
 def _row(name: str, path: Path, record: dict[str, Any]) -> list[str]:
-    found = Tally.of(name, record.get("claims", []), record.get("controls", CONTROLS))
+    found = Tally.of(name, claims_in(record), record.get("controls", CONTROLS))
     return [
         name,
         str(path),
-        record.get("scale", "-"),
+        scale_of(record) or "-",
         record.get("protocol", "-"),
         *(by_verdict(side) or "-" for side in found),
     ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rcad.compare.statistics.paired_splits import VERDICTS, Paired, Verdict, holm, judge
+from rcad.paper.targets import DRAWS
 
 FOR_A_CONTROL = (
     "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper credits "
@@ -15,6 +16,8 @@ FOR_A_CONTROL = (
 )
 
 
+TRIAL: Literal["a trial"] = "a trial"
+"""What stands in place of a verdict where the data are too few to have one: at the smoke scale."""
 RANDOM, ENTROPY = "random direction", "entropy at x"
 CONTROLS = (RANDOM, ENTROPY)
 TOGETHER = "all of these in one draw"
@@ -47,18 +50,18 @@ class Claim:
     published: float | None
     p_holm: float
     p_reverse_holm: float
-    verdict: Verdict
+    verdict: Verdict | Literal["a trial"]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def judged(drafts: Sequence[Draft]) -> list[Claim]:
-    """Every draft with its verdict (`statistics.RULE`)."""
+def judged(drafts: Sequence[Draft], *, trial: bool = False) -> list[Claim]:
+    """Every draft with its verdict (`statistics.RULE`); those of a trial have none."""
     forward = holm([1.0 if draft.gain is None else draft.gain.p_greater for draft in drafts])
     reverse = holm([1.0 if draft.gain is None else draft.gain.p_less for draft in drafts])
     return [
-        Claim(*draft, p, q, judge(draft.gain, p, q, draft.published))
+        Claim(*draft, p, q, TRIAL if trial else judge(draft.gain, p, q, draft.published))
         for draft, p, q in zip(drafts, forward, reverse, strict=True)
     ]
 
@@ -71,6 +74,24 @@ def oriented(
         return first, second, None
     gain = round((printed[second] - printed[first]) * (1 if lower else -1), 10)
     return (first, second, gain or None) if gain >= 0 else (second, first, -gain)
+
+
+def claims_in(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The judged claims of a record; those of a trial have no verdict, whatever an older record says."""
+    found: Iterable[Mapping[str, Any]] = record.get("claims", ())
+    trial = scale_of(record) == "smoke"
+    return [{**one, "verdict": TRIAL} if trial else one for one in found]
+
+
+def scale_of(record: Mapping[str, Any]) -> str | None:
+    """The scale of a record; that of the linear theory goes by its number of draws."""
+    draws = record.get("figure", {}).get("settings", {}).get("draws")
+    return record.get("scale") if "scale" in record or draws is None else scale_of_draws(draws)
+
+
+def scale_of_draws(draws: int) -> str:
+    """The scale of so many draws of the linear problem."""
+    return "smoke" if draws < DRAWS["small"] else "small" if draws < DRAWS["full"] else "full"
 
 
 def is_check(target: str, statement: str, published: float | None, controls: Sequence[str] = CONTROLS) -> bool:
@@ -107,4 +128,6 @@ class Tally(NamedTuple):
 def by_verdict(verdicts: Sequence[str]) -> str:
     """How often each was given, in words."""
     counts = Counter(verdicts)
+    if counts[TRIAL]:
+        return TRIAL
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])

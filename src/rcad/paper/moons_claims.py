@@ -40,7 +40,7 @@ def compare(cell: Cell, first: str, second: str) -> Paired | None:
     return None if None in (*a, *b) else paired(a, b)
 
 
-def claims(cells: Mapping[str, Cell]) -> list[Claim]:
+def claims(cells: Mapping[str, Cell], *, trial: bool = False) -> list[Claim]:
     """Who is more accurate, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
     drafts = []
     for name, cell in cells.items():
@@ -54,12 +54,13 @@ def claims(cells: Mapping[str, Cell]) -> list[Claim]:
         size = None if shown is None else shown["rcad"] - shown["erm"]
         gain = compare(cell, "rcad", "rcad_random")
         drafts.append(Draft(name, "RCAD is more accurate than a random direction", gain, size))
-    return judged(drafts)
+    return judged(drafts, trial=trial)
 
 
-def boundary_claims(panels: Sequence[Mapping[str, Any]]) -> list[Claim]:
+def boundary_claims(panels: Sequence[Mapping[str, Any]], *, trial: bool = False) -> list[Claim]:
     """F7: at every epoch RCAD's boundary gives more of the half circles themselves to the right class than ERM's."""
     found = {(panel["method"], panel["epoch"]): panel["arc_accuracy"] for panel in panels}
     epochs = list(dict.fromkeys(panel["epoch"] for panel in panels))
     text = "RCAD's boundary follows the moons more closely than ERM's"
-    return judged([Draft(f"epoch {e}", text, paired(found["rcad", e], found["erm", e]), None) for e in epochs])
+    drafts = [Draft(f"epoch {e}", text, paired(found["rcad", e], found["erm", e]), None) for e in epochs]
+    return judged(drafts, trial=trial)

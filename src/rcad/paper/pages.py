@@ -8,6 +8,8 @@ from typing import Any
 from rcad.compare.statistics.paired_splits import RULE
 from rcad.paper.claims import CONTROLS, Claim, Tally, is_check
 
+TRIAL_NOTE = "**A trial run on tiny data: its numbers mean nothing, and nothing is judged by them.**"
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; a bar inside a cell would end it."""
@@ -78,7 +80,7 @@ def made_by(record: dict[str, Any], stem: str) -> str:
     """How the page came about."""
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     note = {
-        "smoke": " **A trial run on tiny data: its numbers mean nothing.**",
+        "smoke": f" {TRIAL_NOTE}",
         "small": " **Small scale: fewer runs and settings than the study has.**",
     }.get(record["scale"], "")
     return (

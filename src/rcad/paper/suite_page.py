@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rcad.compare.statistics.paired_splits import interval_half, summary
-from rcad.paper.claims import Tally
+from rcad.paper.claims import Tally, claims_in
 from rcad.paper.pages import number, p_value, signed, table, verdict_counts, whose
 
 Record = dict[str, Any]
@@ -42,12 +42,12 @@ def markdown(record: Record, stem: str, *, picture: bool = False) -> str:
 
 
 def tally(record: Record) -> Tally:
-    return Tally.of(record["target"], record["claims"], record["controls"])
+    return Tally.of(record["target"], claims_in(record), record["controls"])
 
 
 def claim_table(record: Record) -> str:
     rows = []
-    for claim in record["claims"]:
+    for claim in claims_in(record):
         gain = claim["gain"]
         ours = "-" if gain is None else f"{signed(gain['mean'])} [{gain['low']:.2f}, {gain['high']:.2f}]"
         p_values = ["-" if claim[name] is None else p_value(claim[name]) for name in ("p_holm", "p_reverse_holm")]

@@ -136,24 +136,25 @@ def _page(name: str, record: dict[str, Any]) -> tuple[str, str, dict[str, Any], 
     from rcad.paper import figures, moons_claims, moons_report, uci_claims, uci_report
     from rcad.paper.pages import tally
 
+    trial = record["scale"] == "smoke"
     if name == "T7":
         datasets = record["results"]["datasets"]
-        judged, tests = uci_claims.claims(datasets), uci_claims.tests(datasets)
+        judged, tests = uci_claims.claims(datasets, trial=trial), uci_claims.tests(datasets)
         added = {"claims": [one.to_dict() for one in judged], "tests": tests}
         page = uci_report.markdown(record, judged, tests)
         return page, str(tally(name, judged)), records.plain(added), figures.uci
     if name == "T8":
-        judged = moons_claims.claims(record["results"]["cells"])
+        judged = moons_claims.claims(record["results"]["cells"], trial=trial)
         added = {"claims": records.plain([one.to_dict() for one in judged])}
         return moons_report.markdown(record, judged), str(tally(name, judged)), added, figures.moons
-    judged = moons_claims.boundary_claims(record["results"]["panels"])
+    judged = moons_claims.boundary_claims(record["results"]["panels"], trial=trial)
     added = {"claims": records.plain([one.to_dict() for one in judged])}
     return moons_report.boundaries_markdown(record, judged), str(tally(name, judged)), added, figures.boundaries
 
 
 def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> Outcome:
     """F5 is the linear theory's own report."""
-    from rcad.paper.claims import Tally
+    from rcad.paper.claims import Tally, claims_in
     from rcad.paper.theory.__main__ import compute
     from rcad.paper.theory.report import to_markdown, write_json
     from rcad.paper.theory.study import Settings
@@ -167,7 +168,7 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
         found = loads(read_text(path), str(path))
         kept = found.get("figure", {}).get("settings", {})
         if kept == records.plain(settings.to_dict()):
-            return Outcome([file for file in files if file.is_file()], True, str(Tally.of("F5", found["claims"])))
+            return Outcome([file for file in files if file.is_file()], True, str(Tally.of("F5", claims_in(found))))
         if kept.get("draws", 0) > settings.draws:
             raise InputError(
                 f"expected a folder for the trial, but {path} has {kept['draws']} draws; pass another --out"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rcad.compare.statistics.paired_splits import Paired, paired
-from rcad.paper.claims import Draft, judged
+from rcad.paper.claims import TRIAL, Draft, judged
 from rcad.paper.suite import PlannedClaim, Side, Suite
 
 FEWEST_SEEDS = 3
@@ -18,13 +18,19 @@ Seeds = Mapping[int, float | None]
 
 
 def verdicts(
-    suite: Suite, cells: Mapping[Side, Seeds], not_measured: frozenset[Side] = frozenset(), *, said: str = ""
+    suite: Suite,
+    cells: Mapping[Side, Seeds],
+    not_measured: frozenset[Side] = frozenset(),
+    *,
+    said: str = "",
+    trial: bool = False,
 ) -> list[dict[str, Any]]:
     """Every claim of the suite as plain data; Holm over those that could be tested.
 
     Args:
         not_measured: cells whose runs are done but lack the number.
         said: a note on every claim that was tested, e.g. at which scale.
+        trial: whether the data are too few for verdicts.
     """
     tested: list[Draft] = []
     drawn: list[tuple[PlannedClaim, Paired | None, str]] = []
@@ -35,8 +41,11 @@ def verdicts(
         drawn.append((claim, gain, note or said))
         if gain is not None:
             tested.append(Draft(claim.where, claim.statement, gain, claim.published))
-    done = iter(judged(tested))
-    return [_plain(claim, note, next(done).to_dict() if gain is not None else None) for claim, gain, note in drawn]
+    done = iter(judged(tested, trial=trial))
+    none = TRIAL if trial else "undecided"
+    return [
+        _plain(claim, note, {"verdict": none} if gain is None else next(done).to_dict()) for claim, gain, note in drawn
+    ]
 
 
 def compare(winner: Seeds, loser: Seeds, higher_is_better: bool = True) -> tuple[Paired | None, str]:
@@ -53,15 +62,14 @@ def compare(winner: Seeds, loser: Seeds, higher_is_better: bool = True) -> tuple
     return paired(*sides), ""  # type: ignore[arg-type]
 
 
-def _plain(claim: PlannedClaim, note: str, found: dict[str, Any] | None) -> dict[str, Any]:
-    tested = found or {"gain": None, "p_holm": None, "p_reverse_holm": None, "verdict": "undecided"}
+def _plain(claim: PlannedClaim, note: str, tested: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "where": claim.where,
         "statement": claim.statement,
-        "gain": tested["gain"],
+        "gain": tested.get("gain"),
         "published": claim.published,
-        "p_holm": tested["p_holm"],
-        "p_reverse_holm": tested["p_reverse_holm"],
+        "p_holm": tested.get("p_holm"),
+        "p_reverse_holm": tested.get("p_reverse_holm"),
         "verdict": tested["verdict"],
         "note": note,
     }

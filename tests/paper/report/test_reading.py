@@ -52,11 +52,13 @@ def test_targets_without_a_record_are_missing(tmp_path: Path) -> None:
 
 
 def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
-    put(tmp_path, suite())
-    put(tmp_path, suite(scale="smoke"), "trial/T4.json")
+    put(tmp_path, suite(claims=verdicts()))
+    put(tmp_path, suite(scale="smoke", claims=verdicts()), "trial/T4.json")
     one, two = read(tmp_path).studies
     assert one.title != two.title
     assert two.title.endswith("(smoke, trial/T4.json)")
+    assert {claim.verdict for claim in two.claims} == {"a trial"}
+    assert "a trial" not in {claim.verdict for claim in one.claims}
     assert one.warning == ""
     assert two.warning.startswith("SMOKE SCALE")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_the_figure_s_verdicts() -> None:
 def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--draws", "10", "--out", str(tmp_path / "new"), "--no-figure"]) == 0
     shown = capsys.readouterr()
-    assert "reproduced" in shown.out
+    assert re.match(r" *\d+ a trial\nwritten to ", shown.out), "ten draws judge nothing"
     assert "the sweeps" in shown.err
     record = json.loads((tmp_path / "new" / "linear.json").read_text())
     assert record["figure"]["settings"]["draws"] == 10
@@ -76,7 +77,9 @@ def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixt
     assert sum(record["verdicts"].values()) == len(record["claims"])
     assert len(record["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 101
     page = (tmp_path / "new" / "linear.md").read_text()
-    assert page.count("**") == 2 * len(record["claims"])
+    assert {claim["verdict"] for claim in record["claims"]} == {"a trial"}
+    assert "**A trial run on tiny data: its numbers mean nothing, and nothing is judged by them.**" in page
+    assert page.count("**a trial**") == len(record["claims"])
     for line in page.splitlines():
         if line.startswith("|") and "claim" not in line:
             assert str(tmp_path) not in line

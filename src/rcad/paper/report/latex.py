@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rcad.compare.statistics.paired_splits import VERDICTS
+from rcad.paper.claims import TRIAL
 from rcad.paper.report.numbers import as_printed, counts, digits, place_mean, with_half
 from rcad.paper.report.study import Place, Study
 
@@ -67,7 +68,8 @@ def verdicts(studies: Sequence[Study]) -> str:
     for study in studies:
         if study.claims:
             found = counts(study.claims)
-            cells = [study.title, study.scale, *(str(found[verdict]) for verdict in VERDICTS)]
+            given = ("--" if TRIAL in found else str(found[verdict]) for verdict in VERDICTS)
+            cells = [study.title, study.scale, *given]
             body.append(_line([escaped(cell) for cell in cells]))
     header = ["", "scale", *VERDICTS]
     return _float("Claims of the paper by verdict.", "verdicts", "llrrrr", header, body)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rcad.compare.statistics.paired_splits import VERDICTS, Paired, paired
 from rcad.compare.statistics.published import AgainstPublished, against_published
+from rcad.paper.claims import TRIAL
 from rcad.paper.report.study import Claim, Place, Published, Study
 
 MINUS = "\N{MINUS SIGN}"
@@ -126,6 +127,8 @@ def counts(claims: Sequence[Claim]) -> dict[str, int]:
 
 
 def tally(found: Mapping[str, int]) -> str:
+    if found.get(TRIAL):
+        return TRIAL
     return ", ".join(f"{count} {verdict}" for verdict, count in found.items() if count) or "no claims"
 
 

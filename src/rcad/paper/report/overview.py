@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rcad.paper.claims import TRIAL
 from rcad.paper.report.numbers import checks, counts, span, tally
 from rcad.paper.report.reading import Found
 from rcad.paper.report.study import SCALES, TITLES, Study
@@ -53,7 +54,9 @@ def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, l
     for study in studies:
         judged = counts(study.claims)
         numbers = [
-            Cell(str(judged[verdict]), mark=mark if judged[verdict] else "none") if study.claims else ""
+            Cell(str(judged[verdict]), mark=mark if judged[verdict] else "none")
+            if study.claims and TRIAL not in judged
+            else ""
             for verdict, mark in MARKS.items()
         ]
         dates, devices = _facts(study, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rcad.errors import InputError
+from rcad.paper.claims import claims_in
 from rcad.paper.report.study import TITLES, Claim, Place, Published, Record, Run, Series, Study
 
 
@@ -93,5 +94,5 @@ def claims_of(record: Record) -> list[Claim]:
             p_reverse=one.get("p_reverse_holm"),
             note=str(one.get("note") or ""),
         )
-        for one in record.get("claims", ())
+        for one in claims_in(record)
     ]

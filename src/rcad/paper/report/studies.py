@@ -10,7 +10,7 @@ from typing import Any
 from rcad.compare.statistics.paired_splits import RULE
 from rcad.errors import InputError
 from rcad.paper import moons_claims, uci_claims
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL
+from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, scale_of
 from rcad.paper.published import UCI_NLL
 from rcad.paper.report.parsing import claims_of
 from rcad.paper.report.study import TITLES, Place, Published, Record, Run, Series, Study
@@ -108,10 +108,9 @@ def boundaries(record: Record, path: Path) -> Study:
 def linear(record: Record, path: Path) -> Study:
     """F5: bands over draws; its claims were judged by rules of their own."""
     settings = record["figure"]["settings"]
-    scale = "full" if settings["draws"] >= 1000 else "smoke"
     rules = list(dict.fromkeys(str(one["rule"]) for one in record["claims"] if one.get("rule")))
     return Study(
-        **{**_common({**record, "scale": scale, "target": "F5"}, path, "F5", {}), "rule": "; ".join(rules)},
+        **{**_common({**record, "scale": scale_of(record), "target": "F5"}, path, "F5", {}), "rule": "; ".join(rules)},
         about=f"The paper's linear problem, {settings['draws']:,} draws, exact test accuracies. Lines are medians, "
         "bands hold 90% of the draws.",
         metric="test accuracy",

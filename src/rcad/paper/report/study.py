@@ -29,7 +29,7 @@ TITLES = {
 }
 """Everything the paper shows, in the order of the report."""
 SCALES = {
-    "smoke": "SMOKE SCALE: a trial of seconds on tiny data. Its numbers and verdicts mean nothing.",
+    "smoke": "SMOKE SCALE: a trial of seconds on tiny data. Its numbers mean nothing, and nothing is judged by them.",
     "small": "SMALL SCALE: fewer epochs, seeds or data than the paper. Read its verdicts as hints.",
     "full": "",
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from rcad.errors import InputError
+from rcad.paper.claims import scale_of_draws
 from rcad.paper.theory import checks, claims, theorem
 from rcad.paper.theory.report import Results, to_markdown, write_json
 from rcad.paper.theory.study import LARGE, SMALL, Settings, run_study
@@ -77,6 +78,8 @@ def compute(settings: Settings) -> Results:
         *claims.lemma_claims(closed, gradients, scans),
         *claims.theorem_claims(met, conclusion, rates),
     ]
+    if scale_of_draws(settings.draws) == "smoke":
+        judged = claims.in_trial(judged)
     found = {
         "entropy": entropy.to_dict(),
         "closed_form": closed.to_dict(),

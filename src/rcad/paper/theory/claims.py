@@ -7,12 +7,13 @@ settings by whether it holds in all.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from torch import Tensor
 
-from rcad.paper.claims import TOGETHER
+from rcad.paper.claims import TOGETHER, TRIAL
 from rcad.paper.theory.bands import Interval, mean_interval, share_interval
 from rcad.paper.theory.checks import ClosedFormCheck, EntropyCheck, SampleGradientCheck
 from rcad.paper.theory.linear import margins, norms, training_accuracy
@@ -33,7 +34,7 @@ class Claim:
     statement: str
     ours: str
     rule: str
-    verdict: Verdict
+    verdict: Verdict | Literal["a trial"]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -240,7 +241,13 @@ def theorem_claims(met: list[Condition], conclusion: ConclusionScan, rates: list
     ]
 
 
-def tally(claims: list[Claim]) -> dict[str, int]:
+def in_trial(claims: Sequence[Claim]) -> list[Claim]:
+    """The claims where the draws are too few to judge them by."""
+    return [replace(claim, verdict=TRIAL) for claim in claims]
+
+
+def tally(claims: Sequence[Claim]) -> dict[str, int]:
     """How many claims got each verdict."""
     order: tuple[Verdict, ...] = ("reproduced", "not reproduced", "opposite", "undecided")
-    return {verdict: sum(c.verdict == verdict for c in claims) for verdict in order}
+    tried = sum(claim.verdict == TRIAL for claim in claims)
+    return {TRIAL: tried} if tried else {verdict: sum(c.verdict == verdict for c in claims) for verdict in order}
