@@ -135,7 +135,7 @@ def test_the_integrations_are_loaded_only_when_they_are_asked_for() -> None:
 
 
 def test_a_page_needs_no_torch() -> None:
-    loaded = run("import sys, rcad.report.page, rcad.report.svg; print(*sys.modules)").split()
+    loaded = run("import sys, rcad.report.document, rcad.report.drawing; print(*sys.modules)").split()
     assert not {"torch", "matplotlib", "jinja2"} & set(loaded)
 
 

@@ -17,7 +17,7 @@ from browser import BROWSER, seen
 from cli.conftest import Cli
 from rcad.demo import linear
 from rcad.demo.run import ACTS
-from report.test_page import Tree
+from report.test_html import Tree
 
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
     pytest.importorskip(package)

@@ -20,7 +20,7 @@ from PIL import Image
 from cli.conftest import Cli
 from made import files, images, png, table
 from rcad.runs.store import Store
-from report.test_page import Tree
+from report.test_html import Tree
 from trained import run_id, train_some
 
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):

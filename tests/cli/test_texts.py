@@ -90,7 +90,7 @@ def test_names_from_files_cannot_break_a_table(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_narrow_tables_wrap_the_last_column_or_stack(
+def test_narrow_tables_wrap_the_last_column_or_drop_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -98,7 +98,7 @@ def test_narrow_tables_wrap_the_last_column_or_stack(
     wrapped = capsys.readouterr().out.splitlines()
     assert wrapped[2:] == ["rcad    pays the model for being unsure,", "        a step up the loss"]
     table(["a", "b"], [["x" * 30, "y" * 30]])
-    assert capsys.readouterr().out.splitlines()[:2] == [f"a  {'x' * 30}", f"b  {'y' * 30}"]
+    assert capsys.readouterr().out.splitlines()[::2] == ["a", "x" * 30]
 
 
 def test_every_method_has_a_card_with_its_parameters() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.report.page import Figure
-from rcad.report.svg import blank, inline
+from rcad.report.document import Figure
+from rcad.report.drawing import blank, inline
 
 Record = Mapping[str, Any]
 # Okabe and Ito's colours, which stay apart for colour-blind readers.

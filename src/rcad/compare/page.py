@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rcad.compare.figures import figures, forest
-from rcad.report.page import Cell, Figure, Section, Table, render
+from rcad.report import html
+from rcad.report.document import Cell, Document, Figure, Section, Table
 
 Record = Mapping[str, Any]
 WORDS = {"accuracy": "accuracy, %", "nll": "NLL", "brier": "Brier score", "rmse": "RMSE"}
@@ -19,17 +20,19 @@ MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 def page(record: Record) -> str:
     """The page."""
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    return render(
-        f"Does it help on {record['data']}?",
-        lead(record),
-        [
-            Section("In short", what_was_done(record), [results_table(record)], "\n".join(record["sentences"])),
-            Section("Seeds", (), list(figures(record, WORDS, BETTER))),
-            Section("Differences", (), _differences(record)),
-            *_chosen_section(record),
-            Section("How it was judged", judged(record)),
-        ],
-        {"Made by": f"{record['command']}, in {record['seconds']:.0f} s", "Versions": versions},
+    return html.page(
+        Document(
+            f"Does it help on {record['data']}?",
+            lead(record),
+            [
+                Section("In short", what_was_done(record), [results_table(record)], "\n".join(record["sentences"])),
+                Section("Seeds", (), list(figures(record, WORDS, BETTER))),
+                Section("Differences", (), _differences(record)),
+                *_chosen_section(record),
+                Section("How it was judged", judged(record)),
+            ],
+            {"Made by": f"{record['command']}, in {record['seconds']:.0f} s", "Versions": versions},
+        )
     )
 
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from rcad.report.page import Cell, Figure, Section, Table, render
-from rcad.report.svg import blank, inline
+from rcad.report import html
+from rcad.report.document import Cell, Document, Figure, Section, Table
+from rcad.report.drawing import blank, inline
 
 Record = Mapping[str, Any]
 WORDS = {"accuracy": "accuracy, %", "nll": "NLL", "brier": "Brier score", "rmse": "RMSE"}
@@ -35,11 +36,13 @@ def page(record: Record) -> str:
     notice = "" if len(done) == record["planned"] else "The search is not over: the same command goes on with it."
     parts: list[Table | Figure] = [*picture(record), trials_table(record)]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    return render(
-        f"Tuning {settings['method']} on {settings['data']}",
-        "Which numbers suit this method on this data, by held-out examples.",
-        [Section("Trials", about, parts, verdict, notice)],
-        {"Versions": versions},
+    return html.page(
+        Document(
+            f"Tuning {settings['method']} on {settings['data']}",
+            "Which numbers suit this method on this data, by held-out examples.",
+            [Section("Trials", about, parts, verdict, notice)],
+            {"Versions": versions},
+        )
     )
 
 

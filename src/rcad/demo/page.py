@@ -9,7 +9,8 @@ from rcad.compare.statistics.paired_splits import summary
 from rcad.demo import pictures
 from rcad.demo.settings import CONTROLS, LABELS
 from rcad.demo.verdicts import DIGITS, RULE, WORDS, Comparison, Contest, linear_outcome
-from rcad.report.page import Section, Table, render
+from rcad.report import html
+from rcad.report.document import Document, Section, Table
 
 Record = Mapping[str, Any]
 HEADER = ("data", "method", "accuracy or RMSE", "NLL", "RCAD better by", "RCAD")
@@ -66,18 +67,20 @@ def spread(values: Sequence[float | None], metric: str) -> str:
 def page(record: Record, comparisons: Sequence[Comparison]) -> str:
     """One HTML file."""
     trial = "" if record["scale"] == "full" else " This was a trial of seconds: its numbers mean nothing."
-    return render(
-        "Does RCAD help?",
-        "RCAD pays a model for being unsure where a large step up its own loss leads. Three experiments on this "
-        f"machine: where it should help, whether its direction is the reason, and where it does not.{trial}",
-        [
-            _summary(record, comparisons),
-            _linear(record),
-            _moons(record, comparisons),
-            _few_labels(record, comparisons),
-            _method(),
-        ],
-        _facts(record),
+    return html.page(
+        Document(
+            "Does RCAD help?",
+            "RCAD pays a model for being unsure where a large step up its own loss leads. Three experiments on this "
+            f"machine: where it should help, whether its direction is the reason, and where it does not.{trial}",
+            [
+                _summary(record, comparisons),
+                _linear(record),
+                _moons(record, comparisons),
+                _few_labels(record, comparisons),
+                _method(),
+            ],
+            _facts(record),
+        )
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from rcad.demo.settings import LABELS
 from rcad.demo.verdicts import LOWER_IS_BETTER, UNITS, WORDS, Comparison, Contest
 from rcad.paper.boundaries import LIMITS
-from rcad.report.page import Figure
-from rcad.report.svg import blank, inline
+from rcad.report.document import Figure
+from rcad.report.drawing import blank, inline
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers.
 COLOURS = {"erm": "#000000", "rcad": "#0072B2", "rcad_small": "#D55E00"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rcad.errors import InputError
-from rcad.report.svg import blank
+from rcad.report.drawing import blank
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along

@@ -1,1 +1,1 @@
-"""From records to pages: one self-contained HTML file, and pictures that can stand inside it."""
+"""One document, shown four ways: HTML, Markdown, LaTeX and terminal. It knows no record; whoever has one builds it."""

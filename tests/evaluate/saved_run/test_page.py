@@ -15,7 +15,7 @@ from rcad.evaluate.saved_run.figures import colours, figures, pooled
 from rcad.evaluate.saved_run.numbers import near, radius, signed, spread
 from rcad.evaluate.saved_run.page import comparison_notes, markdown, notes, page
 from rcad.evaluate.saved_run.tables import differences, tables
-from report.test_page import Tree
+from report.test_html import Tree
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")

@@ -29,7 +29,7 @@ from rcad.paper.report.numbers import (
 from rcad.paper.report.parsing import from_suite
 from rcad.paper.report.study import Published, Study
 from rcad.paper.report.tables import Links, claim_table, grid, run_table, side_by_side
-from rcad.report.page import Cell, Table
+from rcad.report.document import Cell, Table
 
 
 def study(**options: Any) -> Study:

@@ -21,7 +21,7 @@ from rcad.paper.report.drawing import colour_of, colours_of, label, limits
 from rcad.paper.report.grids import pairs_of
 from rcad.paper.report.overview_pictures import forest, squares
 from rcad.paper.report.reading import read
-from report.test_page import Tree
+from report.test_html import Tree
 
 PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF"
 

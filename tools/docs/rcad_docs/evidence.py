@@ -13,8 +13,8 @@ from rcad.paper.report.making import Report, gather
 from rcad.paper.report.markdown import escaped
 from rcad.paper.report.overview import CLAIMS, MISSING
 from rcad.paper.report.study import TITLES
-from rcad.report.page import Cell, Section, Table
-from rcad.report.svg import inline
+from rcad.report.document import Cell, Section, Table
+from rcad.report.drawing import inline
 
 FOLDER = "evidence"
 WIDE = "---\nhide:\n  - toc\n---"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rcad.evaluate.saved_run.tables import evaluations
-from rcad.report.page import Figure
-from rcad.report.svg import blank, inline
+from rcad.report.document import Figure
+from rcad.report.drawing import blank, inline
 
 Group = Mapping[str, Any]
 # Okabe and Ito's colours, which stay apart for colour-blind readers; black is ERM's.

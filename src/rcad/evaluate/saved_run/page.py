@@ -8,7 +8,8 @@ from typing import Any
 
 from rcad.evaluate.saved_run.figures import figures
 from rcad.evaluate.saved_run.tables import differences, evaluations, masking_words, tables
-from rcad.report.page import Figure, Section, Table, render
+from rcad.report import html
+from rcad.report.document import Document, Figure, Section, Table
 
 Summary = Mapping[str, Any]
 TITLES = {
@@ -38,7 +39,7 @@ def page(summary: Summary) -> str:
     sections = [_section(summary, suite) for suite in summary["suites"]]
     sections.append(Section("Against ERM", _compared(summary), _present(_differences(summary))))
     sections.append(Section("The runs", _left_out(summary), [runs_table(summary)]))
-    return render("Evaluation", _lead(summary), sections, _facts(summary))
+    return html.page(Document("Evaluation", _lead(summary), sections, _facts(summary)))
 
 
 def markdown(summary: Summary) -> str:

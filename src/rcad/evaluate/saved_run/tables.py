@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rcad.evaluate.saved_run.numbers import near, p_value, radius, signed, spread
-from rcad.report.page import Table
+from rcad.report.document import Table
 
 Group = Mapping[str, Any]
 NO_SPREAD = "no spread"

@@ -11,7 +11,7 @@ from rcad.paper.report.numbers import fixed, mean_of
 from rcad.paper.report.sections import figure
 from rcad.paper.report.study import SCALES, Record
 from rcad.paper.report.tables import Links
-from rcad.report.page import Cell, Section, Table
+from rcad.report.document import Cell, Section, Table
 
 TITLE = "alpha, measured"
 

@@ -11,7 +11,7 @@ from rcad.paper.report import drawing
 from rcad.paper.report.drawing import BLUE, GREEN, GREY, ORANGE, PAPER, Picture
 from rcad.paper.report.numbers import fixed
 from rcad.paper.report.study import Record
-from rcad.report.page import Table
+from rcad.report.document import Table
 
 TITLE = "Cost of a step"
 ABOUT = (

@@ -1,42 +1,11 @@
-"""What all pictures share: colours that stay apart for colour-blind readers, labels that fit, limits that hold."""
+"""A picture of the report with the stem of its files; how it is drawn is in `rcad.report.drawing`."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from rcad.report.svg import blank
-
-__all__ = ["Picture", "blank"]
-
-# Okabe and Ito's colours. The one for the paper's numbers is used for nothing else.
-BLACK, BLUE, VERMILION, GREEN, ORANGE, SKY, PAPER = (
-    "#000000",
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#56B4E9",
-    "#CC79A7",
-)
-GREY, LIGHT = "#666666", "#BBBBBB"
-VERDICT_COLOURS = {"reproduced": GREEN, "not reproduced": ORANGE, "opposite": VERMILION, "undecided": LIGHT}
-VERDICT_SIGNS = {"reproduced": "+", "not reproduced": "\N{MINUS SIGN}", "opposite": "x", "undecided": "?"}
-# The first fragment found in a method's name decides.
-_BY_NAME = (
-    ("random", VERMILION),
-    ("adversarial direction", BLUE),
-    ("entropy at", ORANGE),
-    ("rcad", BLUE),
-    ("me-ada", "#8B6914"),
-    ("fgsm", GREEN),
-    ("adversarial", GREEN),
-    ("smoothing", SKY),
-)
-_REST = ("#8B6914", "#5D3A9B", GREEN, ORANGE, SKY, VERMILION, GREY)
+from rcad.report.drawing import *  # noqa: F403
 
 
 @dataclass(frozen=True)
@@ -48,111 +17,3 @@ class Picture:
     caption: str
     alt: str
     wide: bool = True
-
-
-def colour_of(name: str) -> str:
-    """A method keeps its colour on every picture; those without one are grey."""
-    low = name.casefold()
-    if low == "erm":
-        return BLACK
-    if low == "ls":
-        return SKY
-    return next((colour for part, colour in _BY_NAME if part in low), GREY)
-
-
-def colours_of(names: Sequence[str]) -> dict[str, str]:
-    """Different colours for the lines of one picture, as far as there are colours."""
-    found: dict[str, str] = {}
-    rest = list(_REST)
-    for name in names:
-        colour = colour_of(name)
-        if colour == GREY or colour in found.values():
-            colour = next((one for one in rest if one not in found.values()), GREY)
-        found[name] = colour
-    return found
-
-
-def label(text: str, width: int = 26, lines: int = 2) -> str:
-    """Text for a picture: wrapped, cut, no formulas, and only signs that the font has."""
-    known = _signs()
-    plain = "".join(sign if ord(sign) in known else "\N{WHITE SQUARE}" for sign in " ".join(text.split()))
-    wrapped = textwrap.wrap(plain, width, max_lines=lines, placeholder=" …") or [""]
-    return "\n".join(wrapped).replace("$", r"\$")
-
-
-@cache
-def _signs() -> frozenset[int]:
-    from matplotlib import font_manager
-
-    return frozenset(font_manager.get_font(font_manager.findfont("DejaVu Sans")).get_charmap())
-
-
-def limits(values: Iterable[float], *, around: float | None = None, reach: float = 4.0) -> tuple[float, float]:
-    """A range for an axis that a few wild values cannot squeeze; what lies outside is marked at its edge.
-
-    Args:
-        values: what is drawn.
-        around: a value that must be inside.
-        reach: how far from the middle half a value may lie, in widths of that half.
-    """
-    ordered = sorted(values)
-    if not ordered:
-        return (0.0, 1.0)
-    low, high = ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]
-    far = reach * (high - low)
-    kept = [value for value in ordered if low - far <= value <= high + far]
-    kept += [] if around is None else [around]
-    margin = 0.06 * (max(kept) - min(kept)) or 0.5
-    return min(kept) - margin, max(kept) + margin
-
-
-def bare(ax: Any) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=8.5)
-
-
-def stamp(figure: Any, warning: str) -> None:
-    """A picture may travel without its page, so it carries the warning itself."""
-    if warning:
-        figure.suptitle(warning.partition(".")[0], color="#A33B00", fontsize=9.5, fontweight="bold")
-
-
-def strip(ax: Any, values: Sequence[float], place: float, colour: str, *, upright: bool = False) -> None:
-    """Seeds as dots, a little apart across their line so that none hides another."""
-    shifts = [0.09 * ((k % 3) - 1) for k in range(len(values))]
-    across = [place + shift for shift in shifts]
-    x, y = (across, values) if upright else (values, across)
-    ax.plot(x, y, "o", color=colour, ms=3.6, alpha=0.55, mec="none", zorder=3)
-
-
-def beyond(ax: Any, values: Sequence[float], place: float, bounds: tuple[float, float]) -> None:
-    """How many dots lie outside, at the edge that they left by."""
-    low, high = bounds
-    for count, edge, align, text in (
-        (sum(value < low for value in values), 0.01, "left", "← {} beyond"),
-        (sum(value > high for value in values), 0.99, "right", "{} beyond →"),
-    ):
-        if count:
-            ax.text(
-                edge,
-                place,
-                text.format(count),
-                transform=ax.get_yaxis_transform(),
-                ha=align,
-                va="center",
-                fontsize=7.5,
-                color=GREY,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
-                zorder=5,
-            )
-
-
-def legend(figure: Any, handles: Sequence[Any], columns: int = 4) -> None:
-    if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8.5, frameon=False)
-
-
-def key(ax: Any, text: str, **style: Any) -> Any:
-    """An entry for a legend, drawn nowhere."""
-    (handle,) = ax.plot([], [], label=text, **style)
-    return handle

@@ -7,7 +7,7 @@ from pathlib import Path
 from rcad.evaluate.saved_run.tables import differences, tables
 from rcad.paper.report.study import Record
 from rcad.paper.report.tables import Links
-from rcad.report.page import Cell, Section, Table
+from rcad.report.document import Cell, Section, Table
 
 KIND = "rcad evaluation"
 

@@ -13,7 +13,8 @@ from rcad.paper.report.drawing import Picture
 from rcad.paper.report.reading import Found, read
 from rcad.paper.report.sections import figure
 from rcad.paper.report.tables import Links
-from rcad.report.page import Section, Table, render
+from rcad.report import html
+from rcad.report.document import Document, Section, Table
 from rcad.runs.atomic import make_folder, replacing, write_text
 
 TITLE = "Does RCAD hold up? Every table and figure, made again"
@@ -47,7 +48,7 @@ def build(results: Path, out: Path) -> list[Path]:
     report = gather(results, out)
     make_folder(out)
     files = [out / NAME, out / "report.md"]
-    write_text(files[0], render(TITLE, LEAD, report.sections, report.facts))
+    write_text(files[0], html.page(Document(TITLE, LEAD, report.sections, report.facts)))
     write_text(files[1], markdown.report(TITLE, LEAD, report.sections, report.drawn, report.facts))
     files += _tables(report.found, out / "tables")
     return files + _pictures([one for some in report.drawn.values() for one in some], out / "figures")

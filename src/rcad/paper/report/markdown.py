@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rcad.paper import pages
 from rcad.paper.report.drawing import Picture
-from rcad.report.page import Cell, Section, Table
+from rcad.report.document import Cell, Section, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&#])")
 
@@ -27,7 +27,7 @@ def report(
     """All chapters; folded tables stay in the page alone.
 
     Args:
-        title, lead, sections, facts: as in `page.render`.
+        title, lead, sections, facts: as in `Document`.
         drawn: the pictures of a chapter by its title; their files lie in figures/.
     """
     parts = [f"# {escaped(title)}", escaped(lead)]

@@ -9,7 +9,7 @@ from rcad.paper.report.numbers import checks, counts, span, tally
 from rcad.paper.report.reading import Found
 from rcad.paper.report.study import SCALES, TITLES, Study
 from rcad.paper.report.tables import MARKS, Links, claim_table
-from rcad.report.page import Cell, Figure, Section, Table
+from rcad.report.document import Cell, Figure, Section, Table
 
 CLAIMS, MISSING = "Every claim", "Not run yet"
 

@@ -9,8 +9,8 @@ from rcad.paper.report.drawing import Picture
 from rcad.paper.report.numbers import checks, counts, span, tally
 from rcad.paper.report.study import TITLES, Study
 from rcad.paper.report.tables import Links, claim_table, grid, run_table, side_by_side
-from rcad.report.page import Figure, Section, Table
-from rcad.report.svg import inline
+from rcad.report.document import Figure, Section, Table
+from rcad.report.drawing import inline
 
 MANY = 7
 """From so many columns on they stand below each other in one panel."""

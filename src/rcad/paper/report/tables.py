@@ -23,7 +23,7 @@ from rcad.paper.report.numbers import (
     with_half,
 )
 from rcad.paper.report.study import Claim, Place, Study
-from rcad.report.page import Cell, Table
+from rcad.report.document import Cell, Table
 
 MARKS = {"reproduced": "good", "not reproduced": "bad", "opposite": "bad", "undecided": "open"}
 WORDS = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rcad.errors import MissingExtraError
-from rcad.report.svg import blank, inline
+from rcad.report.drawing import blank, inline
 
 pytest.importorskip("matplotlib")
 

@@ -15,7 +15,8 @@ import pytest
 
 from browser import BROWSER, seen
 from rcad.errors import InputError, MissingExtraError
-from rcad.report.page import Cell, Figure, Section, Table, render
+from rcad.report import html
+from rcad.report.document import Cell, Document, Figure, Section, Table
 
 pytest.importorskip("jinja2")
 EVIL = "<script>alert('a')</script> & \"b\""
@@ -54,7 +55,7 @@ class Tree(HTMLParser):
 
 
 def page(*sections: Section, title: str = "A page", lead: str = "A lead", facts: dict[str, str] | None = None) -> str:
-    return render(title, lead, sections or (Section("One"),), facts or {})
+    return html.page(Document(title, lead, sections or (Section("One"),), facts or {}))
 
 
 TABLE = Table(("method", "accuracy"), (("ERM", "85.6 ± 0.6"), ("RCAD", "-1.0 [-2.0, 3.0]"), ("none", "")), "in percent")

@@ -1,0 +1,74 @@
+"""A document as one HTML file that needs nothing else: light and dark, on paper and on a phone; or as a fragment."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from importlib import resources
+from typing import Any
+
+from rcad.errors import MissingExtraError
+from rcad.report.document import EXTRA, Command, Document, Figure, Table, code_spans
+
+_SCRIPT_END = re.compile("</script", re.IGNORECASE)
+
+
+def page(document: Document) -> str:
+    """The whole page; its policy lets nothing in but its own script."""
+    script = _text("page.js")
+    assert not _SCRIPT_END.search(script)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    # Only our own files and the pictures are taken as they are; everything else is escaped.
+    trusted = _markup()
+    return _render("page.html", document, policy=policy, script=trusted(script), style=trusted(_text("page.css")))
+
+
+def fragment(document: Document) -> str:
+    """The sections alone, for a notebook: no script, no style of its own."""
+    return _render("sections.html", document, still=True)
+
+
+def _render(name: str, document: Document, **values: Any) -> str:
+    try:
+        import jinja2
+    except ImportError:
+        raise MissingExtraError("jinja2", EXTRA) from None
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_text),
+    )
+    environment.filters["prose"] = _prose
+    kinds = {"Table": Table, "Figure": Figure, "Command": Command}
+    environment.tests |= {
+        kind.lower(): lambda part, type_=type_: isinstance(part, type_) for kind, type_ in kinds.items()
+    }
+    text: str = environment.get_template(name).render(
+        **{"still": False, **values}, document=document, trusted=_markup(), list=list
+    )
+    return text
+
+
+def _prose(text: str) -> Any:
+    """Escaped text, what stands in backticks as code."""
+    markup = _markup()
+    pieces = (
+        markup("<code>{}</code>").format(piece) if code else markup.escape(piece) for piece, code in code_spans(text)
+    )
+    return markup("").join(pieces)
+
+
+def _markup() -> Any:
+    try:
+        from markupsafe import Markup
+    except ImportError:
+        raise MissingExtraError("jinja2", EXTRA) from None
+    return Markup
+
+
+def _text(name: str) -> str:
+    return resources.files("rcad.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,77 @@
+"""A document as Markdown: the same sections and tables, with links to the files of its figures."""
+
+from __future__ import annotations
+
+import re
+
+from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table, code_spans
+
+_SPECIAL = re.compile(r"([\\*\[\]#])")
+_EDGE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word it marks nothing
+
+
+def escaped(text: str) -> str:
+    """Text in which Markdown and HTML see nothing but text and, in backticks, code."""
+    pieces = code_spans(" ".join(text.split()))
+    return "".join(f"`{piece}`" if code else _plain(piece) for piece, code in pieces)
+
+
+def _plain(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _EDGE.sub(r"\\_", _SPECIAL.sub(r"\\\1", text).replace("`", "\\`"))
+
+
+def markdown(document: Document, *, figures: str = "figures") -> str:
+    """The document; folded tables and figures without a name are left to the page.
+
+    Args:
+        figures: the folder of the figures' PNG files, relative to this file; see `drawing.save`.
+    """
+    parts = [f"# {escaped(document.title)}", escaped(document.lead)]
+    for section in document.sections:
+        parts += section_parts(section, figures=figures)
+    parts.append("\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in document.facts.items()))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def section_parts(section: Section, *, figures: str = "figures") -> list[str]:
+    """A chapter in blocks, its heading first."""
+    parts = [f"## {escaped(section.title)}"]
+    parts += [f"> **{escaped(section.notice)}**"] if section.notice else []
+    parts += [f"**{escaped(line)}**" for line in section.verdict.splitlines()]
+    parts += [escaped(text) for text in section.paragraphs]
+    return parts + [block for part in section.parts for block in _blocks(part, figures)]
+
+
+def _blocks(part: Part, figures: str) -> list[str]:
+    if isinstance(part, str):
+        return [escaped(part)]
+    if isinstance(part, Command):
+        return [*([escaped(part.about)] if part.about else []), f"```\n{part.text}\n```"]
+    if isinstance(part, Figure):
+        place = f"{figures}/" if figures else ""
+        return [f"![{escaped(part.alt)}]({place}{part.name}.png)", escaped(part.caption)] if part.name else []
+    if part.folded:
+        return []
+    return [*([escaped(part.caption)] if part.caption else []), table(part)]
+
+
+def table(shown: Table) -> str:
+    """The table alone; numbers flush right."""
+    ruler = ["--:" if numeric else "---" for numeric in shown.numeric]
+    rows = [
+        [cell(one) for one in row] for row in (*shown.cells, *([shown.last_cells] if shown.last is not None else []))
+    ]
+    lines = [[escaped(name) for name in shown.header], ruler, *rows]
+    # A bar inside a cell would end it.
+    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
+
+
+def cell(one: Cell) -> str:
+    """A cell: marked ones bold, with its link to another file and its note."""
+    text = escaped(one.text)
+    if text and one.mark in ("good", "bad", "open"):
+        text = f"**{text}**"
+    if one.href and not one.href.startswith("#"):
+        text = f"[{text}]({one.href})"
+    return f"{text} ({escaped(one.note)})" if one.note else text

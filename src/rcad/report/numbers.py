@@ -1,0 +1,76 @@
+"""Numbers and words as every page writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def decimals(size: float | None, digits: int = 2, most: int = 6) -> int:
+    """How many decimals show so many digits of a number of this size; 0 for large ones, `most` for none."""
+    if size is None or size == 0 or not math.isfinite(size):
+        return min(3, most)
+    return min(max(digits - 1 - math.floor(math.log10(abs(size))), 0), most)
+
+
+def fixed(value: float | None, places: int, *, sign: bool = False, minus: str = MINUS) -> str:
+    """So many decimals, never minus zero; "-" for none."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{round(value, places) + 0.0:{'+' if sign else ''}.{places}f}".replace("-", minus)
+
+
+def by_size(value: float | None, spread: float | None = None, *, sign: bool = False) -> str:
+    """The value with as many decimals as show two digits of its spread; without one, three of its own."""
+    places = decimals(spread, 2) if spread else decimals(value, 3)
+    return fixed(value, places, sign=sign, minus="-")
+
+
+def with_spread(mean: float | None, spread: float | None) -> str:
+    """1.234 ± 0.056; the mean alone without a spread."""
+    if mean is None:
+        return "-"
+    return by_size(mean, spread) + (f" ± {by_size(spread, spread)}" if spread else "")
+
+
+def with_interval(mean: float | None, low: float | None, high: float | None) -> str:
+    """+0.123 [0.045, 0.201]: a difference with its interval, where it has one."""
+    if mean is None:
+        return "-"
+    if low is None or high is None:
+        return by_size(mean, sign=True)
+    half = (high - low) / 2
+    return f"{by_size(mean, half, sign=True)} [{by_size(low, half)}, {by_size(high, half)}]"
+
+
+def p_value(value: float | None, places: int = 4) -> str:
+    """0.0123, or <0.0001 for less than can be shown; "-" for none."""
+    least = 10.0**-places
+    return "-" if value is None else f"<{least:.{places}f}" if value < least else f"{value:.{places}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """8.4 s, 2m 05s or 3h 12m."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 run, 2 runs, 1 class, 2 classes."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning, the rest as it is."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,123 @@
+"""The same document as Markdown, LaTeX and terminal text; the page has a file of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rcad.report import html, latex, markdown, numbers, terminal
+from rcad.report.document import Cell, Command, Document, Figure, Section, Table
+from rcad.report.drawing import blank, save
+
+TABLE = Table(
+    ("method", "NLL", "why"),
+    (("erm", "0.9 ± 0.1", "a | b"), (Cell("rcad", "alpha 1", "#x", "good"), "-", Cell("", mark="open"))),
+    "in nats",
+    last=("mean", "0.9", ""),
+)
+DOCUMENT = Document(
+    "A <title>",
+    "A *lead* with `code_here`.",
+    (
+        Section(
+            "One", ["Word_s & _more_."], ["between", TABLE, Command("rcad compare", "Next:")], "yes\nno", "careful"
+        ),
+        Section("Two", (), (Table(("a",), (("hidden",),), folded="More"),)),
+    ),
+    {"made by": "us"},
+)
+
+
+def test_markdown_says_all_but_what_is_folded() -> None:
+    assert markdown.markdown(DOCUMENT).split("\n\n") == [
+        "# A &lt;title&gt;",
+        r"A \*lead\* with `code_here`.",
+        "## One",
+        "> **careful**",
+        "**yes**",
+        "**no**",
+        r"Word_s &amp; \_more\_.",
+        "between",
+        "in nats",
+        "| method | NLL | why |\n| --- | --: | --- |\n| erm | 0.9 ± 0.1 | a \\| b |\n"
+        "| **rcad** (alpha 1) | - |  |\n| mean | 0.9 |  |",
+        "Next:",
+        "```\nrcad compare\n```",
+        "## Two",
+        "- made by: us\n",
+    ]
+
+
+def test_markdown_links_files_and_named_figures() -> None:
+    assert markdown.cell(Cell("x", href="a.json")) == "[x](a.json)"
+    figures = (Figure("<svg/>", "c", "d", name="pic"), Figure("<svg/>", "c", "d"))
+    text = markdown.markdown(Document("t", "", (Section("One", (), figures),)))
+    assert text.count("![") == 1
+    assert "![d](figures/pic.png)" in text
+
+
+def test_latex_is_one_float_with_notes_below() -> None:
+    lines = latex.table(TABLE, "T 1").splitlines()
+    assert r"\label{tab:rcad-T-1}" in lines
+    assert r"\begin{tabular}{lrl}" in lines
+    assert r"erm & 0.9 $\pm$ 0.1 & a \textbar{} b \\" in lines
+    assert lines[lines.index(r"rcad & -- &  \\") + 1] == r"{\footnotesize(alpha 1)} &  &  \\"
+    assert latex.escaped("50% of $x_1$ & {#}") == r"50\% of \$x\_1\$ \& \{\#\}"
+
+
+@pytest.mark.parametrize("width", [30, 50, 80, 120])
+def test_no_line_of_the_terminal_is_wider_than_it(width: int) -> None:
+    rows = [(f"method {k}", *(f"{k}.{j}23 ± 0.01" for j in range(6)), "some words that may wrap") for k in range(4)]
+    header = ("method", *(f"metric {j}" for j in range(6)), "verdict")
+    wide = Table(header, rows, "A caption of several words that is longer than thirty letters.", spare=("metric 5",))
+    lines = terminal.text(Document("t", "word " * 40, (Section("One", (), (wide,)),)), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum(line.startswith("method ") for line in lines) == 5  # the header and a line for each row: still a table
+
+
+def test_spare_columns_go_first_and_the_others_from_the_right() -> None:
+    table = Table(("a", "b", "c", "d"), (("1" * 9, "2" * 9, "3" * 9, "4" * 9),), spare=("b",))
+    shown = {width: terminal.table_lines(table, width)[0].split() for width in (80, 35, 25, 10)}
+    assert shown == {80: ["a", "b", "c", "d"], 35: ["a", "c", "d"], 25: ["a", "c"], 10: ["a"]}
+
+
+def test_a_fragment_has_no_script_and_no_ids() -> None:
+    text = html.fragment(DOCUMENT)
+    assert "<script" not in text
+    assert " id=" not in text
+    assert "<tfoot>" in text
+    assert "<code>code_here</code>" in html.page(DOCUMENT)
+    assert "<pre><code>rcad compare</code></pre>" in text
+
+
+def test_digits_follow_the_size() -> None:
+    assert numbers.with_interval(0.00123, 0.0002, 0.0022) == "+0.0012 [0.0002, 0.0022]"
+    assert numbers.with_interval(12.3456, 10, 14) == "+12.3 [10.0, 14.0]"
+    assert numbers.with_interval(0.5, None, None) == "+0.500"
+    assert numbers.with_spread(1234.5, 67.0) == "1234 ± 67"
+    assert numbers.by_size(-0.0001, 1.0) == "0.0"
+    assert [numbers.p_value(p) for p in (None, 0.00001, 0.5)] == ["-", "<0.0001", "0.5000"]
+    assert numbers.listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_figures_are_drawn_whatever_backend_is_named(tmp_path: Path) -> None:
+    code = "from rcad.report.drawing import blank, inline; f = blank(1, 1); f.subplots(); print(inline(f)[:4])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "MPLBACKEND": "module://not.there", "MPLCONFIGDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("<svg\n", 0), done.stderr
+
+
+def test_named_figures_are_saved(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figures = [Figure(blank(1, 1), "", "", name="a"), Figure(blank(1, 1), "", "")]
+    assert save(figures, tmp_path, ("png", "pdf")) == [tmp_path / "a.png", tmp_path / "a.pdf"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pdf", "a.png"]
