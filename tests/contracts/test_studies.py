@@ -1,0 +1,93 @@
+"""The committed studies: made again from their records, they give the committed numbers and verdicts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from contracts import shown, tables
+from contracts.house import RESULTS, ROOT, rcad, workplace
+
+TABLE = "studies"
+MADE_AGAIN = ("T7", "T8", "F5", "F7")
+EVERY_CLAIM = "Every claim"
+"""The chapter of the report that has the claims of all others once more."""
+SIMULATED = 50
+
+
+def present(folder: Path) -> dict[str, Any]:
+    """What the studies say: rows of the report by chapter, of simulated studies, and the committed pages' digests."""
+    with workplace(folder), without_pictures():
+        shutil.copytree(RESULTS, "results")
+        before = pages(Path("results"))
+        for name in MADE_AGAIN:  # judged again by the records' numbers; nothing is trained
+            made = rcad(f"paper run {name}")
+            assert made.code == 0, made.err
+        again = pages(Path("results"))
+        for path, rows in before.items():
+            tables.check(f"{path}, made again,", rows, again[path])
+        report = rcad("paper report")
+        assert report.code == 0, report.err
+        chapters = shown.html(Path("report/report.html").read_text(encoding="utf-8"))
+        _check_markdown(chapters, Path("report/report.md").read_text(encoding="utf-8"))
+    chapters.pop(EVERY_CLAIM, None)
+    return {
+        "report": chapters,
+        "simulated studies": simulated(folder),
+        "pages": {path: shown.digest(rows) for path, rows in before.items()},
+    }
+
+
+def pages(results: Path) -> dict[str, list[str]]:
+    """The rows of every page of results."""
+    found = sorted(results.glob("*/**/*.md"))
+    return {one.relative_to(results).as_posix(): shown.markdown(one.read_text(encoding="utf-8")) for one in found}
+
+
+def simulated(folder: Path) -> list[str]:
+    """The rules for verdicts on studies drawn by chance."""
+    program = [sys.executable, str(ROOT / "benchmarks/verdict_rates.py"), "--studies", str(SIMULATED)]
+    subprocess.run([*program, "--out", str(folder / "rates")], check=True, capture_output=True)
+    return shown.markdown((folder / "rates/verdict_rates.md").read_text(encoding="utf-8"))
+
+
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """Figures are laid out but not drawn: three quarters of a report's time, and no number is in them."""
+    figure = pytest.importorskip("matplotlib.figure").Figure
+
+    def save(self: Any, file: Any, **options: Any) -> None:
+        if hasattr(file, "write"):
+            file.write("<svg></svg>" if options.get("format") == "svg" else b"")
+        else:
+            Path(file).touch()
+
+    with patch.object(figure, "savefig", save):
+        yield
+
+
+def update() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tables.save(TABLE, present(Path(folder)))
+
+
+def test_numbers_and_verdicts(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("scipy")
+    tables.check("a committed study", tables.load(TABLE), present(tmp_path))
+
+
+def _check_markdown(chapters: dict[str, list[str]], text: str) -> None:
+    """The report in Markdown has the rows of the page, less the folded ones."""
+    rows = Counter(row for some in chapters.values() for row in some if "digest" not in row)
+    assert Counter(shown.markdown(text)) == rows
