@@ -97,7 +97,7 @@ def test_the_full_scale_is_the_paper_s_protocol() -> None:
     (wide,) = {one.config.model for one in SUITES["T3"].runs("full", [0], "one view")}
     assert (wide.name, wide.dropout) == ("wrn28_10", 0.3)
     sizes = {one.column: one.config.train.batch_size for one in SUITES["T4"].runs("full", [0], "one view")}
-    assert list(sizes.values()) == [32, 32, 32, 64, 64, 128]
+    assert list(sizes.values()) == [128, 128, 32, 128, 64, 128]
 
 
 def test_smoothed_rows_say_the_papers_direction() -> None:
@@ -147,6 +147,34 @@ def test_one_step_size_a_column() -> None:
     alphas = [dict(by["RCAD", column.name].method[-1][1]).get("alpha", 0.5) for column in found.columns]
     assert alphas == list(found.curves[0].x)
     assert len({config_id(by["ERM", column.name]) for column in found.columns}) == 1
+
+
+def test_f3_has_what_its_caption_names() -> None:
+    found = SUITES["F3"]
+    rows = {column.name: set(column.rows or ()) for column in found.columns}
+    assert {"ME-ADA + LS", "RCAD + LS", "LS on Adv, small step", "LS on Adv, large step"} <= rows["CIFAR-10"]
+    assert {"LS", "FGSM", "ME-ADA", "RCAD", "RCAD + LS", "ERM, no augmentation"} <= rows["n=500"]
+    runs = {(one.row, one.column): one.config for one in found.runs("full", [0], "one view")}
+    assert [name for name, _ in runs["ERM", "n=500"].method] == ["data_augmentation", "erm"]
+    assert [name for name, _ in runs["ERM, no augmentation", "n=500"].method] == ["erm"]
+    (curve,) = (one for one in found.curves if one.name.startswith("DA"))
+    assert (curve.row, curve.over) == ("ERM", "ERM, no augmentation")
+    assert ("RCAD + LS is more accurate than ME-ADA + LS", "CIFAR-10") in {
+        (claim.statement, claim.where) for claim in found.claims
+    }
+
+
+def test_the_paper_prints_28_5_for_erm_and_nothing_for_augmentation() -> None:
+    found = SUITES["F1"]
+    assert found.printed("DA", "CIFAR-100-2k") is None
+    assert found.printed("LS", "CIFAR-100-2k").mean == 29.2
+    (claim,) = (one for one in found.claims if one.loser[0] == "DA")
+    assert claim.published is None
+
+
+@pytest.mark.parametrize("name", ["T1", "T2", "T3", "T4", "T6", "F1", "F3", "F6"])
+def test_pages_with_me_ada_say_its_eta(name: str) -> None:
+    assert any("eta = 1" in note and "has 10" in note for note in SUITES[name].notes)
 
 
 def test_f3_counts_shared_runs_once() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rcad.compare.statistics.paired_splits import RULE
-from rcad.paper.benchmarks import Benchmark, Scale, Setting, Views, method_of
+from rcad.paper.benchmarks import UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of
 from rcad.paper.claims import CONTROLS, RANDOM, oriented
 from rcad.paper.published import Printed, Table
 from rcad.runs.config import RunConfig
@@ -113,11 +113,16 @@ class Suite:
 
         wanted = [one for one in self.columns if columns is None or one.name in columns]
         return tuple(
-            PlannedRun(row, column.name, canonical_config(column.benchmark.config(scale, rows, seed)))
+            PlannedRun(
+                row,
+                column.name,
+                canonical_config(column.benchmark.config(scale, rows, seed, augmented=label != UNAUGMENTED)),
+            )
             for seed in seeds
             for column in wanted
             for row in self.rows_of(column)
-            for rows in [method_of(self.labels.get(row, row), Setting(column.benchmark, scale, views))]
+            for label in [self.labels.get(row, row)]
+            for rows in [method_of(label, Setting(column.benchmark, scale, views))]
         )
 
 
