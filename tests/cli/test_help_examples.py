@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import shutil
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from rcad.data.splits import parse_spec
 from rcad.demo import run as demo
 from rcad.loss.method_rows import rows_from_names
 from rcad.runs.configure import configure
+from rcad.runs.pack import PackedRun, write_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.runs.toml import to_toml
@@ -69,6 +71,8 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     record = RunRecord(config=config, status="interrupted", started="2024-01-31T12:00:00+00:00")
     store = Store.open("runs")
     store.write(record)
+    done = replace(record, config=replace(config, seed=1), id="", status="done", finished=record.started)
+    write_pack(Path("study.jsonl.gz"), [PackedRun(done)])
     monkeypatch.setattr(Store, "find", lambda self, prefix: record.id if prefix == "3f2a" else prefix)
 
 
@@ -85,6 +89,9 @@ def test_example(example: str, cli: Cli, prepared: None) -> None:
     if words[1:2] == ["evaluate"]:
         cli("train", "--config", "run.toml", "-q")
         words += [] if "--limit" in words else ["--limit", "8"]
+    if words[1:3] == ["runs", "pack"]:
+        words += ["--force"]
+        cli("runs", "unpack", "study.jsonl.gz")
     result = cli(*words[1:])
     assert result.code == 0, result.err
     assert result.out

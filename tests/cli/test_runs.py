@@ -166,3 +166,20 @@ def test_prune_removes_only_when_told(store: Store, cli: Cli) -> None:
     keep, go = store.ids()
     cli("runs", "prune", go, "--yes")
     assert store.ids() == [keep]
+
+
+def test_pack_and_unpack(store: Store, cli: Cli) -> None:
+    result = cli("runs", "pack", "runs", "--out", "study.jsonl.gz")
+    assert result.out.startswith("packed 3 runs into study.jsonl.gz, ")
+    assert "left out 1 run" in result.err
+    finished = [run for run in json.loads(cli("runs", "list", "--json").out) if run["status"] != "interrupted"]
+    listed = json.loads(cli("runs", "list", "--json", "--runs", "study.jsonl.gz").out)
+    assert listed == [{**run, "folder": "study.jsonl.gz"} for run in finished]
+    assert "study.jsonl.gz" in cli("runs", "show", finished[0]["id"], "--runs", "study.jsonl.gz").out
+    assert cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out == "unpacked 3 runs into new\n"
+    again = cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out
+    assert again == "unpacked 0 runs into new; 3 were there already\n"
+    assert cli("runs", "pack", "new", "study.jsonl.gz", "--out", "again.jsonl.gz").code == 0
+    assert Path("again.jsonl.gz").read_bytes() == Path("study.jsonl.gz").read_bytes()
+    refused = cli("runs", "pack", "runs", "--out", "study.jsonl.gz")
+    assert (refused.code, "add --force" in refused.err) == (2, True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path[0] = str(Path(__file__).parents[1])
+sys.path.insert(1, str(Path(__file__).parents[1] / "support"))
 NAMES = ("names", "commands", "config_ids", "invocations", "kept_runs", "studies")
 
 if __name__ == "__main__":

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from rcad.paper.collect import collect, settings
 from rcad.paper.grid import plan
 from rcad.paper.making import Order, make, standing
 from rcad.paper.tables import SUITES
+from rcad.runs.pack import write_pack
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
 
@@ -116,6 +121,50 @@ def test_again_makes_no_run(t4: tuple[Order, dict[str, Any]], monkeypatch: pytes
     assert again is not None
     assert again.reused
     assert json.loads(wanted.record.read_text()) == record
+
+
+def test_packed_runs_give_the_same_record_without_folders_or_weights(
+    t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, record = t4
+    store = Store(wanted.store)
+    write_pack(tmp_path / "images" / "study.jsonl.gz", [store.packed(run) for run in store.ids()])
+    monkeypatch.setattr("rcad.train.executors.run", lambda *words, **options: pytest.fail("run again"))
+    monkeypatch.setattr("rcad.evaluate.saved_run.finished_run.read", lambda *words: pytest.fail("data read"))
+    elsewhere = replace(wanted, out=tmp_path)
+    assert {one[2:] for one in standing(elsewhere)[0]} == {(3, 3)}
+    again = make(elsewhere, silent, silent, silent)
+    assert again is not None
+    assert again.reused
+    assert json.loads(elsewhere.record.read_text()) == record
+    assert elsewhere.record.with_suffix(".md").read_text() == wanted.record.with_suffix(".md").read_text()
+
+
+def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
+    t4: tuple[Order, dict[str, Any]], tmp_path: Path
+) -> None:
+    wanted, record = t4
+    first, second = (replace(wanted, out=tmp_path / name) for name in ("first", "second"))
+    words = shlex.split("paper run T4 --scale smoke --only n=500 --seeds 3 --workers 1 --device cpu --out")
+    with subprocess.Popen([sys.executable, "-m", "rcad.cli", *words, str(first.out)], stderr=subprocess.DEVNULL) as one:
+        store, deadline = Store(first.store), time.monotonic() + 120
+        while time.monotonic() < deadline and one.poll() is None:
+            if first.store.is_dir() and sum(kept.status == "done" for kept in store.records()) >= 4:
+                break
+            time.sleep(0.05)
+        one.kill()
+    finished = [kept for kept in Store.open(first.store).records() if kept.is_final]
+    assert 4 <= len(finished) < 21
+    write_pack(tmp_path / "second" / "images" / "first.jsonl.gz", [store.packed(kept.id) for kept in finished])
+    make(second, silent, silent, silent)
+    assert len(list(second.store.iterdir())) == 21 - len(finished)
+    reference = {kept.id: kept for kept in Store(wanted.store).records()}
+    made = {kept.id: kept for kept in Store(second.store, second.packs).records()}
+    assert {run: (kept.metrics, kept.splits) for run, kept in made.items()} == {
+        run: (kept.metrics, kept.splits) for run, kept in reference.items()
+    }
+    kept = json.loads(second.record.read_text())
+    assert kept["claims"] == record["claims"]
 
 
 def test_standing(t4: tuple[Order, dict[str, Any]]) -> None:

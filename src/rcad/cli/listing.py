@@ -62,7 +62,7 @@ def show_record(record: RunRecord, store: Store) -> None:
         ("memory", "-" if record.peak_memory_bytes is None else size(record.peak_memory_bytes)),
         ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()) or "-"),
         ("commit", record.commit or "-"),
-        ("folder", str(store.folder(record.id))),
+        ("folder", str(store.where(record.id))),
     ]
     fields(about)
     say("\n" + to_toml(record.config).rstrip())
@@ -76,7 +76,7 @@ def show_record(record: RunRecord, store: Store) -> None:
         _heading("metrics")
         fields([(name, metric(name, value)) for name, value in record.metrics.items()])
     if record.epochs:
-        _heading(plural(len(record.epochs), "epoch"))
+        _heading(plural(record.last_epoch, "epoch"))
         _show_epochs(record)
 
 
@@ -106,7 +106,8 @@ def _show_epochs(record: RunRecord) -> None:
     names = names[:_COLUMNS_SHOWN]
     count = len(record.epochs)
     shown = sorted({round(i * (count - 1) / max(_EPOCHS_SHOWN - 1, 1)) for i in range(_EPOCHS_SHOWN)})
-    rows = [[str(index + 1), *(_cell(name, record.epochs[index].get(name)) for name in names)] for index in shown]
+    numbers = [int(row.get("epoch") or index + 1) for index, row in enumerate(record.epochs)]
+    rows = [[str(numbers[index]), *(_cell(name, record.epochs[index].get(name)) for name in names)] for index in shown]
     table(["epoch", *names], rows)
     if count > 1:
         say()

@@ -101,7 +101,7 @@ def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
         "started": record.started,
         "finished": record.finished,
         "timings": dict(record.timings),
-        "folder": str(store.folder(record.id)),
+        "folder": str(store.where(record.id)),
     }
     return {**record.summary(), **extra}
 

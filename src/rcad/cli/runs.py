@@ -70,7 +70,7 @@ def show_run(
     store = Store.open(runs, create=False)
     record = store.get(run)
     if as_json:
-        say_json({**record.to_dict(), "folder": str(store.folder(record.id))})
+        say_json({**record.to_dict(), "folder": str(store.where(record.id))})
     else:
         show_record(record, store)
 
@@ -133,3 +133,66 @@ def prune_runs(
         apply=yes,
     )
     show_pruned(pruned, checkpoints=checkpoints, removed=yes)
+
+
+@app.command(
+    "pack",
+    help=about(
+        "Put the finished runs of a folder, with their evaluations, into one small file that can be committed.",
+        "rcad runs pack runs --out study.jsonl.gz",
+        "rcad runs pack runs study.jsonl.gz --out larger.jsonl.gz",
+        more="""Records stay whole but for the epochs, of which 50 points of training loss and validation NLL stay;
+        weights and logs stay behind. A file that lies in a folder of runs counts as those runs, finished; where a run
+        has a folder too, the folder wins.""",
+    ),
+)
+def pack_runs(
+    sources: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or other packs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Ends in .jsonl.gz.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    from rcad.cli.screen import say, warn
+    from rcad.errors import InputError
+    from rcad.runs.pack import PackedRun, write_pack
+    from rcad.runs.store import Store
+    from rcad.runs.words import plural, size
+
+    if out.exists() and not force:
+        raise InputError(f"expected a new file, but {out} exists; add --force to replace it")
+    packed: dict[str, PackedRun] = {}
+    left = 0
+    for store in (Store.open(one, create=False) for one in sources):
+        for record in store.records():
+            if record.id in packed and packed[record.id].record != record:
+                raise InputError(
+                    f"expected one record of run {record.id}, but {store.path} holds another; pack it apart"
+                )
+            left += not record.is_final
+            packed |= {record.id: store.packed(record.id)} if record.is_final else {}
+    count = write_pack(out, packed.values())
+    if left:
+        warn(f"left out {plural(left, 'run')} that are not finished")
+    say(f"packed {plural(len(packed), 'run')} into {out}, {size(count)}")
+
+
+@app.command(
+    "unpack",
+    help=about(
+        "Give the runs of a packed study folders of their own again.",
+        "rcad runs unpack study.jsonl.gz --out runs",
+        more="A run that has a folder with a record there already stays as it is.",
+    ),
+)
+def unpack_runs(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What rcad runs pack wrote.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of runs; made if need be.")] = RUNS,
+) -> None:
+    from rcad.cli.screen import say
+    from rcad.runs.pack import read_pack
+    from rcad.runs.store import Store
+    from rcad.runs.words import plural
+
+    runs, store = read_pack(file), Store.open(out)
+    new = sum(store.unpack(one) for one in runs.values())
+    there = f"; {len(runs) - new} were there already" if new < len(runs) else ""
+    say(f"unpacked {plural(new, 'run')} into {out}{there}")

@@ -17,6 +17,7 @@ from rcad.paper.suite_page import markdown, tally
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS, Outcome
 from rcad.runs.atomic import make_folder, write_text
+from rcad.runs.pack import packs_in
 from rcad.runs.record import FINISHED
 from rcad.runs.store import Store
 from rcad.train.executors import suitable
@@ -24,6 +25,8 @@ from rcad.train.machine import pick_device
 from rcad.train.run import Place
 
 RUNS = "runs"
+PACKS = "images"
+"""The folder of packed runs, which every suite takes as done."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ class Order:
     def store(self) -> Path:
         return self.out / TARGETS[self.name].folder / RUNS if self.runs is None else self.runs
 
+    @property
+    def packs(self) -> tuple[Path, ...]:
+        """Runs made before, here or elsewhere: `rcad runs pack` wrote them."""
+        return tuple(packs_in(self.out / PACKS))
+
     def plan(self) -> Plan:
         return plan(
             SUITES[self.name],
@@ -88,7 +96,7 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
     for sentence in planned.missing:
         warn(sentence)
     make_folder(order.record.parent)
-    store = Store.open(order.store)
+    store = Store.open(order.store, packs=order.packs)
     place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined)
     before = sum(store.status(config) in FINISHED for config in planned.configs().values())
     if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
@@ -127,7 +135,7 @@ def _add_images(record: dict[str, Any], planned: Plan, shelf: Shelf, path: Path)
 def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
     """(row, column, runs done, runs planned) of every cell for which there are data; and which data are missing."""
     planned = order.plan()
-    store = Store(order.store)
+    store = Store(order.store, order.packs)
     counts: dict[tuple[str, str], list[int]] = {}
     for one in planned.runs:
         cell = counts.setdefault((one.row, one.column), [0, 0])

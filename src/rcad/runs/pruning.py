@@ -65,6 +65,8 @@ def _chosen(store: Store, ids: Iterable[str] | None, wanted: Collection[str], ch
         if is_locked(store.folder(run) / LOCK):
             if ids is not None:
                 raise InputError(f"expected run {run} to be free, but a process works on it; stop it first")
+        elif ids is not None and not store.folder(run).is_dir():
+            raise InputError(f"expected a run with a folder, but {run} lies in {store.where(run)}; it stays there")
         elif folder.is_dir() and ((status := _status(store, run)) in wanted or ids is not None):
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             found.append(Pruned(run, status, size))

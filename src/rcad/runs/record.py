@@ -106,6 +106,12 @@ class RunRecord(Value):
         """Whether the run is over, for good or bad."""
         return self.status in FINISHED
 
+    @property
+    def last_epoch(self) -> int:
+        """How many epochs were trained; a packed record has fewer rows than that."""
+        last = self.epochs[-1].get("epoch") if self.epochs else 0
+        return max(len(self.epochs), int(last or 0))
+
     def summary(self) -> dict[str, Any]:
         """What a list of runs shows."""
         return {
@@ -115,7 +121,7 @@ class RunRecord(Value):
             "method": label(self.config.method),
             "seed": self.config.seed,
             "status": self.status,
-            "epochs": len(self.epochs),
+            "epochs": self.last_epoch,
             "metrics": dict(self.metrics),
         }
 

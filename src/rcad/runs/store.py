@@ -1,4 +1,8 @@
-"""The folder of runs: `<id>/{config.toml, record.json, log.jsonl, checkpoint/, lock}`. A finished record stays."""
+"""The folder of runs: `<id>/{config.toml, record.json, log.jsonl, checkpoint/, lock}`. A finished record stays.
+
+Packs (`*.jsonl.gz`, see `rcad.runs.pack`) that lie in the folder, or are named beside it, hold finished runs too. Where
+a run has both, its folder wins as soon as there is a record in it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,29 +20,41 @@ from rcad.runs import export
 from rcad.runs.atomic import leftovers, make_folder, read_text, sync_folder, write_text
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import RunLock, held_here, is_locked
+from rcad.runs.pack import PackedRun, is_pack, packs_in, united
 from rcad.runs.plain import ID_LENGTH, config_id
 from rcad.runs.record import RunRecord, Status
+from rcad.runs.strict_json import dumps, loads
 from rcad.runs.toml import load_config, to_toml
 
 CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl", "checkpoint", "lock"
+EVALUATION = "evaluation"
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _REMOVED = ".*.removed"
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of runs; make one with `Store.open`."""
+    """A folder of runs; make one with `Store.open`.
+
+    Args:
+        path: the folder, or one pack, which can only be read.
+        packs: packs elsewhere whose runs count as finished here.
+    """
 
     path: Path
+    packs: tuple[Path, ...] = ()
 
     @staticmethod
-    def open(path: str | Path, *, create: bool = True) -> Store:
+    def open(path: str | Path, *, create: bool = True, packs: Iterable[Path] = ()) -> Store:
         """The store in a folder, rid of what killed processes left half-written.
 
         Args:
             create: make the folder where there is none; else that is an error.
+            packs: see `Store`.
         """
-        store = Store(Path(path))
+        store = Store(Path(path), tuple(packs))
+        if is_pack(store.path) and store.path.is_file():
+            return store
         if create:
             make_folder(store.path)
         elif not store.path.is_dir():
@@ -48,7 +64,7 @@ class Store:
 
     def ids(self) -> list[str]:
         """Every run there is, with or without a record."""
-        return sorted(one.name for one in self.path.iterdir() if _ID.fullmatch(one.name) and one.is_dir())
+        return sorted({*self._folders(), *self._packed()})
 
     def find(self, prefix: str) -> str:
         """The id that starts with `prefix`; there must be just one."""
@@ -67,6 +83,34 @@ class Store:
             raise InputError(f"expected an id of {ID_LENGTH} hexadecimal digits, but got {run!r}")
         return self.path / run
 
+    def pack_of(self, run: str) -> Path | None:
+        """The pack that holds a run; None where the run has a folder with a record, or there is none."""
+        found = None if self._has_record(run) else self._packed().get(run)
+        return None if found is None else found[0]
+
+    def where(self, run: str) -> Path:
+        """What a reader should look at: the run's folder, or the pack that holds it."""
+        return self.pack_of(run) or self.folder(run)
+
+    def packed(self, run: str) -> PackedRun:
+        """A finished run as a pack holds it, whether it lies in one or in a folder."""
+        if not self._has_record(run) and (found := self._packed().get(run)) is not None:
+            return found[1]
+        files = sorted((self.folder(run) / EVALUATION).glob("*.json"))
+        return PackedRun(self._read(run), {path.name: loads(read_text(path), str(path)) for path in files})
+
+    def unpack(self, packed: PackedRun) -> bool:
+        """Give a packed run a folder; False where there is one with a record already, which stays as it is."""
+        run = packed.record.id
+        with self.lock(packed.record.config):
+            if self._has_record(run):
+                return False
+            make_folder(self.folder(run) / EVALUATION)
+            for name, evaluation in packed.evaluations.items():
+                write_text(self.folder(run) / EVALUATION / name, dumps(evaluation, indent=1) + "\n")
+            self.write(packed.record)
+        return True
+
     def log(self, run: str) -> Path:
         """A run's log.jsonl."""
         return self.folder(run) / LOG
@@ -77,7 +121,9 @@ class Store:
 
     def config(self, prefix: str) -> RunConfig:
         """The config of a run by the start of its id, though it may have no record yet."""
-        return load_config(self.folder(self.find(prefix)) / CONFIG)
+        run = self.find(prefix)
+        path = self.folder(run) / CONFIG
+        return load_config(path) if path.exists() or run not in self._packed() else self._packed()[run][1].record.config
 
     def lock(self, config: RunConfig) -> RunLock:
         """Claim a run: its folder is made, its config written. Held until released or the process ends."""
@@ -95,11 +141,13 @@ class Store:
     def status(self, config: RunConfig) -> Status | Literal["new"]:
         """How far the run of `config` is: "new" without a record."""
         run = config_id(config)
-        return self._read(run).status if (self.folder(run) / RECORD).exists() else "new"
+        if self._has_record(run):
+            return self._read(run).status
+        return self._packed()[run][1].record.status if run in self._packed() else "new"
 
     def get(self, prefix: str) -> RunRecord:
         """The record of a run by its id or the start of it."""
-        return self._read(self.find(prefix))
+        return self._get(self.find(prefix))
 
     def records(self, on_error: Callable[[InputError], None] | None = None) -> list[RunRecord]:
         """Every record, by the time it was started.
@@ -109,9 +157,9 @@ class Store:
         """
         found = []
         for run in self.ids():
-            if (self.folder(run) / RECORD).exists():
+            if self._has_record(run) or run in self._packed():
                 try:
-                    found.append(self._read(run))
+                    found.append(self._get(run))
                 except InputError as error:
                     if on_error is None:
                         raise
@@ -138,6 +186,8 @@ class Store:
     def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
         """Remove a run, or its checkpoints; refused while a process works on it."""
         folder = self.folder(run)
+        if not folder.exists() and (pack := self.pack_of(run)) is not None:
+            raise InputError(f"expected a run with a folder, but {run} lies in {pack}; it stays there")
         with RunLock(folder / LOCK, run):
             target = folder / CHECKPOINT if checkpoint_only else folder
             # Renamed first: a removal cut short never leaves half a run under its name.
@@ -154,6 +204,23 @@ class Store:
         records = self.records(on_error)
         export.export(records, Path(path))
         return len(records)
+
+    def _folders(self) -> list[str]:
+        if not self.path.is_dir():
+            return []
+        return [one.name for one in self.path.iterdir() if _ID.fullmatch(one.name) and one.is_dir()]
+
+    def _has_record(self, run: str) -> bool:
+        return (self.folder(run) / RECORD).exists()
+
+    def _packed(self) -> Mapping[str, tuple[Path, PackedRun]]:
+        here = [self.path] if is_pack(self.path) else packs_in(self.path)
+        return united(dict.fromkeys([*here, *self.packs]))
+
+    def _get(self, run: str) -> RunRecord:
+        if not self._has_record(run) and (found := self._packed().get(run)) is not None:
+            return found[1].record
+        return self._read(run)
 
     def _read(self, run: str) -> RunRecord:
         """The record, where "running" means that a process is: a killed one could not write that it was stopped."""
@@ -175,7 +242,7 @@ class Store:
     def _clean(self) -> None:
         for folder in self.path.glob(_REMOVED):
             shutil.rmtree(folder, ignore_errors=True)
-        for run in self.ids():
+        for run in self._folders():
             if leftovers(self.folder(run)) and os.access(self.folder(run), os.W_OK):
                 self._clean_run(run)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from paper_records import benchmark, claim, put, run_record, suite, verdicts
 from rcad.errors import InputError
 from rcad.paper.report.reading import read
 from rcad.paper.report.study import TITLES
+from rcad.runs.pack import PackedRun, write_pack
+from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -126,6 +131,47 @@ def test_a_run_that_was_made_twice_counts_in_both_folders(tmp_path: Path) -> Non
         put(tmp_path, run_record("run0", 0, accuracy), f"{folder}/run0/record.json")
     places = [place for study in read(tmp_path).studies for place in study.places.values()]
     assert [run.metrics["accuracy"] for place in places for run in place.runs] == [50.0, 60.0]
+
+
+def test_packed_runs_are_the_study_that_their_folder_was(tmp_path: Path) -> None:
+    config = RECIPES["paper-2k"].config("cifar100[:2000]", [("erm", ())])
+    store = Store.open(tmp_path / "folders" / "cifar")
+    for seed in range(3):
+        store.write(
+            RunRecord(
+                config=replace(config, seed=seed),
+                status="done",
+                started="2024-01-31T12:00:00+00:00",
+                finished="2024-01-31T12:30:00+00:00",
+                epochs=[{"epoch": epoch, "loss": 1.0, "val_nll": 2.0} for epoch in range(1, 201)],
+                metrics={"test_accuracy": 20.0 + seed, "test_nll": 1 / 3, "last_accuracy": 21.0},
+                timings={"train_seconds": 100.0 / 3},
+                device="a GPU",
+            )
+        )
+    packs = tmp_path / "packs"
+    write_pack(packs / "cifar.jsonl.gz", map(store.packed, store.ids()))
+    (one,), (other,) = (read(folder).studies for folder in (tmp_path / "folders", packs))
+    assert replace(one, path=packs) == replace(other, path=packs)
+    assert read(packs).run_facts == read(tmp_path / "folders").run_facts
+    assert set(read(packs).run_files.values()) == {packs / "cifar.jsonl.gz"}
+
+
+def test_a_pack_that_a_suite_looks_into_is_no_study_of_its_own(tmp_path: Path) -> None:
+    config = RECIPES["paper-2k"].config("cifar100[:2000]", [("erm", ())])
+    time = "2024-01-31T12:00:00+00:00"
+    made = RunRecord(config=config, status="done", started=time, finished=time, metrics={"test_accuracy": 20.0})
+    record = suite()
+    record["cells"][0]["runs"][0]["id"] = made.id
+    put(tmp_path, record)
+    for name in ("images/shared", "earlier"):
+        write_pack(tmp_path / f"{name}.jsonl.gz", [PackedRun(made)])
+    found = read(tmp_path)
+    assert [study.target for study in found.studies] == ["T4", "earlier"]
+    assert found.run_files[made.id] == tmp_path / "images" / "shared.jsonl.gz"
+    (tmp_path / "earlier.jsonl.gz").write_bytes(b"damaged")
+    (line,) = read(tmp_path).damaged
+    assert "earlier.jsonl.gz to be a pack of runs" in line
 
 
 def test_the_runs_of_an_unfinished_suite_are_no_study(tmp_path: Path) -> None:

@@ -189,6 +189,10 @@ def finished(store: Store, run: str) -> RunRecord:
     if record.status != "done":
         remedy = "train it to its end first" if record.status != "diverged" else "there is nothing to evaluate"
         raise InputError(f"expected a finished run, but {record.id} is {record.status}; {remedy}")
+    if (pack := store.pack_of(record.id)) is not None:
+        raise InputError(
+            f"expected the weights of run {record.id}, but {pack} holds records alone; train it in another folder"
+        )
     if not weights_of(store, record.id).is_file():
         raise InputError(
             f"expected the weights of run {record.id} in {weights_of(store, record.id)}, but they are missing; "

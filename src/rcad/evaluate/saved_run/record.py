@@ -61,11 +61,15 @@ class Evaluation(Value):
 
 def read(path: Path) -> Evaluation:
     """The record in a file; one line says what is wrong with it."""
-    plain = loads(read_text(path), str(path))
+    return parse(loads(read_text(path), str(path)), str(path))
+
+
+def parse(plain: Any, source: str) -> Evaluation:
+    """The record that `to_dict` wrote; `source` names its file in messages."""
     names = {one.name for one in fields(Evaluation)}
     if not isinstance(plain, dict) or plain.get("schema") != SCHEMA or plain.keys() != names | {"schema"}:
-        raise InputError(f"expected an evaluation of schema {SCHEMA} in {path}, but got something else; remove it")
-    one_of(f"the suite of {path}", plain["suite"], ("calibration", "attacks", "corruptions", "ood"))
+        raise InputError(f"expected an evaluation of schema {SCHEMA} in {source}, but got something else; remove it")
+    one_of(f"the suite of {source}", plain["suite"], ("calibration", "attacks", "corruptions", "ood"))
     return Evaluation(**{name: plain[name] for name in names})
 
 

@@ -15,7 +15,7 @@ from rcad.evaluate.saved_run.corruptions import corruptions, published_set
 from rcad.evaluate.saved_run.finished_run import Shelf, Subject, finished, whole_weights
 from rcad.evaluate.saved_run.foreign_data import foreign
 from rcad.evaluate.saved_run.ood import ood
-from rcad.evaluate.saved_run.record import FOLDER, Evaluation, stored
+from rcad.evaluate.saved_run.record import FOLDER, Evaluation, parse, stored
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suite_result import Found, NotApplicable
 from rcad.runs.atomic import check_folder
@@ -68,6 +68,9 @@ def evaluate(
         run: id, or the start of it.
         again: measure also what a record holds already.
     """
+    record = shelf.store.get(run)
+    if shelf.store.pack_of(record.id) is not None and not again:
+        return _from_pack(shelf.store, record, suites, settings)
     record = finished(shelf.store, run)
     subject = shelf.take(record.id)
     twin = erm_twin(shelf.store, record) if "attacks" in suites and settings.masking else None
@@ -93,6 +96,21 @@ def evaluate(
             done[suite] = _recorded(subject, suite, full, fresh, time.perf_counter() - start)
             done[suite].write(path)
     return Outcome(record, done, refused, tuple(reused))
+
+
+def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings: Settings) -> Outcome:
+    """What was measured before the run was packed; there are no weights to measure more."""
+    pack, held = store.pack_of(record.id), store.packed(record.id).evaluations
+    found = {}
+    for suite in suites:
+        name = settings.file(suite)
+        if name not in held:
+            raise InputError(
+                f"expected the {suite} of run {record.id}, but {pack} does not hold them, nor its weights; "
+                "train it in another folder"
+            )
+        found[suite] = parse(held[name], f"{pack}, {record.id}, {name}")
+    return Outcome(record, found, {}, tuple(found))
 
 
 def evaluate_all(

@@ -10,12 +10,13 @@ from typing import Any
 from rcad.errors import InputError
 from rcad.paper.report.evaluations import KIND as EVALUATION
 from rcad.paper.report.parsing import from_suite
-from rcad.paper.report.studies import OLD, from_old, runs_folder
+from rcad.paper.report.studies import OLD, from_old, runs_study
 from rcad.paper.report.study import TITLES, Record, Study, named
 from rcad.runs.atomic import read_text
+from rcad.runs.pack import SUFFIX, read_pack
 from rcad.runs.strict_json import loads
 
-RUN, SUITE_RUNS = "record.json", "runs"
+RUN, SUITE_RUNS, SUITE_PACKS = "record.json", "runs", "images"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Found:
         evaluations: of `rcad evaluate`, by file.
         damaged: one line for each file that could not be read.
         missing: targets of the paper without a record.
-        run_files: run records by id.
+        run_files: by id the file that holds a run's record.
         run_facts: device and start of a run, by id.
         unused: files of another kind.
     """
@@ -70,13 +71,19 @@ def read(results: Path) -> Found:
             damaged.append(str(error))
     every = sorted(results.glob(f"**/{RUN}"))  # one run may have been made in several folders
     mentioned = {run.id for study in studies for place in study.places.values() for run in place.runs}
+    packs = _packs(results, damaged)
     facts, loose = _runs(every, mentioned, damaged)
+    facts = {run: fact for held in packs.values() for run, fact in held[1].items()} | facts
+    for pack, (records, _) in packs.items():
+        # Packs that lie elsewhere are studies of their own, though a suite may have made the same runs again.
+        if pack.parent != results / SUITE_PACKS or not mentioned & {record["id"] for record in records}:
+            studies.append(runs_study(pack.name.removesuffix(SUFFIX), pack, records))
     for folder, runs in loose.items():
         if folder.name == SUITE_RUNS and folder.parent.parent == results:
             continue  # of a suite that is not finished, or whose record is damaged
         name = "-".join(folder.relative_to(results).parts) or results.resolve().name
         try:
-            studies.append(runs_folder(name, runs))
+            studies.append(runs_study(name, folder, runs))
         except (KeyError, TypeError, ValueError, AttributeError):
             damaged.append(f"expected {folder} to hold records of runs, but got others; remove them")
     targets = {study.target for study in studies}
@@ -87,7 +94,8 @@ def read(results: Path) -> Found:
         evaluations=others[EVALUATION],
         damaged=damaged,
         missing=[target for target in TITLES if target not in targets],
-        run_files={path.parent.name: path for path in every},
+        run_files={run: pack for pack, held in packs.items() for run in held[1]}
+        | {path.parent.name: path for path in every},
         run_facts=facts,
         unused=unused,
     )
@@ -95,23 +103,37 @@ def read(results: Path) -> Found:
 
 def _runs(
     files: Sequence[Path], mentioned: set[str], damaged: list[str]
-) -> tuple[dict[str, Record], dict[Path, list[tuple[Path, Record]]]]:
+) -> tuple[dict[str, Record], dict[Path, list[Record]]]:
     """What each run tells of its machine; and by folder the finished runs of stores that no suite uses."""
     # Runs beside those of a suite in the same store (of another scale, say) are no study of their own.
     used = {path.parent.parent for path in files if path.parent.name in mentioned}
     facts: dict[str, Record] = {}
-    loose: dict[Path, list[tuple[Path, Record]]] = {}
+    loose: dict[Path, list[Record]] = {}
     for path in files:
         try:
             run = loads(read_text(path), str(path))
             facts[path.parent.name] = {key: run.get(key) for key in ("device", "started")}
             if path.parent.parent not in used and run["status"] in ("done", "diverged"):
-                loose.setdefault(path.parent.parent, []).append((path, run))
+                loose.setdefault(path.parent.parent, []).append(run)
         except InputError as error:
             damaged.append(str(error))
         except (KeyError, TypeError, AttributeError):
             damaged.append(f"expected {path} to be the record of a run, but got another; remove it or run it again")
     return facts, loose
+
+
+def _packs(results: Path, damaged: list[str]) -> dict[Path, tuple[list[Record], dict[str, Record]]]:
+    """By pack the records of its runs, and what each tells of its machine; those of the suites come last."""
+    found: dict[Path, tuple[list[Record], dict[str, Record]]] = {}
+    files = results.glob(f"**/*{SUFFIX}")
+    for path in sorted(files, key=lambda path: (path.parent == results / SUITE_PACKS, path)):
+        try:
+            records: list[Record] = [run.record.to_dict() for run in read_pack(path).values()]
+        except InputError as error:
+            damaged.append(str(error))
+            continue
+        found[path] = records, {run["id"]: {key: run[key] for key in ("device", "started")} for run in records}
+    return found
 
 
 def _opened(path: Path) -> tuple[str, Record]:

@@ -118,11 +118,11 @@ def linear(record: Record, path: Path) -> Study:
     )
 
 
-def runs_folder(name: str, records: Sequence[tuple[Path, Record]]) -> Study:
-    """A folder of run records that no suite mentions: methods by model, seeds together."""
+def runs_study(name: str, path: Path, records: Sequence[Record]) -> Study:
+    """A folder or a pack of runs that no suite mentions: methods by model, seeds together."""
     places: dict[tuple[str, str], Place] = {}
     grouped: dict[tuple[str, str], list[Run]] = {}
-    for _, record in records:
+    for record in records:
         config, metrics = record["config"], record["metrics"]
         model = config["model"]
         column = " ".join(
@@ -144,11 +144,11 @@ def runs_folder(name: str, records: Sequence[tuple[Path, Record]]) -> Study:
     metric = next(
         (m for m in ("accuracy", "nll", "rmse") if any(m in run.metrics for run in next(iter(grouped.values())))), "nll"
     )
-    first = records[0][1]
+    first = records[0]
     return Study(
         target=name,
         title=f"runs: {name}",
-        path=records[0][0].parent.parent,
+        path=path,
         about=f"{len(records)} single runs on {first['config']['data']['name']}; no claim is judged by them.",
         metric=metric,
         higher_is_better=metric == "accuracy",
@@ -157,7 +157,7 @@ def runs_folder(name: str, records: Sequence[tuple[Path, Record]]) -> Study:
         columns=list(dict.fromkeys(column for _, column in places)),
         places=places,
         versions=first.get("versions", {}),
-        seconds=sum(float(record.get("timings", {}).get("train_seconds") or 0) for _, record in records),
+        seconds=sum(float(record.get("timings", {}).get("train_seconds") or 0) for record in records),
     )
 
 

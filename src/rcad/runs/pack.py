@@ -1,0 +1,205 @@
+"""A study in one file: finished runs with their evaluations as gzipped JSON lines, small enough to commit.
+
+The first line is a header with a checksum of all that follows; then comes one line per run, by id: its record, whole
+but for the epochs, and the evaluations that lie beside it. Of the epochs at most 50 stay, with training loss and
+validation NLL in seven digits. Weights and logs stay behind. The same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rcad.errors import InputError, shown
+from rcad.runs.atomic import make_folder, replacing
+from rcad.runs.record import Numbers, RunRecord
+from rcad.runs.strict_json import dumps, loads
+
+SUFFIX = ".jsonl.gz"
+KIND, SCHEMA = "rcad runs", 1
+POINTS = 50
+"""Epochs of a run that are kept."""
+CURVES = ("epoch", "loss", "val_nll")
+"""What is kept of an epoch."""
+LARGEST = 1_000_000
+"""Bytes of a file that may be committed."""
+LARGEST_TEXT = 64 * 1024 * 1024
+"""Bytes that a file may hold once it is unzipped: far more than 1 MB of ours ever does."""
+DIGITS = 7
+
+
+@dataclass(frozen=True)
+class PackedRun:
+    """A finished run without its folder.
+
+    Args:
+        evaluations: what `rcad evaluate` wrote beside the run, by file name.
+    """
+
+    record: RunRecord
+    evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def is_pack(path: Path) -> bool:
+    """Whether the name is that of a pack."""
+    return path.name.endswith(SUFFIX)
+
+
+def packs_in(folder: Path) -> list[Path]:
+    """The packs that lie in a folder, by name."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def write_pack(path: Path, runs: Iterable[PackedRun]) -> int:
+    """Write the runs to one file, atomically; returns its size in bytes."""
+    if not is_pack(path):
+        raise InputError(f"expected a file that ends in {SUFFIX}, but got {str(path)!r}; rename it")
+    ordered = sorted(runs, key=lambda run: run.record.id)
+    if not ordered:
+        raise InputError("expected finished runs to pack, but there are none; train some")
+    body = "".join(dumps(_plain(run)) + "\n" for run in ordered).encode()
+    header = {"kind": KIND, "schema": SCHEMA, "runs": len(ordered), "sha256": hashlib.sha256(body).hexdigest()}
+    zipped = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=zipped, mtime=0) as file:
+        file.write((dumps(header) + "\n").encode() + body)
+    content = zipped.getvalue()
+    if len(content) > LARGEST:
+        raise InputError(
+            f"expected a pack of at most {LARGEST:,} bytes, but {len(ordered)} runs take {len(content):,}; "
+            "pack fewer of them to a file"
+        )
+    make_folder(path.parent)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return len(content)
+
+
+def read_pack(path: Path) -> Mapping[str, PackedRun]:
+    """The runs of a pack by id; one line says what is wrong with a file that cannot be used."""
+    return _read(path, *_state(path))
+
+
+def united(packs: Iterable[Path]) -> Mapping[str, tuple[Path, PackedRun]]:
+    """The runs of several packs, each with the pack that holds it. A run may lie in two, but not with two records."""
+    return _united(tuple((path, *_state(path)) for path in packs))
+
+
+@lru_cache(maxsize=8)
+def _united(packs: tuple[tuple[Path, int, int], ...]) -> Mapping[str, tuple[Path, PackedRun]]:
+    found: dict[str, tuple[Path, PackedRun]] = {}
+    for path, *state in packs:
+        for run, packed in _read(path, *state).items():
+            first, known = found.setdefault(run, (path, packed))
+            if known.record != packed.record:
+                raise InputError(
+                    f"expected one record of run {run}, but {first} and {path} hold different ones; "
+                    "move one of the files to another folder"
+                )
+            found[run] = first, replace(known, evaluations={**packed.evaluations, **known.evaluations})
+    return MappingProxyType(found)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What tells one version of a file from the next."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise InputError(f"expected {path} to be a readable file, but got: {error.strerror or error}") from None
+    return state.st_mtime_ns, state.st_size
+
+
+def thinned(record: RunRecord) -> RunRecord:
+    """The record with at most POINTS epochs: the first, the last and the chosen one are among them."""
+    rows = record.epochs
+    kept = _spread(len(rows))
+    chosen = next((at for at, row in enumerate(rows) if row.get("epoch") == record.metrics.get("selected_epoch")), 0)
+    if rows and chosen not in kept:
+        nearest = min(kept[1:-1], key=lambda at: abs(at - chosen))
+        kept[kept.index(nearest)] = chosen
+    return replace(record, epochs=tuple(_point(rows[at]) for at in kept))
+
+
+def _spread(count: int) -> list[int]:
+    """At most POINTS indices, evenly from the first to the last."""
+    if count <= POINTS:
+        return list(range(count))
+    return [round(point * (count - 1) / (POINTS - 1)) for point in range(POINTS)]
+
+
+def _point(row: Numbers) -> Numbers:
+    return {name: _rounded(row[name]) for name in CURVES if name in row}
+
+
+def _rounded(value: float | None) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def _plain(run: PackedRun) -> dict[str, Any]:
+    if not run.record.is_final:
+        raise InputError(f"expected finished runs to pack, but {run.record.id} is {run.record.status}")
+    evaluations = {name: dict(run.evaluations[name]) for name in sorted(run.evaluations)}
+    return {"record": thinned(run.record).to_dict(), "evaluations": evaluations}
+
+
+@lru_cache(maxsize=32)
+def _read(path: Path, modified: int, size: int) -> Mapping[str, PackedRun]:
+    header, lines = _lines(path)
+    runs = {}
+    for number, line in enumerate(lines, 2):
+        packed = _packed(loads(line, f"{path}, line {number}"), f"{path}, line {number}")
+        runs[packed.record.id] = packed
+    if len(runs) != header["runs"]:
+        raise _broken(path, f"{len(runs)} runs where its header says {shown(header['runs'])}")
+    return MappingProxyType(runs)
+
+
+def _lines(path: Path) -> tuple[dict[str, Any], Sequence[str]]:
+    """The header, checked, and the lines below it."""
+    try:
+        with gzip.open(path) as file:
+            content = file.read(LARGEST_TEXT + 1)
+    except (OSError, EOFError, zlib.error) as error:  # the last two where the file was cut short or changed
+        raise _broken(path, " ".join(str(error).split())) from None
+    if not content:
+        raise _broken(path, "nothing")
+    if len(content) > LARGEST_TEXT:
+        raise _broken(path, f"more than {LARGEST_TEXT:,} bytes once it is unzipped")
+    first, _, body = content.partition(b"\n")
+    try:
+        header = loads(first.decode(), f"{path}, line 1")
+        if not isinstance(header, dict) or header.get("kind") != KIND:
+            raise _broken(path, "a file of another kind")
+        if header.get("schema") != SCHEMA:
+            raise InputError(
+                f"expected a pack of schema {SCHEMA} in {path}, but got {shown(header.get('schema'))}; "
+                "read it with the version of rcad that wrote it"
+            )
+        if header.get("sha256") != hashlib.sha256(body).hexdigest() or "runs" not in header:
+            raise _broken(path, "lines that do not match its checksum")
+        return header, body.decode().split("\n")[:-1]
+    except UnicodeDecodeError:
+        raise _broken(path, "bytes that are no text") from None
+
+
+def _packed(plain: Any, source: str) -> PackedRun:
+    if not isinstance(plain, dict) or plain.keys() != {"record", "evaluations"}:
+        raise InputError(f"expected a record and its evaluations in {source}, but got {shown(plain)}")
+    evaluations = plain["evaluations"]
+    if not isinstance(evaluations, dict) or not all(isinstance(one, dict) for one in evaluations.values()):
+        raise InputError(f"expected evaluations by file name in {source}, but got {shown(evaluations)}")
+    record = RunRecord.from_dict(plain["record"], source=source)
+    if not record.is_final:
+        raise InputError(f"expected a finished run in {source}, but {record.id} is {record.status}")
+    return PackedRun(record, evaluations)
+
+
+def _broken(path: Path, reason: str) -> InputError:
+    return InputError(f"expected {path} to be a pack of runs, but got {reason}; restore the file or remove it")

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rcad.errors import InputError
+from rcad.runs import pack
+from rcad.runs.pack import PackedRun, read_pack, thinned, write_pack
+from rcad.runs.pruning import prune
+from rcad.runs.record import RunRecord
+from rcad.runs.store import RECORD, Store
+
+MakeRecord = Callable[..., RunRecord]
+ATTACKS = {"schema": 1, "numbers": {"attacked_accuracy": 0.1 + 0.2}}
+
+
+def long_record(make_record: MakeRecord, seed: int = 0, count: int = 200, **options: Any) -> RunRecord:
+    rows = [{"epoch": e, "loss": 1 / e, "lr": 0.1, "val_nll": e / 3, "val_accuracy": 50.0} for e in range(1, count + 1)]
+    return make_record(seed, **{"epochs": rows, "metrics": {"test_nll": 1 / 3, "selected_epoch": 77.0}, **options})
+
+
+@pytest.fixture
+def store(tmp_path: Path, make_record: MakeRecord) -> Store:
+    store = Store.open(tmp_path / "runs")
+    for seed, status in enumerate(("done", "diverged", "done")):
+        record = long_record(make_record, seed, status=status)
+        store.write(record)
+        if seed == 0:
+            (store.folder(record.id) / "evaluation").mkdir()
+            (store.folder(record.id) / "evaluation" / "attacks.json").write_text(json.dumps(ATTACKS))
+    return store
+
+
+def packed(store: Store, path: Path) -> Path:
+    write_pack(path, [store.packed(run) for run in store.ids()])
+    return path
+
+
+def test_everything_but_the_epochs_comes_back(store: Store, tmp_path: Path) -> None:
+    runs = read_pack(packed(store, tmp_path / "study.jsonl.gz"))
+    assert list(runs) == store.ids()
+    for record in store.records():
+        found = runs[record.id].record
+        assert replace(found, epochs=()) == replace(record, epochs=())
+        epochs = [row["epoch"] for row in found.epochs]
+        assert len(epochs) == 50 == len(set(epochs))
+        assert {1, 77, 200} <= set(epochs)
+        assert epochs == sorted(epochs, key=float)
+        assert found.epochs[10] == {k: float(f"{record.epochs[epochs[10] - 1][k]:.7g}") for k in pack.CURVES}
+    (held,) = [run for run in runs.values() if run.evaluations]
+    assert held.evaluations == {"attacks.json": ATTACKS}
+
+
+def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store: Store, tmp_path: Path) -> None:
+    first = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
+    runs = read_pack(tmp_path / "a.jsonl.gz")
+    write_pack(tmp_path / "b.jsonl.gz", reversed(list(runs.values())))
+    assert (tmp_path / "b.jsonl.gz").read_bytes() == first
+    other = Store.open(tmp_path / "other")
+    assert all(other.unpack(run) for run in runs.values())
+    assert not any(other.unpack(run) for run in runs.values())
+    assert packed(other, tmp_path / "c.jsonl.gz").read_bytes() == first
+    assert first[4:8] == bytes(4)  # no time in it
+
+
+@pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 1000])
+def test_thinning_keeps_the_ends_and_the_chosen_epoch(count: int, make_record: MakeRecord) -> None:
+    record = long_record(make_record, count=count)
+    found = thinned(record)
+    assert len(found.epochs) == min(count, 50)
+    assert thinned(found) == found
+    assert found.last_epoch == count
+    kept = {row["epoch"] for row in found.epochs}
+    assert kept >= {epoch for epoch in (1, 77, count) if 0 < epoch <= count}
+
+
+def test_a_store_takes_packed_runs_as_finished(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+    file = packed(store, tmp_path / "elsewhere.jsonl.gz")
+    records = {record.id: thinned(record) for record in store.records()}
+    given = Store.open(tmp_path / "new", packs=[file])
+    inside = Store.open(tmp_path / "inside")
+    (inside.path / file.name).write_bytes(file.read_bytes())
+    for one in (given, inside, Store.open(file, create=False)):
+        assert one.ids() == sorted(records)
+        assert {record.id: record for record in one.records()} == records
+        for run, record in records.items():
+            assert one.status(record.config) == record.status
+            assert one.get(run[:9]) == record
+            assert one.config(run) == record.config
+            assert one.where(run) == one.pack_of(run) != one.folder(run)
+        assert one.status(make_record(7).config) == "new"
+        assert prune(one, status=["done"], apply=True) == []
+        with pytest.raises(InputError, match=r"lies in .*\.jsonl\.gz; it stays there"):
+            prune(one, ids=[one.ids()[0]])
+
+
+def test_a_folder_with_a_record_wins_over_a_pack(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+    file = packed(store, tmp_path / "elsewhere.jsonl.gz")
+    both = Store.open(tmp_path / "both", packs=[file])
+    mine = long_record(make_record, 0, message="mine")
+    with both.lock(mine.config):
+        assert both.get(mine.id).message == ""  # a folder without a record is none yet
+        both.write(mine)
+    assert both.get(mine.id) == mine
+    assert both.pack_of(mine.id) is None
+    assert both.packed(mine.id) == PackedRun(mine)
+    (both.folder(mine.id) / RECORD).unlink()
+    assert both.packed(mine.id).evaluations == {"attacks.json": ATTACKS}
+
+
+def test_a_run_in_two_packs_must_be_the_same(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+    file = packed(store, tmp_path / "a.jsonl.gz")
+    record = store.records()[0]
+    write_pack(tmp_path / "b.jsonl.gz", [PackedRun(record, {"ood.json": {"schema": 1}})])
+    two = Store(tmp_path / "none", (file, tmp_path / "b.jsonl.gz"))
+    assert "ood.json" in two.packed(record.id).evaluations
+    write_pack(tmp_path / "b.jsonl.gz", [PackedRun(replace(record, message="other"))])
+    with pytest.raises(InputError, match=f"one record of run {record.id}, but .*a.jsonl.gz and .*b.jsonl.gz hold diff"):
+        two.ids()
+
+
+def test_what_cannot_be_packed(tmp_path: Path, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = long_record(make_record)
+    with pytest.raises(InputError, match=r"ends in \.jsonl\.gz, but got 'study\.json'"):
+        write_pack(Path("study.json"), [PackedRun(record)])
+    with pytest.raises(InputError, match="finished runs to pack, but there are none"):
+        write_pack(tmp_path / "x.jsonl.gz", [])
+    running = replace(record, status="running", finished=None)
+    with pytest.raises(InputError, match=f"but {record.id} is running"):
+        write_pack(tmp_path / "x.jsonl.gz", [PackedRun(running)])
+    monkeypatch.setattr(pack, "LARGEST", 1000)
+    with pytest.raises(InputError, match="at most 1,000 bytes, but 1 runs take"):
+        write_pack(tmp_path / "x.jsonl.gz", [PackedRun(record)])
+    assert not list(tmp_path.iterdir())
+
+
+def zipped(*lines: Any) -> bytes:
+    return gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "to be a pack of runs, but got nothing"),
+        (b"no gzip", "to be a pack of runs, but got Not a gzipped file"),
+        (zipped({"kind": "other"}), "a file of another kind"),
+        (zipped([1]), "a file of another kind"),
+        (gzip.compress(b"\xff\xfe\n"), "bytes that are no text"),
+        (zipped({"kind": "rcad runs", "schema": 2}), "a pack of schema 1 in .*, but got 2; read it with the version"),
+        (zipped({"kind": "rcad runs", "schema": 1, "runs": 0, "sha256": "0"}, {}), "do not match its checksum"),
+        (gzip.compress(bytes(70_000_000)), "more than 67,108,864 bytes"),
+    ],
+)
+def test_a_file_that_is_no_pack_is_named_in_one_line(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=reason) as error:
+        read_pack(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_every_damage_is_found(store: Store, tmp_path: Path) -> None:
+    whole = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
+    path = tmp_path / "b.jsonl.gz"
+    for at in range(0, len(whole), 41):
+        flipped = bytes([whole[at] ^ 16])
+        for damaged in (whole[:at], whole[:at] + bytes(len(whole) - at), whole[:at] + flipped + whole[at + 1 :]):
+            path.write_bytes(damaged)
+            try:
+                found = read_pack(path)
+            except InputError:
+                continue
+            # Some bytes of gzip's own header mean nothing.
+            assert dict(found) == dict(read_pack(tmp_path / "a.jsonl.gz"))
