@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from rcad.compare.statistics.paired_splits import LEVEL
 from rcad.paper.claims import CONTROLS
 from rcad.paper.published import RUNS, Printed
 from rcad.paper.tables import T1 as SUITE
+from rcad.study.statistics import LEVEL
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from rcad.compare.statistics import Difference, adjusted, compare_groups
 from rcad.paper.pages import number, p_value, signed, table
+from rcad.study.judge import Difference, compare_groups
+from rcad.study.judge import judge_questions as adjusted
 
 METRICS = {"accuracy": ("accuracy, %", True, 2), "r2": ("R²", True, 3), "rmse": ("RMSE", False, 2)}
 METRICS |= {"nll": ("NLL", False, 3)}

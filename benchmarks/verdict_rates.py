@@ -23,10 +23,12 @@ from scipy.stats import t as student
 from simulated_studies import UCI, Array, images, our_spread, record, recorded, tables
 from verdict_rates_page import page
 
-from rcad.compare.statistics.paired_splits import LEVEL, RULE, VERDICTS, Paired, Verdict, holm
 from rcad.paper.claims import Draft, judged
 from rcad.paper.tables import T1 as SUITE
 from rcad.runs.atomic import write_text
+from rcad.study.judge import CLAIM_RULE as RULE
+from rcad.study.judge import VERDICTS, Verdict
+from rcad.study.statistics import LEVEL, Paired, holm
 
 STUDIES, SEED = 4_000, 0
 SKLEARN, FOLDS = (569, 178, 442), "scikit-learn's tables, 10 x 5 folds"  # rows of three of its tables

@@ -22,7 +22,7 @@ ARROW = [
     {"train"},
     {"stacked"},
     {"evaluate"},
-    {"compare"},
+    {"study"},
     {"paper"},
     {"demo", "integrations"},
     {"cli"},

@@ -72,7 +72,7 @@ def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.Mon
     def never(*args: object, **options: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("rcad.compare.stacked_backend.train_configs", never)
+    monkeypatch.setattr("rcad.study.stacked_backend.train_configs", never)
     result = cli(*COMPARE)
     assert result.code == 0
     assert result.out.count("there already") == 4

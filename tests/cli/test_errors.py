@@ -50,7 +50,7 @@ def test_a_report_that_cannot_be_written_costs_no_training(
     assert cli("train", *data, "--method", "erm", "--quiet").code == 0
     for work in (
         "rcad.cli.tune_job.sweep",
-        "rcad.compare.stacked_backend.train_configs",
+        "rcad.study.stacked_backend.train_configs",
         "rcad.evaluate.saved_run.run._measured",
     ):
         fails(monkeypatch, AssertionError("work before the folder was tried"), work)

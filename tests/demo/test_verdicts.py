@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rcad.compare.statistics.paired_splits import holm, paired
 from rcad.demo.verdicts import Comparison, compare, contest_sentence, linear_outcome, linear_sentence, verdicts
+from rcad.study.statistics import holm, paired
 
 pytest.importorskip("scipy")
 WOBBLE = [0.0, 0.4, -0.3, 0.2, -0.1, 0.3, -0.4, 0.1, -0.2, 0.05]

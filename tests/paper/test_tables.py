@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from rcad.compare.statistics.paired_splits import RULE
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, Setting, method_of, protocol
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
+from rcad.study.judge import CLAIM_RULE as RULE
 from rcad.train.executors import work
 from rcad.train.run import canonical_config
 from rcad.train.task import Method

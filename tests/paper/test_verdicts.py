@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.compare.statistics.paired_splits import holm, paired
 from rcad.paper.suite import Side
 from rcad.paper.tables import SUITES
 from rcad.paper.verdicts import Seeds, compare, verdicts
+from rcad.study.statistics import holm, paired
 
 T3 = SUITES["T3"]
 ERM = {0: 30.0, 1: 30.5, 2: 30.2, 3: 30.4}

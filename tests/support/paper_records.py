@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import RULE, paired
+from rcad.study.judge import CLAIM_RULE as RULE
+from rcad.study.statistics import paired
 
 EVIL = "<script>alert('a')</script> & $x_1$ 100% | 猫"
 ROWS = ("ERM", "FGSM", "RCAD", "random direction")

@@ -15,7 +15,16 @@ from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
-from rcad.compare.comparison import (
+from rcad.errors import InputError
+from rcad.loss.method_rows import method_text
+from rcad.loss.method_text import parse_method
+from rcad.runs.atomic import ready_folder
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.runs.words import duration, plural, said_held_out
+from rcad.study.comparison import (
     Backend,
     Contestant,
     Metrics,
@@ -26,22 +35,13 @@ from rcad.compare.comparison import (
     overlap,
     split_of,
 )
-from rcad.compare.page import difference_tables, markdown, page, results_table
-from rcad.compare.record import build, check_goes_on, earlier, keep, write
-from rcad.compare.resolution import HeldOut
-from rcad.compare.search_ranges import started
-from rcad.compare.stacked_backend import StackedBackend, can_stack
-from rcad.compare.trials import default_goal, held_out
-from rcad.compare.verdict import METRICS
-from rcad.errors import InputError
-from rcad.loss.method_rows import method_text
-from rcad.loss.method_text import parse_method
-from rcad.runs.atomic import ready_folder
-from rcad.runs.config import RunConfig
-from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
-from rcad.runs.words import duration, plural, said_held_out
+from rcad.study.page import difference_tables, markdown, page, results_table
+from rcad.study.record import build, check_goes_on, earlier, keep, write
+from rcad.study.resolution import HeldOut
+from rcad.study.search_ranges import started
+from rcad.study.stacked_backend import StackedBackend, can_stack
+from rcad.study.trials import default_goal, held_out
+from rcad.study.verdict import METRICS
 from rcad.train.machine import pick_device
 from rcad.train.reporting import Silent
 from rcad.train.run import method_defaults

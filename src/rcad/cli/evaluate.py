@@ -81,9 +81,9 @@ def evaluate(
     left = Left()
     chosen = _chosen(store, runs_, left)
 
-    from rcad.compare import evaluation_files as files
-    from rcad.compare.evaluations import summary
     from rcad.evaluate.saved_run.finished_run import Shelf
+    from rcad.study import evaluation_files as files
+    from rcad.study.evaluations import summary
 
     out = out.expanduser()
     files.check(out)

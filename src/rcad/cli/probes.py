@@ -20,7 +20,7 @@ EXTRAS = {
     "data": ("pillow", "pyarrow", "scipy"),
     "sklearn": ("scikit-learn", "pandas"),
     "report": ("matplotlib", "jinja2"),
-    "bench": ("statsmodels", "tensorboard"),
+    "bench": ("tensorboard",),
     "timm": ("timm",),
     "lightning": ("lightning",),
     "hf": ("transformers", "accelerate"),

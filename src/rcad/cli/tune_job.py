@@ -12,14 +12,6 @@ from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import Outcome, canonical, sweep
 from rcad.cli.views import view
-from rcad.compare.optuna_search import OptunaSearch
-from rcad.compare.resolution import HeldOut
-from rcad.compare.search_data import measured, opened
-from rcad.compare.search_page import draw, leader, page, save, shown_values, told, trials_table
-from rcad.compare.search_ranges import applied, beginning, check_space, default_space, started
-from rcad.compare.search_record import build, refuse_other, write
-from rcad.compare.search_space import Space, Values, drawn, grid, parse_space, resolved
-from rcad.compare.trials import Goal, Trial, best, default_goal, trial
 from rcad.errors import InputError, one_of
 from rcad.loss.method_rows import Defaults, label
 from rcad.runs.atomic import replacing, write_text
@@ -27,6 +19,14 @@ from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.store import Store
 from rcad.runs.words import said_held_out
+from rcad.study.optuna_search import OptunaSearch
+from rcad.study.resolution import HeldOut
+from rcad.study.search_data import measured, opened
+from rcad.study.search_page import draw, leader, page, save, shown_values, told, trials_table
+from rcad.study.search_ranges import applied, beginning, check_space, default_space, started
+from rcad.study.search_record import build, refuse_other, write
+from rcad.study.search_space import Space, Values, drawn, grid, parse_space, resolved
+from rcad.study.trials import Goal, Trial, best, default_goal, trial
 from rcad.train.run import method_defaults
 from rcad.train.task import method_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import summary
 from rcad.demo import pictures
 from rcad.demo.settings import CONTROLS, LABELS
 from rcad.demo.verdicts import DIGITS, RULE, WORDS, Comparison, Contest, linear_outcome
 from rcad.report import html
 from rcad.report.document import Document, Section, Table
+from rcad.study.statistics import summary
 
 Record = Mapping[str, Any]
 HEADER = ("data", "method", "accuracy or RMSE", "NLL", "RCAD better by", "RCAD")

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rcad.compare.statistics.paired_splits import LEVEL, Paired, holm, paired
 from rcad.demo.settings import CONTROLS, LABELS
+from rcad.study.statistics import LEVEL, Paired, holm, paired
 
 Outcome = Literal["wins", "loses", "undecided"]
 Contest = Mapping[str, Any]

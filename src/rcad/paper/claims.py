@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-from rcad.compare.statistics.paired_splits import VERDICTS, Paired, Verdict, holm, judge
 from rcad.paper.targets import DRAWS
+from rcad.study.judge import VERDICTS, Verdict, judge_claims
+from rcad.study.statistics import Paired
 
 FOR_A_CONTROL = (
     "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper credits "
@@ -58,11 +59,10 @@ class Claim:
 
 def judged(drafts: Sequence[Draft], *, trial: bool = False) -> list[Claim]:
     """Every draft with its verdict (`statistics.RULE`); those of a trial have none."""
-    forward = holm([1.0 if draft.gain is None else draft.gain.p_greater for draft in drafts])
-    reverse = holm([1.0 if draft.gain is None else draft.gain.p_less for draft in drafts])
+    found = judge_claims([draft.gain for draft in drafts], [draft.published for draft in drafts])
     return [
-        Claim(*draft, p, q, TRIAL if trial else judge(draft.gain, p, q, draft.published))
-        for draft, p, q in zip(drafts, forward, reverse, strict=True)
+        Claim(*draft, one.p, one.p_reverse, TRIAL if trial else one.verdict)
+        for draft, one in zip(drafts, found, strict=True)
     ]
 
 

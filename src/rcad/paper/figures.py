@@ -7,11 +7,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from rcad.compare.statistics.paired_splits import summary
 from rcad.errors import MissingExtraError
 from rcad.paper import moons_claims, uci_claims
 from rcad.paper.boundaries import LIMITS
 from rcad.paper.published import UCI_NLL
+from rcad.study.statistics import summary
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers.
 COLOURS = {"erm": "#000000", "rcad": "#0072B2", "rcad_random": "#D55E00"}

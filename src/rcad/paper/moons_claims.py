@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import Paired, paired
 from rcad.paper.claims import Claim, Draft, judged, oriented
 from rcad.paper.published import MOONS
+from rcad.study.statistics import Paired, paired
 
 LABELS = {
     "erm": "ERM",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rcad.compare.statistics.paired_splits import interval_half, summary
 from rcad.paper.claims import FOR_A_CONTROL, Claim
 from rcad.paper.moons_claims import LABELS, OTHER_NOISE, SEEN_BEFORE, printed
 from rcad.paper.pages import judged_part, made_by, number, numbers_text, table
+from rcad.study.statistics import interval_half, summary
 
 Record = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import RULE
 from rcad.paper.claims import CONTROLS, Claim, Tally, is_check
+from rcad.study.judge import CLAIM_RULE as RULE
 
 TRIAL_NOTE = "**A trial run on tiny data: its numbers mean nothing, and nothing is judged by them.**"
 

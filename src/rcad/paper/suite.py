@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rcad.compare.statistics.paired_splits import RULE
 from rcad.paper.benchmarks import UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of
 from rcad.paper.claims import CONTROLS, RANDOM, oriented
 from rcad.paper.published import Printed, Table
 from rcad.runs.config import RunConfig
+from rcad.study.judge import CLAIM_RULE as RULE
 
 Side = tuple[str, str]
 """A row and a column."""

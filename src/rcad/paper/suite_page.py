@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import interval_half, summary
 from rcad.paper.claims import Tally, claims_in
 from rcad.paper.pages import number, p_value, signed, table, verdict_counts, whose
+from rcad.study.statistics import interval_half, summary
 
 Record = dict[str, Any]
 ENTROPY = "entropy"

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import Paired, holm, paired
 from rcad.paper.claims import Claim, Draft, judged, oriented
 from rcad.paper.published import UCI_NLL
+from rcad.study.statistics import Paired, holm, paired
 
 LABELS = {
     "erm": "ERM",

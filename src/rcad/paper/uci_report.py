@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import summary
 from rcad.paper.claims import FOR_A_CONTROL, Claim
 from rcad.paper.pages import judged_part, made_by, number, numbers_text, p_value, signed, table
 from rcad.paper.published import UCI_NLL
 from rcad.paper.uci_claims import LABELS, REFERENCES, SEEN_BEFORE
+from rcad.study.statistics import summary
 
 Record = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import Paired, paired
 from rcad.paper.claims import TRIAL, Draft, judged
 from rcad.paper.suite import PlannedClaim, Side, Suite
+from rcad.study.statistics import Paired, paired
 
 FEWEST_SEEDS = 3
 """Below this a paired test has next to no power and no p-value is given."""

@@ -52,14 +52,14 @@ RUNS = {
     ),
     "The folder of runs": ("runs.store.Store",),
     "Statistics": (
-        "compare.statistics.groups.compare_groups",
-        "compare.statistics.groups.Difference",
-        "compare.statistics.describe.describe",
-        "compare.statistics.ttests.paired_t",
-        "compare.statistics.ttests.welch",
-        "compare.statistics.ranks.wilcoxon",
-        "compare.statistics.power.seeds_needed",
-        "compare.statistics.published.against_published",
+        "study.judge.compare_groups",
+        "study.judge.Difference",
+        "study.statistics.describe",
+        "study.statistics.paired_t",
+        "study.statistics.welch",
+        "study.statistics.wilcoxon",
+        "study.statistics.seeds_needed",
+        "study.statistics.against_published",
     ),
 }
 

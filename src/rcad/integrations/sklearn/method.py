@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.compare.search_ranges import started
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
 from rcad.loss.changed_defaults import spelled
@@ -20,6 +19,7 @@ from rcad.loss.method_rows import MethodRow, method_rows, rows_to_plain
 from rcad.loss.method_text import parse_method
 from rcad.loss.methods import gaussian  # also fills METHODS
 from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
+from rcad.study.search_ranges import started
 from rcad.train.task import AUTO, MEASURABLE, check_cap
 
 

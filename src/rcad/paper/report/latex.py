@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rcad.compare.statistics.paired_splits import VERDICTS
 from rcad.paper.claims import TRIAL
 from rcad.paper.report.numbers import as_printed, counts, digits, place_mean, with_half
 from rcad.paper.report.study import Place, Study
+from rcad.study.judge import VERDICTS
 
 _WORDS = {
     "\\": r"\textbackslash{}",

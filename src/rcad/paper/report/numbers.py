@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rcad.compare.statistics.paired_splits import VERDICTS, Paired, paired
-from rcad.compare.statistics.published import AgainstPublished, against_published
 from rcad.paper.claims import TRIAL
 from rcad.paper.report.study import Claim, Place, Published, Study
+from rcad.study.judge import VERDICTS
+from rcad.study.statistics import AgainstPublished, Paired, against_published, paired
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -72,7 +72,7 @@ def forest(studies: Sequence[Study]) -> Picture | None:
         for column in study.columns:
             found = gain_over(study, row, base, column)
             if found is not None:
-                mean = Mean(found.mean, found.high - found.mean, found.df + 1)
+                mean = Mean(found.mean, found.high - found.mean, int(found.df) + 1)
                 name = f"{study.target}{scale}: {column}"
                 units.setdefault(unit, []).append((name, mean, printed_gain(study, row, base, column)))
     if not units:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rcad.compare.statistics.paired_splits import RULE
 from rcad.errors import InputError
 from rcad.paper import moons_claims, uci_claims
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, scale_of
 from rcad.paper.published import UCI_NLL
 from rcad.paper.report.parsing import claims_of
 from rcad.paper.report.study import TITLES, Place, Published, Record, Run, Series, Study
+from rcad.study.judge import CLAIM_RULE as RULE
 
 
 def uci(record: Record, path: Path) -> Study:

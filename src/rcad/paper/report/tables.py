@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from rcad.compare.statistics.published import AgainstPublished
 from rcad.paper.report.numbers import (
     as_printed,
     beside_published,
@@ -24,6 +23,7 @@ from rcad.paper.report.numbers import (
 )
 from rcad.paper.report.study import Claim, Place, Study
 from rcad.report.document import Cell, Table
+from rcad.study.statistics import AgainstPublished
 
 MARKS = {"reproduced": "good", "not reproduced": "bad", "opposite": "bad", "undecided": "open"}
 WORDS = {

@@ -1,0 +1,142 @@
+"""Where each method's search begins and how far it goes: one table, the same budget for all.
+
+The ranges are ours. alpha=auto(...) counts in half distances between classes (`rcad.suggest_alpha`), because a range
+in pixels or deviations would suit one data set and not the next; without classes it counts in standardised units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rcad.errors import InputError
+from rcad.loss.method_rows import Defaults, MethodRow, method_rows
+from rcad.runs.config import KEYS, RunConfig
+from rcad.runs.overrides import override
+from rcad.study.search_space import DIGITS, Space, Values, parse_space
+
+
+class Own(NamedTuple):
+    """A method's own search.
+
+    Attributes:
+        space: see `parse_space`.
+        labels, reals: where it begins on class labels and on real targets, beside the method's own defaults.
+    """
+
+    space: str
+    labels: Mapping[str, Any] = {}
+    reals: Mapping[str, Any] = {}
+
+
+NOTHING_OF_ITS_OWN = Own("optim.weight_decay=log(0.0001, 1)")
+"""A method without numbers spends the same budget on weight decay."""
+STEP_AND_WEIGHT = Own(
+    "alpha=auto(0.25, 4), lam=log(0.01, 1)", {"alpha": "auto", "lam": 0.1}, {"alpha": 0.3, "lam": 0.3}
+)
+SEARCHES: Mapping[str, Own] = {
+    "erm": NOTHING_OF_ITS_OWN,
+    "two_views": NOTHING_OF_ITS_OWN,
+    "data_augmentation": NOTHING_OF_ITS_OWN,
+    "label_smoothing": Own("eps=uniform(0.02, 0.6)"),
+    "confidence_penalty": Own("lam=log(0.01, 1)", reals={"lam": 0.3}),
+    "rcad": STEP_AND_WEIGHT,
+    "rcad_random": STEP_AND_WEIGHT,
+    "rcad_released": STEP_AND_WEIGHT,
+    "rcad_text": Own("alpha=log(0.05, 50), lam=log(0.01, 1)"),
+    "adversarial_training": Own("alpha=log(0.005, 0.5)"),
+    "adversarial_two_views": Own("alpha=log(0.005, 0.5)"),
+    "ls_on_adv": Own("alpha=auto(0.05, 4), eps=uniform(0.02, 0.6)"),
+    "ada": Own("gamma=log(0.1, 10), step_size=log(0.004, 0.4)"),
+    "me_ada": Own("eta=log(0.1, 10), gamma=log(0.1, 10)"),
+    "mixup": Own("alpha=log(0.1, 2)"),
+    "cutmix": Own("alpha=log(0.1, 2)"),
+    "cutout": Own("length=int(2, 20)"),
+}
+ON_TABLES: Mapping[str, Mapping[str, Any]] = {
+    "adversarial_training": {"bounds": None},
+    "adversarial_two_views": {"bounds": None},
+    "ada": {"levels": None},
+    "me_ada": {"levels": None},
+}
+"""What pixels have and standardised columns have not."""
+
+
+def default_space(rows: tuple[MethodRow, ...]) -> Space:
+    """What a method may try: the ranges of each of its parts, less what the user has set."""
+    parts = [row for row in rows if row[0] != "data_augmentation" or len(rows) == 1]
+    texts = [
+        str(one) if len(parts) == 1 else f"{name}.{one}"
+        for name, values in parts
+        for one in parse_space(SEARCHES.get(name, NOTHING_OF_ITS_OWN).space)
+        if one.key not in dict(values) and "." not in one.key
+    ]
+    return parse_space(", ".join(texts) or NOTHING_OF_ITS_OWN.space)
+
+
+def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[MethodRow, ...]:
+    """The method where its search begins: what the user has set stays.
+
+    Args:
+        labels: class labels; else real targets.
+        table: a table; else images.
+    """
+    full = []
+    for name, values in rows:
+        own = SEARCHES.get(name, NOTHING_OF_ITS_OWN)
+        begin = {**(own.labels if labels else own.reals), **(ON_TABLES.get(name, {}) if table else {})}
+        full.append((name, {**begin, **dict(values)}))
+    return method_rows(full)
+
+
+def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) -> None:
+    """Every key is a field of a config or a parameter of one of the rows; none changes what trials are judged by."""
+    names = [name for name, _ in rows]
+    for one in space:
+        if one.key in ("seed", "method") or (one.key.startswith("data.") and one.key != "data.size"):
+            raise InputError(
+                f"expected a space whose trials share method, seed and held-out rows, but got {one.key!r}; tune a "
+                "parameter of the method or a field such as optim.lr"
+            )
+        owner, _, key = one.key.rpartition(".")
+        if one.key in KEYS or (key and any(key in methods.get(n, {}) for n in names if not owner or n == owner)):
+            continue
+        known = [f"{n}.{k}" if len(names) > 1 else k for n in names for k in methods.get(n, {})]
+        raise InputError(
+            f"expected a parameter of {' + '.join(names)} ({', '.join(known) or 'it has none'}) or a field such as "
+            f"optim.weight_decay in --space, but got {one.key!r}"
+        )
+
+
+def applied(config: RunConfig, values: Values, methods: Defaults) -> RunConfig:
+    """The config of a trial."""
+    settings = [f"{key if key in KEYS else f'method.{key}'}={_text(value)}" for key, value in values.items()]
+    return override(config, settings, methods=methods)
+
+
+def beginning(config: RunConfig, space: Space, methods: Defaults, distance: float | None) -> Values:
+    """The point of the space where the config stands, as far as it has numbers there.
+
+    Args:
+        distance: what alpha=auto stands for; None where there are no classes.
+    """
+    point = {one.key: _standing(config, one.key, methods) for one in space}
+    if distance is not None:
+        point = {key: float(f"{distance:.{DIGITS}g}") if value == "auto" else value for key, value in point.items()}
+    return point
+
+
+def _standing(config: RunConfig, key: str, methods: Defaults) -> Any:
+    title, _, field = key.partition(".")
+    if key in KEYS:
+        return getattr(getattr(config, title), field)
+    owner, _, name = key.rpartition(".")
+    # As a setting does: the last row that has the parameter.
+    for row, values in reversed(config.method):
+        if (not owner or row == owner) and name in methods.get(row, {}):
+            return dict(values).get(name, methods[row][name])
+    raise InputError(f"expected a parameter of the method, but got {key!r}")
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)

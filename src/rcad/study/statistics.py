@@ -1,0 +1,456 @@
+"""What a handful of seeds can and cannot show: intervals, tests, effect sizes and power, from plain lists of results.
+
+Training sets of repeated splits share most of their rows, so their results are not independent and the plain paired
+t-test is far too sure of itself. Nadeau and Bengio (2003) replace the variance factor 1/k of a mean over k splits by
+1/k + n_test/n_train: `test_ratio` wherever it is an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rcad.data.lazy import need
+from rcad.errors import InputError, finite, one_of, whole
+
+LEVEL = 0.05
+FEWEST = 3
+"""With fewer results than this there is no p-value."""
+EXACT_UP_TO = 50
+"""Pairs up to which Wilcoxon's sign patterns are counted; above, the normal approximation with ties."""
+POWER = 0.8
+MOST = 100_000
+"""More seeds than this are called out of reach."""
+Array = npt.NDArray[np.float64]
+Sides = Literal["one", "two"]
+Meaning = Literal["95% interval", "standard error", "standard deviation"]
+
+
+@dataclass(frozen=True)
+class TooFew:
+    """What stands where a p-value would, when the results are too few to speak.
+
+    Args:
+        got: how many there are, in the smaller group.
+        needed: how many a test takes at least.
+    """
+
+    got: int
+    needed: int = FEWEST
+
+    def __str__(self) -> str:
+        return f"too few seeds for a test: {self.got}, at least {self.needed} are needed"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def numbers(values: Sequence[float], *, at_least: int = 1) -> Array:
+    """The results as an array: finite, one-dimensional, so many at least."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) < at_least:
+        raise InputError(f"expected a list of at least {at_least} results, but got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError("expected finite results, but got NaN or inf; leave a run that diverged out, and say so")
+    return array
+
+
+def pairs(first: Sequence[float], second: Sequence[float], *, at_least: int = 1) -> Array:
+    """The differences of two lists that pair."""
+    a, b = numbers(first, at_least=at_least), numbers(second, at_least=at_least)
+    if len(a) != len(b):
+        raise InputError(f"expected two lists of equally many results to pair, but got {len(a)} and {len(b)}")
+    return a - b
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Results of independent runs.
+
+    Args:
+        n, mean: how many, and their mean.
+        sd: standard deviation with n - 1; None for one result.
+        low, high: 95% interval of the mean by Student's t; None for one result.
+    """
+
+    n: int
+    mean: float
+    sd: float | None
+    low: float | None
+    high: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def describe(values: Sequence[float]) -> Summary:
+    """Mean, deviation and 95% interval of at least one result."""
+    good = numbers(values)
+    count, mean = len(good), float(good.mean())
+    if count == 1:
+        return Summary(1, mean, None, None, None)
+    half = interval_half(values)
+    return Summary(count, mean, float(good.std(ddof=1)), mean - half, mean + half)
+
+
+def interval_half(values: Sequence[float]) -> float:
+    """Half the width of the 95% interval of the mean of independent results."""
+    good = np.asarray(values, dtype=np.float64)
+    return float(_student().ppf(1 - LEVEL / 2, len(good) - 1) * good.std(ddof=1) / math.sqrt(len(good)))
+
+
+def summary(values: Sequence[float | None]) -> dict[str, float | int | None]:
+    """Mean, median and deviation of the finite results, and how many were not finite."""
+    good = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=np.float64)
+    found = {
+        "mean": float(good.mean()) if len(good) else None,
+        "median": float(np.median(good)) if len(good) else None,
+        "sd": float(good.std(ddof=1)) if len(good) > 1 else None,
+    }
+    return {**found, "runs": len(values), "diverged": len(values) - len(good)}
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A mean paired difference, first minus second.
+
+    Attributes:
+        mean, se: the difference and its (corrected) standard error.
+        low, high: its 95% interval.
+        t, df: the statistic and its degrees of freedom.
+        p_less, p_greater: one-sided: the first is smaller, the first is greater.
+        p_two: two-sided.
+    """
+
+    mean: float
+    se: float
+    low: float
+    high: float
+    t: float
+    df: float
+    p_less: float
+    p_greater: float
+    p_two: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Welch(Paired):
+    """A difference of means of independent groups, first minus second."""
+
+
+def paired(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired:
+    """Compare two lists of results, pair by pair.
+
+    Args:
+        first, second: one finite number per split or seed, in the same order; at least 2.
+        test_ratio: n_test / n_train of splits that overlap; 0 for independent draws, the ordinary paired t-test.
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.shape != b.shape or a.ndim != 1 or len(a) < 2:
+        raise InputError(f"expected two lists of at least 2 results, but got shapes {a.shape} and {b.shape}")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise InputError("expected finite results to compare, but got NaN or inf; a run that diverged has no pair")
+    difference = a - b
+    count, mean = len(a), float(difference.mean())
+    return Paired(*_test(mean, math.sqrt(float(difference.var(ddof=1)) * (1 / count + test_ratio)), count - 1))
+
+
+def paired_t(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired | TooFew:
+    """`paired`, which says so where there are fewer than three pairs."""
+    count = len(pairs(first, second, at_least=0))
+    return TooFew(count) if count < FEWEST else paired(first, second, test_ratio=test_ratio)
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> Welch | TooFew:
+    """Welch's test of two groups that do not pair and may spread differently."""
+    a, b = numbers(first, at_least=0), numbers(second, at_least=0)
+    if min(len(a), len(b)) < FEWEST:
+        return TooFew(min(len(a), len(b)))
+    return welch_from_summaries(
+        float(a.mean()), float(a.std(ddof=1)), len(a), float(b.mean()), float(b.std(ddof=1)), len(b)
+    )
+
+
+def welch_from_summaries(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> Welch:
+    """Welch's test from means, deviations (n - 1) and numbers of results, at least 2 each."""
+    for name, count in (("n1", n1), ("n2", n2)):
+        whole(name, count, minimum=2)
+    for name, value in (("mean1", mean1), ("mean2", mean2)):
+        finite(name, value)
+    for name, value in (("sd1", sd1), ("sd2", sd2)):
+        finite(name, value, minimum=0.0)
+    se, df = _welch_error(sd1, n1, sd2, n2)
+    if se == 0.0 and mean1 != mean2:
+        raise InputError(
+            "expected results that spread, but got two constant groups: without a spread there is nothing to test by"
+        )
+    return Welch(*_test(mean1 - mean2, se, df))
+
+
+def _welch_error(sd1: float, n1: int, sd2: float, n2: int) -> tuple[float, float]:
+    """The standard error of a difference of means, and its degrees of freedom."""
+    part1, part2 = sd1**2 / n1, sd2**2 / n2
+    if part1 + part2 == 0.0:
+        return 0.0, float(n1 + n2 - 2)
+    return math.sqrt(part1 + part2), (part1 + part2) ** 2 / (part1**2 / (n1 - 1) + part2**2 / (n2 - 1))
+
+
+def _test(mean: float, se: float, df: float) -> tuple[float, ...]:
+    """The numbers of `Paired`."""
+    student = _student()
+    # Without spread there is nothing to measure by, so the sign alone speaks.
+    t = mean / se if se > 0 else math.copysign(math.inf, mean) if mean else 0.0
+    less, greater = float(student.cdf(t, df)), float(student.sf(t, df))
+    half = float(student.ppf(1 - LEVEL / 2, df)) * se
+    return mean, se, mean - half, mean + half, t, df, less, greater, min(1.0, 2 * min(less, greater))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: the i-th smallest of m is multiplied by m - i + 1, and none falls below one before."""
+    adjusted = [1.0] * len(p)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Wilcoxon's test, first against second.
+
+    Args:
+        n: pairs that differ; equal ones are left out, as Wilcoxon did.
+        w: the sum of the ranks of positive differences.
+        p_less, p_greater, p_two: as in `Paired`.
+        exact: counted, not approximated.
+    """
+
+    n: int
+    w: float
+    p_less: float
+    p_greater: float
+    p_two: float
+    exact: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Ranked | TooFew:
+    """The signed-rank test of paired results; tied differences share their mean rank, in the exact test too."""
+    every = pairs(first, second, at_least=0)
+    if len(every) < FEWEST:
+        return TooFew(len(every))
+    difference = every[every != 0]
+    ranks = np.asarray(need("scipy.stats", "scipy").rankdata(np.abs(difference)), dtype=np.float64)
+    w = float(ranks[difference > 0].sum())
+    exact = len(ranks) <= EXACT_UP_TO
+    less, greater = _counted(ranks, w) if exact else _approximated(ranks, w)
+    return Ranked(len(ranks), w, less, greater, min(1.0, 2 * min(less, greater)), exact)
+
+
+def _counted(ranks: Array, w: float) -> tuple[float, float]:
+    """(P(W <= w), P(W >= w)) where each sign is a fair coin. Doubled, mean ranks are whole numbers."""
+    doubled = np.rint(2 * ranks).astype(np.int64)
+    chance = np.zeros(int(doubled.sum()) + 1)
+    chance[0] = 1.0
+    for rank in doubled:
+        moved = np.zeros_like(chance)
+        moved[rank:] = chance[: len(chance) - rank]
+        chance = (chance + moved) / 2
+    at = round(2 * w)
+    return min(1.0, float(chance[: at + 1].sum())), min(1.0, float(chance[at:].sum()))
+
+
+def _approximated(ranks: Array, w: float) -> tuple[float, float]:
+    # The variance of a sum of ranks with fair signs is a quarter of the sum of their squares, ties or not.
+    z = (w - float(ranks.sum()) / 2) / math.sqrt(float((ranks**2).sum()) / 4)
+    return math.erfc(-z / math.sqrt(2)) / 2, math.erfc(z / math.sqrt(2)) / 2
+
+
+def cohen_dz(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The mean paired difference in deviations of the differences; None where they do not spread."""
+    difference = pairs(first, second, at_least=2)
+    return _ratio(float(difference.mean()), float(difference.std(ddof=1)))
+
+
+def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The difference of means in pooled deviations, with the exact correction for few results; None without spread."""
+    a, b = numbers(first, at_least=2), numbers(second, at_least=2)
+    df = len(a) + len(b) - 2
+    squares = (len(a) - 1) * float(a.var(ddof=1)) + (len(b) - 1) * float(b.var(ddof=1))
+    plain = _ratio(float(a.mean() - b.mean()), math.sqrt(squares / df))
+    # Hedges (1981): the expectation of the plain ratio is larger than the true one by this factor's inverse.
+    shrink = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
+    return None if plain is None else plain * shrink
+
+
+def superiority_paired(first: Sequence[float], second: Sequence[float]) -> float:
+    """The share of pairs in which the first is greater; equal ones count half."""
+    return _won(pairs(first, second))
+
+
+def superiority(first: Sequence[float], second: Sequence[float]) -> float:
+    """The chance that a result of the first group is greater than one of the second; equal ones count half."""
+    return _won(np.subtract.outer(numbers(first), numbers(second)))
+
+
+def _won(difference: Array) -> float:
+    return float(((difference > 0) + 0.5 * (difference == 0)).mean())
+
+
+def _ratio(mean: float, sd: float) -> float | None:
+    # Differences that are equal up to rounding have no spread to measure by.
+    return mean / sd if sd > 1e-12 * abs(mean) else None
+
+
+def power_paired(
+    effect: float, n: int, *, test_ratio: float = 0.0, sides: Sides = "one", level: float = LEVEL
+) -> float:
+    """The chance that n pairs show a true effect.
+
+    Args:
+        effect: the mean difference in deviations of the differences, on the side of the one-sided test.
+        n: pairs, at least 2.
+        test_ratio: n_test / n_train of splits that overlap, see `paired`.
+        sides: of the test.
+        level: its level.
+    """
+    finite("effect", effect)
+    finite("test_ratio", test_ratio, minimum=0.0)
+    whole("n", n, minimum=2)
+    return _power(effect / math.sqrt(1 / n + test_ratio), n - 1, sides, level)
+
+
+def power_welch(
+    difference: float, sd1: float, n1: int, sd2: float, n2: int, *, sides: Sides = "one", level: float = LEVEL
+) -> float:
+    """The chance that two independent groups show a true difference of their means, given their deviations."""
+    finite("difference", difference)
+    finite("sd1", sd1, above=0.0)
+    finite("sd2", sd2, above=0.0)
+    whole("n1", n1, minimum=2)
+    whole("n2", n2, minimum=2)
+    se, df = _welch_error(sd1, n1, sd2, n2)
+    return _power(difference / se, df, sides, level)
+
+
+def seeds_needed(
+    effect: float,
+    *,
+    paired: bool = True,
+    test_ratio: float = 0.0,
+    sides: Sides = "one",
+    level: float = LEVEL,
+    power: float = POWER,
+) -> int | None:
+    """The seeds (of each group) with which a true effect of this size would be seen; None if no number will do.
+
+    Args:
+        effect: in deviations of the paired differences, or of either group; its sign does not matter.
+        paired: the paired test; else Welch's with equal deviations and equally many seeds.
+        test_ratio: of splits that overlap. More splits of the same data never bring the error below a floor, so
+            small effects stay out of reach.
+        sides, level, power: of the test.
+    """
+    size = abs(effect)
+
+    def enough(n: int) -> bool:
+        if paired:
+            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= power
+        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= power
+
+    high = FEWEST
+    while not enough(high):
+        if high >= MOST:
+            return None
+        high = min(2 * high, MOST)
+    low = high // 2 if high > FEWEST else FEWEST - 1  # not enough, or below the fewest
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return max(high, FEWEST)
+
+
+def _power(noncentrality: float, df: float, sides: Sides, level: float) -> float:
+    one_of("sides", sides, ("one", "two"))
+    stats = need("scipy.stats", "scipy")
+    if sides == "one":
+        return float(stats.nct.sf(stats.t.isf(level, df), df, noncentrality))
+    edge = stats.t.isf(level / 2, df)
+    return float(stats.nct.sf(edge, df, noncentrality) + stats.nct.cdf(-edge, df, noncentrality))
+
+
+@dataclass(frozen=True)
+class AgainstPublished:
+    """Ours minus the published mean.
+
+    Args:
+        test: None in place of a test where our results are too few; then `too_few` says so.
+        assumed: what the printed number was taken for.
+    """
+
+    difference: float
+    test: Welch | None
+    too_few: TooFew | None
+    assumed: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def against_published(
+    ours: Sequence[float],
+    mean: float,
+    half: float | None,
+    *,
+    n: int | None = 10,
+    meaning: Meaning = "95% interval",
+) -> AgainstPublished:
+    """Test our results against a printed "mean ± half" by Welch's test.
+
+    Args:
+        ours: one result per seed.
+        mean: as printed.
+        half: the number after ±; None where none is printed: the mean is then taken as exact.
+        n: runs behind the printed mean, at least 2; None as for `half`.
+        meaning: what ± stands for. The interval is read as Student's t over the n runs.
+    """
+    finite("mean", mean)
+    one_of("meaning", meaning, ("95% interval", "standard error", "standard deviation"))
+    values = numbers(ours)
+    difference = float(values.mean()) - mean
+    few = TooFew(len(values)) if len(values) < FEWEST else None
+    if half is None or n is None:
+        assumed = "the published mean is taken as exact: no spread or number of runs is printed"
+        exact = None if few else Welch(*vars(paired(values.tolist(), [mean] * len(values))).values())
+        return AgainstPublished(difference, exact, few, assumed)
+    finite("half", half, minimum=0.0)
+    whole("n", n, minimum=2)
+    sd = _deviation(half, n, meaning)
+    assumed = f"± {half:g} is read as the {meaning} over n = {n} independent runs, sd {sd:.3g}"
+    if few:
+        return AgainstPublished(difference, None, few, assumed)
+    own = describe(values.tolist())
+    assert own.sd is not None
+    return AgainstPublished(difference, welch_from_summaries(own.mean, own.sd, own.n, mean, sd, n), None, assumed)
+
+
+def _deviation(half: float, n: int, meaning: Meaning) -> float:
+    if meaning == "standard deviation":
+        return half
+    if meaning == "standard error":
+        return half * math.sqrt(n)
+    return half * math.sqrt(n) / float(_student().ppf(1 - LEVEL / 2, n - 1))
+
+
+def _student() -> Any:
+    return need("scipy.stats", "scipy").t

@@ -1,0 +1,181 @@
+"""Several runs side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaluate.saved_run.conftest import QUICK
+from rcad.errors import InputError
+from rcad.evaluate.corruption_error import mce
+from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.run import Outcome, evaluate
+from rcad.evaluate.saved_run.tables import differences
+from rcad.runs.store import Store
+from rcad.study import evaluation_files as files
+from rcad.study.evaluations import summary
+from rcad.study.statistics import paired
+from trained import DIGITS, run_id
+
+SUITES = ("calibration", "corruptions")
+
+
+@pytest.fixture(scope="module")
+def outcomes(store: Store) -> dict[str, Outcome]:
+    shelf = Shelf(store, device="cpu")
+    wanted = [run_id(method, seed) for method in ("rcad", "erm") for seed in (1, 0)]
+    return {run: evaluate(shelf, run, SUITES, QUICK) for run in wanted}
+
+
+def errors(outcome: Outcome) -> dict[str, list[float]]:
+    scores = outcome.evaluations["corruptions"].curves["scores"]
+    return {name: [100 - cell["accuracy"] for cell in cells] for name, cells in scores.items()}
+
+
+def third_seed(outcomes: dict[str, Outcome], method: str, nll: float, ece: float) -> Outcome:
+    """Seed 0 once more under another seed, with other numbers."""
+    one = outcomes[run_id(method, 0)]
+    record = replace(one.record, config=replace(one.record.config, seed=2), id="")
+    measured = one.evaluations["calibration"]
+    numbers = {**measured.numbers, "nll": nll, "ece": ece}
+    return replace(one, record=record, evaluations={"calibration": replace(measured, numbers=numbers)})
+
+
+def of_both(outcomes: dict[str, Outcome], name: str) -> dict[str, list[float]]:
+    return {
+        method: [outcomes[run_id(method, seed)].evaluations["calibration"].numbers[name] or 0.0 for seed in (0, 1)]
+        for method in ("erm", "rcad")
+    }
+
+
+def test_groups_numbers_and_differences(outcomes: dict[str, Outcome]) -> None:
+    pytest.importorskip("scipy")
+    found = summary(list(outcomes.values()), SUITES, QUICK, 1.0)
+    erm, rcad = found["groups"]
+    assert [group["name"] for group in (erm, rcad)] == ["erm", "rcad"]
+    assert erm["seeds"] == rcad["seeds"] == [0, 1]
+    assert rcad["runs"] == [run_id("rcad", 0), run_id("rcad", 1)]
+    nll = of_both(outcomes, "nll")
+    assert rcad["numbers"]["nll"]["values"] == nll["rcad"]
+    assert rcad["numbers"]["nll"]["mean"] == pytest.approx(sum(nll["rcad"]) / 2)
+    assert rcad["numbers"]["nll"]["sd"] == pytest.approx(abs(nll["rcad"][0] - nll["rcad"][1]) / 2**0.5)
+    assert erm["comparison"] is None
+    assert erm["numbers"]["mce"]["values"] == [100, 100]
+    own = [mce(errors(outcomes[run_id("rcad", s)]), errors(outcomes[run_id("erm", s)])) for s in (0, 1)]
+    assert rcad["numbers"]["mce"]["values"] == pytest.approx(own)
+
+
+def test_three_seeds_are_tested(outcomes: dict[str, Outcome]) -> None:
+    pytest.importorskip("scipy")
+    more = [third_seed(outcomes, "rcad", 0.5, 0.125), third_seed(outcomes, "erm", 0.75, 0.25)]
+    _, rcad = summary([*outcomes.values(), *more], SUITES, QUICK, 1.0)["groups"]
+    nll = of_both(outcomes, "nll")
+    # Each seed draws its own split of one data set, so that test sets overlap.
+    expected = paired([*nll["rcad"], 0.5], [*nll["erm"], 0.75], test_ratio=359 / 180)
+    assert rcad["comparison"]["differences"]["nll"] == pytest.approx({**expected.to_dict(), "why": None})
+    assert rcad["comparison"]["note"] == (
+        "Over 3 common seeds, each interval at 95% by itself: many are looked at. The splits overlap; intervals are "
+        "corrected for that (Nadeau and Bengio, 2003)."
+    )
+
+
+def untested(gain: dict[str, object]) -> set[str]:
+    return {name for name, value in gain.items() if value is None}
+
+
+TESTED = {"se", "low", "high", "t", "df", "p_less", "p_greater", "p_two"}
+
+
+def test_two_seeds_have_a_difference_and_no_test(outcomes: dict[str, Outcome]) -> None:
+    _, rcad = summary(list(outcomes.values()), SUITES, QUICK, 1.0)["groups"]
+    nll = of_both(outcomes, "nll")
+    gain = rcad["comparison"]["differences"]["nll"]
+    assert gain["mean"] == pytest.approx(sum(nll["rcad"]) / 2 - sum(nll["erm"]) / 2)
+    assert (untested(gain), gain["why"]) == (TESTED, "only 2 seeds")
+    assert rcad["comparison"]["note"] == "Over 2 common seeds: no intervals and no p, which need 3 or more."
+    assert {one["why"] for one in rcad["comparison"]["differences"].values()} == {"only 2 seeds"}
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.0, 1e-3])
+def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outcome]) -> None:
+    pytest.importorskip("scipy")
+    erm = [0.3, 0.7, 98.1]
+    # Rounding: the differences are equal on paper only.
+    rcad = [value + gap for value in erm]
+    assert gap == 0.0 or len({a - b for a, b in zip(rcad, erm, strict=True)}) > 1
+
+    def with_ece(method: str, values: Sequence[float]) -> list[Outcome]:
+        three = [outcomes[run_id(method, 0)], outcomes[run_id(method, 1)]]
+        three = [*three, third_seed(outcomes, method, 0.5 if method == "erm" else 0.9, 0.0)]
+        return [_with(one, "ece", value) for one, value in zip(three, values, strict=True)]
+
+    every = [*with_ece("erm", erm), *with_ece("rcad", rcad)]
+    _, group = summary(every, ("calibration",), QUICK, 1.0)["groups"]
+    found = group["comparison"]["differences"]
+    assert found["ece"]["mean"] == pytest.approx(gap)
+    assert (untested(found["ece"]), found["ece"]["why"]) == (TESTED, "no spread")
+    assert found["nll"]["p_two"] > 0
+    table = differences([group], ("calibration",))
+    assert table is not None
+    assert [row[-1] for row in table.rows if row[1] == "ECE"] == ["no spread"]
+    assert "No spread: every seed differs" in table.caption
+
+
+def _with(one: Outcome, name: str, value: float) -> Outcome:
+    measured = one.evaluations["calibration"]
+    return replace(one, evaluations={"calibration": replace(measured, numbers={**measured.numbers, name: value})})
+
+
+def test_runs_that_were_left_out_are_kept_in_mind(outcomes: dict[str, Outcome]) -> None:
+    one = [outcomes[run_id("erm", 0)]]
+    assert summary(one, SUITES, QUICK, 1.0)["left_out"] == []
+    found = summary(one, SUITES, QUICK, 1.0, {"ab12": "expected data"})
+    assert found["left_out"] == [{"run": "ab12", "why": "expected data"}]
+
+
+def test_too_few_seeds_are_said(outcomes: dict[str, Outcome]) -> None:
+    chosen = [outcomes[run_id("rcad", 0)], outcomes[run_id("rcad", 1)], outcomes[run_id("erm", 1)]]
+    _, rcad = summary(chosen, SUITES, QUICK, 1.0)["groups"]
+    assert rcad["comparison"]["differences"] == {}
+    assert rcad["comparison"]["note"] == "A difference to erm needs 2 or more common seeds, but there is 1."
+    assert rcad["numbers"]["mce"]["values"][0] is None
+
+
+def test_without_erm(outcomes: dict[str, Outcome]) -> None:
+    (rcad,) = summary([outcomes[run_id("rcad", 0)]], SUITES, QUICK, 1.0)["groups"]
+    assert rcad["comparison"] is None
+    assert "No ERM run" in rcad["notes"][0]
+    assert "mce" not in rcad["numbers"]
+    assert rcad["numbers"]["nll"]["sd"] is None
+
+
+def test_names_tell_groups_apart(outcomes: dict[str, Outcome], shelf: Shelf) -> None:
+    table = evaluate(shelf, run_id("erm", 0, "breast_cancer"), ("calibration",), QUICK)
+    found = summary([table, outcomes[run_id("erm", 0)]], ("calibration",), QUICK, 1.0)
+    assert {group["name"] for group in found["groups"]} == {"erm on breast_cancer", f"erm on {DIGITS}"}
+    one = outcomes[run_id("erm", 0)]
+    config = one.record.config
+    longer = replace(one.record, config=replace(config, train=replace(config.train, epochs=7)), id="")
+    found = summary([one, replace(one, record=longer)], ("calibration",), QUICK, 1.0)
+    assert {group["name"] for group in found["groups"]} == {f"erm ({one.record.id[:8]})", f"erm ({longer.id[:8]})"}
+
+
+def test_files(outcomes: dict[str, Outcome], tmp_path: Path) -> None:
+    for package in ("jinja2", "matplotlib", "scipy"):
+        pytest.importorskip(package)
+    found = summary(list(outcomes.values()), SUITES, QUICK, 1.0)
+    out = tmp_path / "out"
+    files.check(out)
+    page = files.write(out, found)
+    assert page.read_text().count("<svg ") == 4
+    assert json.loads((out / "evaluation.json").read_text()) == found
+    files.check(out)  # ours may be replaced
+    (out / "evaluation.json").write_text("{}")
+    with pytest.raises(InputError, match="something else"):
+        files.check(out)
+    with pytest.raises(InputError, match="is a file"):
+        files.check(page)

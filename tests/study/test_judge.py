@@ -1,0 +1,155 @@
+"""Which test is used for which seeds, and that 5% means 5%."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rcad.errors import MissingExtraError
+from rcad.study.judge import Difference, compare_groups
+from rcad.study.judge import judge_questions as adjusted
+from rcad.study.statistics import Welch, describe, holm, paired, power_paired, welch
+
+pytest.importorskip("scipy.stats")
+OURS = {0: 71.2, 1: 70.4, 2: 72.0, 3: 70.9}
+BASE = {0: 70.1, 1: 70.2, 2: 70.3, 3: 70.0}
+
+
+def test_seeds_that_agree_are_paired() -> None:
+    found = compare_groups(OURS, dict(reversed(BASE.items())), higher_is_better=True)
+    reference = paired(list(OURS.values()), list(BASE.values()))
+    assert (found.test, found.n, found.note) == ("paired t", 4, "")
+    assert (found.mean, found.low, found.high) == (reference.mean, reference.low, reference.high)
+    assert (found.p_better, found.p_worse, found.p_two) == (reference.p_greater, reference.p_less, reference.p_two)
+    assert found.superiority == 1.0
+
+
+def test_a_lower_metric_is_turned_round() -> None:
+    high = compare_groups(OURS, BASE, higher_is_better=True)
+    low = compare_groups(OURS, BASE, higher_is_better=False)
+    assert (low.mean, low.low, low.high) == pytest.approx((-high.mean, -high.high, -high.low))  # type: ignore[operator]
+    assert (low.p_better, low.superiority) == pytest.approx((high.p_worse, 0.0))
+
+
+def test_splits_that_overlap_are_less_sure() -> None:
+    plain = compare_groups(OURS, BASE, higher_is_better=True)
+    found = compare_groups(OURS, BASE, higher_is_better=True, test_ratio=0.25)
+    assert found.test == "paired t, Nadeau-Bengio"
+    assert found.p_two == paired(list(OURS.values()), list(BASE.values()), test_ratio=0.25).p_two
+    assert found.power < plain.power  # type: ignore[operator]
+    assert found.seeds_needed is None or found.seeds_needed > plain.seeds_needed  # type: ignore[operator]
+
+
+def test_seeds_without_a_partner_are_named() -> None:
+    found = compare_groups({**OURS, 9: 99.0}, BASE, higher_is_better=True)
+    assert (found.test, found.n, found.note) == ("paired t", 4, "1 seeds without a partner are left out")
+    assert found.mean == compare_groups(OURS, BASE, higher_is_better=True).mean
+
+
+def test_other_seeds_are_not_paired() -> None:
+    found = compare_groups({seed + 10: value for seed, value in OURS.items()}, BASE, higher_is_better=True)
+    reference = welch(list(OURS.values()), list(BASE.values()))
+    assert isinstance(reference, Welch)
+    assert (found.test, found.p_two, found.mean) == ("Welch", reference.p_two, reference.mean)
+    assert found.superiority == 1.0
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_too_few_seeds_give_no_p_value(seeds: tuple[int, ...]) -> None:
+    found = compare_groups({s: OURS[s] for s in seeds}, {s: BASE[s] for s in seeds}, higher_is_better=True)
+    assert (found.test, found.p_two, found.outcome) == ("none", None, "undecided")
+    assert found.note == f"too few seeds for a test: {len(seeds)}, at least 3 are needed"
+    assert found.mean is not None
+
+
+@pytest.mark.parametrize("lost", [None, math.nan, math.inf])
+def test_a_run_that_diverged_is_not_left_out(lost: float | None) -> None:
+    found = compare_groups({**OURS, 1: lost}, BASE, higher_is_better=True)
+    assert (found.test, found.p_two) == ("none", None)
+    assert "1 of the runs diverged" in found.note
+
+
+def test_equal_differences_are_no_proof() -> None:
+    ours = {seed: value + 1.0 for seed, value in BASE.items()}
+    found = compare_groups(ours, BASE, higher_is_better=True)
+    assert (found.test, found.outcome, found.mean) == ("none", "undecided", pytest.approx(1.0))
+    same = compare_groups(BASE, BASE, higher_is_better=True)
+    assert (same.p_two, same.outcome, same.seeds_needed) == (1.0, "undecided", None)
+
+
+def test_holm_counts_tests_only() -> None:
+    some = [Difference("paired t", 5, mean=1.0, p_two=p) for p in (0.01, 0.04, 0.03)]
+    found = adjusted([*some, Difference("none", 2, mean=1.0)])
+    assert [one.p_holm for one in found] == [*holm([0.01, 0.04, 0.03]), None]
+    assert [one.outcome for one in found] == ["better", "undecided", "undecided", "undecided"]
+
+
+def within(share: float, expected: float, trials: int) -> bool:
+    """Four standard deviations of a binomial share: a right rate fails once in 15,000 seeds, and this seed is fixed."""
+    return abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / trials)
+
+
+def test_the_interval_covers_95_percent() -> None:
+    trials = 4000
+    draws = np.random.default_rng(0).normal(3.0, 2.0, (trials, 5)).tolist()
+    found = [describe(row) for row in draws]
+    assert within(np.mean([one.low <= 3.0 <= one.high for one in found]), 0.95, trials)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.25])
+def test_five_percent_is_five_percent(ratio: float) -> None:
+    """Equal methods; results of overlapping splits have the correlation that Nadeau and Bengio assume."""
+    trials, n = 3000, 6
+    draw = np.random.default_rng(1)
+    correlation = ratio / (1 + ratio)
+    common = math.sqrt(correlation) * draw.normal(size=(trials, 1))
+    gains = common + math.sqrt(1 - correlation) * draw.normal(size=(trials, n))
+    tests = [paired(row, [0.0] * n, test_ratio=ratio) for row in gains.tolist()]
+    assert within(np.mean([one.p_greater < 0.05 for one in tests]), 0.05, trials)
+    assert within(np.mean([one.p_two < 0.05 for one in tests]), 0.05, trials)
+    if ratio:
+        plain = np.mean([paired(row, [0.0] * n).p_two < 0.05 for row in gains[:1000].tolist()])
+        assert plain > 0.12  # what the correction is for
+
+
+def test_welch_keeps_its_level_with_unequal_spread() -> None:
+    trials = 3000
+    draw = np.random.default_rng(2)
+    a, b = draw.normal(0, 3.0, (trials, 8)).tolist(), draw.normal(0, 1.0, (trials, 16)).tolist()
+    found = [welch(x, y) for x, y in zip(a, b, strict=True)]
+    assert within(np.mean([one.p_two < 0.05 for one in found if isinstance(one, Welch)]), 0.05, trials)
+
+
+def test_a_table_of_equal_methods_names_a_winner_in_five_percent_at_most() -> None:
+    trials, methods, n = 1000, 4, 6
+    draw = np.random.default_rng(3)
+    false = 0
+    for table in draw.normal(size=(trials, methods, n)).tolist():
+        p = [paired(row, [0.0] * n).p_two for row in table]
+        rows = [Difference("paired t", n, mean=1.0, p_two=value) for value in p]
+        false += any(one.outcome != "undecided" for one in adjusted(rows))
+    assert false / trials < 0.05 + 4 * math.sqrt(0.05 * 0.95 / trials)
+    assert false / trials > 0.02  # and the rule is not blind
+
+
+def test_power_is_what_a_simulation_gives() -> None:
+    trials, n = 3000, 8
+    gains = np.random.default_rng(4).normal(1.0, 1.0, (trials, n))
+    tests = [paired(row, [0.0] * n) for row in gains.tolist()]
+    share = np.mean([one.p_greater < 0.05 for one in tests])
+    assert within(share, power_paired(1.0, n), trials)
+
+
+def test_importing_it_waits_for_nothing_heavy() -> None:
+    code = "import sys, rcad.study.statistics; print(*(m for m in ('torch', 'scipy') if m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "\n"
+
+
+def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(MissingExtraError, match=r"rcad\[data\]"):
+        compare_groups(OURS, BASE, higher_is_better=True)

@@ -1,0 +1,110 @@
+"""Spaces: read, drawn, laid out."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from rcad.errors import InputError
+from rcad.study.search_space import Parameter, drawn, grid, parse_space, resolved
+
+TWO = parse_space("alpha=log(0.05, 2), lam=log(0.01, 1)")
+
+
+def test_a_space_is_read_and_written() -> None:
+    text = "alpha=log(0.05, 2), steps=int(1, 4), optim.lr=uniform(0.1, 1), norm=choice(l2, linf, 3)"
+    space = parse_space(text)
+    assert [one.key for one in space] == ["alpha", "steps", "optim.lr", "norm"]
+    assert space[3].choices == ("l2", "linf", 3)
+    assert ", ".join(map(str, space)) == text
+    assert parse_space("a=log(1,2),b=int(1,2)") == parse_space(" a = log( 1 , 2 ) , b=int(1,2) ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "alpha",
+        "alpha=0.5",
+        "alpha=log(0.05)",
+        "alpha=log(1, 2, 3)",
+        "alpha=log(0, 1)",
+        "alpha=log(-1, 1)",
+        "alpha=auto(0, 1)",
+        "alpha=uniform(2, 1)",
+        "alpha=uniform(nan, 1)",
+        "alpha=uniform(0, inf)",
+        "alpha=normal(0, 1)",
+        "steps=int(1.5, 4)",
+        "norm=choice()",
+        "alpha=log(a, b)",
+        "alpha=log(0.1, 1), alpha=log(0.1, 1)",
+        "alpha=log(0.1, 1) lam=log(0.1, 1)",
+    ],
+)
+def test_a_bad_space_is_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"^expected [^\n]*$"):
+        parse_space(text)
+
+
+@pytest.mark.parametrize(("text", "low", "middle", "high"), [("a=log(0.01, 1)", 0.01, 0.1, 1.0)])
+def test_shares_of_a_log_range(text: str, low: float, middle: float, high: float) -> None:
+    (one,) = parse_space(text)
+    assert [one.at(share) for share in (0.0, 0.5, 1.0)] == [low, middle, high]
+
+
+def test_whole_numbers_are_equally_likely_and_reach_both_ends() -> None:
+    (one,) = parse_space("k=int(2, 5)")
+    values = [one.at((k + 0.5) / 400) for k in range(400)]
+    assert {value: values.count(value) for value in values} == {2: 100, 3: 100, 4: 100, 5: 100}
+    assert one.at(1.0) == 5
+
+
+def test_draws_stay_inside_and_have_four_digits() -> None:
+    for point in drawn(TWO, 200, seed=3):
+        assert 0.05 <= point["alpha"] <= 2
+        assert 0.01 <= point["lam"] <= 1
+        assert float(f"{point['alpha']:.4g}") == point["alpha"]
+
+
+def test_draws_are_uniform_in_the_logarithm() -> None:
+    middle = math.sqrt(0.05 * 2)
+    below = sum(point["alpha"] < middle for point in drawn(TWO, 1000))
+    assert 430 < below < 570
+
+
+def test_a_smaller_budget_is_the_beginning_of_a_larger_one() -> None:
+    first = {"alpha": 0.5, "lam": 0.02}
+    assert drawn(TWO, 20, first=first)[:8] == drawn(TWO, 8, first=first)
+    assert drawn(TWO, 8, first=first)[0] == first
+    assert len(drawn(TWO, 20, first=first)) == 20
+    assert drawn(TWO, 5, seed=0) != drawn(TWO, 5, seed=1)
+
+
+def test_a_small_space_has_no_point_twice() -> None:
+    points = drawn(parse_space("k=int(1, 3)"), 10)
+    assert sorted(point["k"] for point in points) == [1, 2, 3]
+
+
+def test_a_grid_has_both_ends_and_fits_the_budget() -> None:
+    points = grid(TWO, 20)
+    assert len(points) == 16
+    assert {point["alpha"] for point in points} >= {0.05, 2.0}
+    assert len({tuple(point.values()) for point in points}) == 16
+    assert len(grid(TWO, 25)) == 25
+    assert len(grid(parse_space("k=int(1, 2), a=log(1, 2)"), 16)) == 8
+    assert grid(parse_space("a=log(0.01, 1)"), 1) == [{"a": 0.1}]
+    assert [p["n"] for p in grid(parse_space("n=choice(l2, linf)"), 3)] == ["l2", "linf"]
+
+
+def test_auto_counts_in_distances() -> None:
+    space = parse_space("alpha=auto(0.25, 4), lam=log(0.01, 1)")
+    assert resolved(space, 2.0) == (Parameter("alpha", "log", 0.5, 8.0), space[1])
+    assert resolved(space, None)[0] == Parameter("alpha", "log", 0.25, 4.0)
+
+
+def test_the_budget_is_at_least_one() -> None:
+    for make in (drawn, grid):
+        with pytest.raises(InputError, match="expected the budget"):
+            make(TWO, 0)

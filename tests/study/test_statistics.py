@@ -1,0 +1,252 @@
+"""Our statistics against scipy and statsmodels on random data, to 1e-10."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from rcad.errors import InputError
+from rcad.study.statistics import (
+    Paired,
+    Ranked,
+    TooFew,
+    Welch,
+    against_published,
+    cohen_dz,
+    describe,
+    hedges_g,
+    paired_t,
+    power_paired,
+    power_welch,
+    seeds_needed,
+    superiority,
+    superiority_paired,
+    welch,
+    wilcoxon,
+)
+
+stats = pytest.importorskip("scipy.stats")
+CLOSE = pytest.approx
+ABOUT = {"rel": 1e-10, "abs": 1e-12}
+SIZES = (3, 5, 10, 40)
+
+
+def groups(seed: int, n: int, m: int | None = None) -> tuple[list[float], list[float]]:
+    draw = np.random.default_rng(seed)
+    a = draw.normal(70.3, 1.5, n)
+    b = draw.normal(70.0, 0.7, m or n)
+    return a.tolist(), b.tolist()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_describe(n: int) -> None:
+    values, _ = groups(n, n)
+    found = describe(values)
+    low, high = stats.t.interval(0.95, n - 1, np.mean(values), stats.sem(values))
+    assert (found.n, found.mean) == (n, CLOSE(np.mean(values), **ABOUT))
+    assert (found.sd, found.low, found.high) == CLOSE((np.std(values, ddof=1), low, high), **ABOUT)
+
+
+def test_one_result_has_no_spread() -> None:
+    found = describe([3.5])
+    assert (found.mean, found.sd, found.low, found.high) == (3.5, None, None, None)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_paired(n: int) -> None:
+    a, b = groups(n, n)
+    found = paired_t(a, b)
+    assert isinstance(found, Paired)
+    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
+        assert p == CLOSE(stats.ttest_rel(a, b, alternative=side).pvalue, **ABOUT)
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (5, 9), (40, 12)])
+def test_welch(n: int, m: int) -> None:
+    a, b = groups(n, n, m)
+    found = welch(a, b)
+    assert isinstance(found, Welch)
+    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
+        assert p == CLOSE(stats.ttest_ind(a, b, equal_var=False, alternative=side).pvalue, **ABOUT)
+    reference = stats.ttest_ind(a, b, equal_var=False)
+    interval = reference.confidence_interval()
+    assert (found.t, found.df) == CLOSE((reference.statistic, reference.df), **ABOUT)
+    assert (found.low, found.high) == CLOSE((interval.low, interval.high), **ABOUT)
+
+
+def test_welch_against_statsmodels() -> None:
+    weights = pytest.importorskip("statsmodels.stats.weightstats")
+    a, b = groups(7, 8, 11)
+    found = welch(a, b)
+    assert isinstance(found, Welch)
+    t, p, df = weights.ttest_ind(a, b, usevar="unequal")
+    assert (found.t, found.p_two, found.df) == CLOSE((t, p, df), **ABOUT)
+
+
+@pytest.mark.parametrize("n", [3, 6, 12, 50])
+def test_wilcoxon_is_exact(n: int) -> None:
+    a, b = groups(n, n)
+    found = wilcoxon(a, b)
+    assert isinstance(found, Ranked)
+    assert found.exact
+    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
+        reference = stats.wilcoxon(a, b, alternative=side, method="exact")
+        assert p == CLOSE(reference.pvalue, **ABOUT)
+
+
+def test_wilcoxon_of_many() -> None:
+    a, b = groups(1, 80)
+    found = wilcoxon(np.round(a, 1).tolist(), np.round(b, 1).tolist())
+    assert isinstance(found, Ranked)
+    reference = stats.wilcoxon(np.round(a, 1), np.round(b, 1), alternative="greater", method="approx")
+    assert not found.exact
+    # Rounded differences are equal up to 1e-14 only, which is no tie to either program.
+    assert found.p_greater == CLOSE(reference.pvalue, **ABOUT)
+
+
+def test_wilcoxon_counts_ties_exactly() -> None:
+    difference = [1.0, 1.0, -1.0, 2.0, 2.0, 0.0, 3.0]
+    found = wilcoxon(difference, [0.0] * len(difference))
+    assert isinstance(found, Ranked)
+    ranks = [2.0, 2.0, 2.0, 4.5, 4.5, 6.0]
+    sums = [
+        sum(r for r, sign in zip(ranks, signs, strict=True) if sign)
+        for signs in itertools.product([0, 1], repeat=len(ranks))
+    ]
+    w = sum(ranks) - 2.0
+    assert (found.n, found.w) == (6, w)
+    assert found.p_greater == CLOSE(np.mean(np.asarray(sums) >= w), **ABOUT)
+    assert found.p_less == CLOSE(np.mean(np.asarray(sums) <= w), **ABOUT)
+
+
+def test_wilcoxon_of_equal_lists() -> None:
+    found = wilcoxon([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    assert isinstance(found, Ranked)
+    assert (found.n, found.p_two) == (0, 1.0)
+
+
+def test_effect_sizes() -> None:
+    a, b = groups(5, 8, 8)
+    difference = np.subtract(a, b)
+    assert cohen_dz(a, b) == CLOSE(difference.mean() / difference.std(ddof=1), **ABOUT)
+    c, d = groups(6, 7, 4)
+    pooled = math.sqrt((6 * np.var(c, ddof=1) + 3 * np.var(d, ddof=1)) / 9)
+    # Hedges' correction for 9 degrees of freedom by the gamma function itself.
+    factor = math.gamma(4.5) / (math.sqrt(4.5) * math.gamma(4.0))
+    assert hedges_g(c, d) == CLOSE((np.mean(c) - np.mean(d)) / pooled * factor, **ABOUT)
+    assert cohen_dz([2.0, 3.0, 4.0], [1.0, 2.0, 3.0]) is None
+
+
+def test_hedges_g_near_statsmodels() -> None:
+    """Its correction is the usual approximation of ours."""
+    meta = pytest.importorskip("statsmodels.stats.meta_analysis")
+    c, d = groups(6, 30, 25)
+    g, _ = meta.effectsize_smd(np.mean(c), np.std(c, ddof=1), 30, np.mean(d), np.std(d, ddof=1), 25)
+    assert hedges_g(c, d) == CLOSE(g, rel=1e-4)
+
+
+def test_superiority() -> None:
+    a, b = [1.0, 2.0, 3.0, 3.0], [1.0, 0.0, 3.0, 5.0, 2.0]
+    assert superiority(a, b) == CLOSE(stats.mannwhitneyu(a, b).statistic / 20, **ABOUT)
+    assert superiority_paired(a, b[:4]) == CLOSE((0.5 + 1 + 0.5 + 0) / 4, **ABOUT)
+
+
+@pytest.mark.parametrize(("effect", "n"), [(0.3, 5), (0.8, 10), (1.5, 4), (0.05, 200), (0.0, 10)])
+def test_power_of_the_paired_test(effect: float, n: int) -> None:
+    reference = pytest.importorskip("statsmodels.stats.power").TTestPower()
+    assert power_paired(effect, n) == CLOSE(reference.power(effect, n, 0.05, alternative="larger"), **ABOUT)
+    two = reference.power(effect, n, 0.05, alternative="two-sided")
+    assert power_paired(effect, n, sides="two") == CLOSE(two, **ABOUT)
+
+
+@pytest.mark.parametrize(("effect", "n"), [(0.3, 5), (0.8, 10), (1.5, 4)])
+def test_power_of_welch_s_test(effect: float, n: int) -> None:
+    reference = pytest.importorskip("statsmodels.stats.power").TTestIndPower()
+    assert power_welch(2 * effect, 2.0, n, 2.0, n) == CLOSE(
+        reference.power(effect, n, 0.05, alternative="larger"), **ABOUT
+    )
+
+
+@pytest.mark.parametrize("effect", [0.15, 0.4, -0.4, 1.0, 3.0, 60.0])
+def test_seeds_needed_is_the_fewest_that_do(effect: float) -> None:
+    for paired in (True, False):
+        n = seeds_needed(effect, paired=paired)
+        assert n is not None
+        size = abs(effect)
+        chance = (
+            (lambda k, d=size: power_paired(d, k)) if paired else (lambda k, d=size: power_welch(d, 1.0, k, 1.0, k))
+        )
+        assert chance(n) >= 0.8
+        assert n == 3 or chance(n - 1) < 0.8
+
+
+def test_more_splits_of_the_same_data_reach_a_floor() -> None:
+    """The standard error never falls below sqrt(ratio) deviations: 0.5 here, so an effect of 1 is out of reach."""
+    assert seeds_needed(1.0) == 8
+    assert seeds_needed(1.0, test_ratio=0.25) is None
+    assert seeds_needed(2.0, test_ratio=0.25) == 6
+    assert power_paired(1.0, 10, test_ratio=0.25) < power_paired(1.0, 10)
+
+
+def test_no_effect_needs_no_number_of_seeds() -> None:
+    assert seeds_needed(0.0) is None
+
+
+def test_against_published() -> None:
+    ours, _ = groups(3, 5)
+    found = against_published(ours, 69.0, 0.4, n=10)
+    sd = 0.4 * math.sqrt(10) / stats.t.ppf(0.975, 9)
+    reference = stats.ttest_ind_from_stats(np.mean(ours), np.std(ours, ddof=1), 5, 69.0, sd, 10, equal_var=False)
+    assert found.test is not None
+    assert found.test.p_two == CLOSE(reference.pvalue, **ABOUT)
+    assert found.difference == CLOSE(np.mean(ours) - 69.0, **ABOUT)
+    assert "95% interval over n = 10 independent runs" in found.assumed
+
+
+@pytest.mark.parametrize(("meaning", "sd"), [("standard error", 0.4 * math.sqrt(10)), ("standard deviation", 0.4)])
+def test_what_the_printed_number_means(meaning: str, sd: float) -> None:
+    ours, _ = groups(3, 5)
+    found = against_published(ours, 69.0, 0.4, n=10, meaning=meaning)  # type: ignore[arg-type]
+    reference = stats.ttest_ind_from_stats(np.mean(ours), np.std(ours, ddof=1), 5, 69.0, sd, 10, equal_var=False)
+    assert found.test is not None
+    assert found.test.p_two == CLOSE(reference.pvalue, **ABOUT)
+
+
+def test_a_published_mean_without_a_spread_is_taken_as_exact() -> None:
+    ours, _ = groups(3, 5)
+    found = against_published(ours, 69.0, None)
+    assert found.test is not None
+    assert found.test.p_greater == CLOSE(stats.ttest_1samp(ours, 69.0, alternative="greater").pvalue, **ABOUT)
+    assert "taken as exact" in found.assumed
+
+
+def test_too_few_results_have_no_p_value() -> None:
+    two = [1.0, 2.0]
+    for found in (paired_t(two, [0.0, 1.0]), welch(two, [1.0, 2.0, 3.0]), wilcoxon(two, two)):
+        assert found == TooFew(2)
+        assert str(found) == "too few seeds for a test: 2, at least 3 are needed"
+    published = against_published(two, 1.0, 0.1)
+    assert (published.test, published.too_few) == (None, TooFew(2))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: describe([]),
+        lambda: describe([1.0, math.nan]),
+        lambda: paired_t([1.0, 2.0, 3.0], [1.0, 2.0]),
+        lambda: welch([1.0, 2.0, 3.0], [math.inf, 2.0, 3.0]),
+        lambda: power_paired(0.5, 1),
+        lambda: power_paired(math.nan, 5),
+        lambda: power_paired(0.5, 5, sides="three"),  # type: ignore[arg-type]
+        lambda: against_published([1.0, 2.0, 3.0], 1.0, -0.1),
+        lambda: against_published([1.0, 2.0, 3.0], 1.0, 0.1, n=1),
+        lambda: welch([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]),
+    ],
+)
+def test_bad_input_is_one_line(wrong: object) -> None:
+    with pytest.raises(InputError, match=r"^expected [^\n]*$"):
+        wrong()  # type: ignore[operator]
