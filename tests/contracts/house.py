@@ -132,6 +132,11 @@ def kept_runs() -> list[KeptRun]:
     return [KeptRun(path.parents[1], path.parent.name, json.loads(path.read_text(encoding="utf-8"))) for path in files]
 
 
+def epochs_done(store: Path) -> int:
+    """How many epochs the runs in a folder have told of so far."""
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in store.glob("*/log.jsonl"))
+
+
 def weights(store: Path, run: str) -> dict[str, Any]:
     """The files of weights that a run keeps, each as tensors by name."""
     from safetensors.torch import load_file
