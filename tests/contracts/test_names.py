@@ -93,6 +93,8 @@ def _described(value: Any) -> str:
         return ", ".join(sorted(map(str, value)))
     if inspect.isclass(value) and issubclass(value, Exception):
         return f"an error, {', '.join(base.__name__ for base in value.__bases__)}"
+    if getattr(value, "_is_protocol", False):
+        return "a protocol"
     if callable(value):
         return _signature(inspect.signature(value))
     return _PATH.sub("", str(value) if hasattr(value, "__args__") else type(value).__name__)
@@ -115,4 +117,5 @@ def _signature(found: inspect.Signature) -> str:
 def _type(annotation: Any) -> Any:
     if annotation is inspect.Signature.empty:
         return annotation
+    annotation = getattr(annotation, "__forward_arg__", annotation)
     return _Bare(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))

@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import tomllib
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path[0] = str(Path(__file__).parents[1])
-sys.path.insert(1, str(Path(__file__).parents[1] / "support"))
+pytest_options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+sys.path[:1] = [str(ROOT / folder) for folder in pytest_options["pythonpath"]]
 NAMES = ("names", "commands", "config_ids", "invocations", "kept_runs", "studies")
 
 if __name__ == "__main__":
