@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
-from rcad.data.parquet import IMAGE_COLUMNS, find_shards, load
+from rcad.data.image_parquet import IMAGE_COLUMNS, find_shards, load
 
 
 def encoded_images(folder: Path) -> list[bytes]:

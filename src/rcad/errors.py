@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -18,6 +19,14 @@ class MissingExtraError(ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f'expected {package} to be installed: pip install "rcad[{extra}]"')
+
+
+def need(module: str, package: str, extra: str = "data") -> Any:
+    """The module `module`, imported now; else a `MissingExtraError` naming the extra that installs `package`."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(package, extra) from None
 
 
 def is_number(value: Any) -> bool:

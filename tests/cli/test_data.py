@@ -14,7 +14,7 @@ import pytest
 from cli.conftest import Cli
 from made import files, images, png, table
 from rcad.data import decoding, download
-from rcad.data.known import KNOWN
+from rcad.data.official_sets import OFFICIAL
 from rcad.data.registry import READERS
 
 
@@ -108,7 +108,7 @@ def test_own_sets_are_listed(cli: Cli) -> None:
         **{"d__cifar-100-binary_dot_tar_dot_gz": b"x", "d__broken_dot_parquet": b"x", "d__cifar-10-python_dot_tar": b""}
     )
     files(d__test_32x32_dot_mat=b"x")  # half of SVHN
-    known = KNOWN["cifar100"]
+    known = OFFICIAL["cifar100"]
     (Path("d") / known.folder).mkdir()
     (Path("d") / known.folder / known.marker).write_bytes(b"x")
     listed = json.loads(cli("data", "list", "--data-dir", "d", "--json").out)
@@ -150,14 +150,14 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(download, "fetch_file", fetch_file)
     result = cli("data", "fetch", "svhn", "--extra", "--data-dir", "d")
-    assert calls == [*KNOWN["svhn"].files, *KNOWN["svhn"].optional]
+    assert calls == [*OFFICIAL["svhn"].files, *OFFICIAL["svhn"].optional]
     assert "d/svhn/extra_32x32.mat  checksum ok" in result.out
 
 
 def test_a_worker_that_died_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying() -> subprocess.Popen[str]:
+    def dying() -> subprocess.Popen[bytes]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], text=True, **pipes)
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], **pipes)
 
     monkeypatch.setattr(decoding, "_start_worker", dying)
     monkeypatch.setattr(decoding, "_WORTH_WORKERS", 1)
@@ -165,7 +165,10 @@ def test_a_worker_that_died_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatc
     images("images/test")  # a second split makes a second job, and so work for processes
     result = cli("train", "--data", "images", "--method", "erm")
     assert result.code == 2
-    assert result.err == "rcad: expected a decoding process to finish, but it ended with code 3; is memory short?\n"
+    assert result.err.startswith(
+        "rcad: expected the images of images to be decoded, but the decoding process ended with"
+    )
+    assert result.err.endswith("code 3; is an image damaged, or memory short?\n")
     assert not Path("runs").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rcad.data import archives
 from rcad.data.archives import check_member, extract, tar_files, unpacked, zip_names
 from rcad.data.files import check_digest, digest
 from rcad.errors import InputError
@@ -153,3 +154,62 @@ def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.copyfileobj", full)
     with pytest.raises(InputError, match=r"expected to write the cache in .*No space left.*RCAD_CACHE"):
         unpacked(archive, tmp_path / "cache")
+
+
+def sparse_tar(path, length):
+    """A tar whose one member says it is `length` bytes long, nearly all of them a hole (GNU's old format)."""
+    info = tarfile.TarInfo("hole.bin")
+    info.type, info.size = tarfile.GNUTYPE_SPARSE, 512
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[386:398], header[398:410] = b"%011o\0" % 0, b"%011o\0" % 512  # one block of data at the beginning
+    header[410:422], header[422:434] = b"%011o\0" % length, b"%011o\0" % 0
+    header[483:495] = b"%011o\0" % length
+    header[148:156] = b"        "
+    header[148:156] = b"%06o\0 " % sum(header)
+    path.write_bytes(bytes(header) + b"x" * 512 + bytes(1024))
+    return path
+
+
+def zip_bomb(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros.bin", bytes(1 << 20))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda p: sparse_tar(p / "a.tar", 8 * 10**9),
+            r"at most 0.268 GB in .*a.tar by its size, but it unpacks to 8 GB",
+        ),
+        (lambda p: zip_bomb(p / "a.zip"), r"but it unpacks to 0.00105 GB; unpack it by hand if you trust it"),
+        (lambda p: make_zip(p / "a.zip", *((f"{i}", FILE) for i in range(5))), "unpacks to over 3 members"),
+        (lambda p: make_tar(p / "a.tar", *((f"{i}", tarfile.DIRTYPE) for i in range(5))), "unpacks to over 3 members"),
+    ],
+)
+def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
+    archive = make(tmp_path)
+    if archive.suffix == ".zip" or "members" in said:
+        monkeypatch.setattr(archives, "SMALL", 1 << 16)
+        monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
+    with pytest.raises(InputError, match=said):
+        unpacked(archive, tmp_path / "cache")
+    assert [path.suffix for path in (tmp_path / "cache" / "unpacked").iterdir()] == [".lock"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    archive = make_zip(tmp_path / "a.zip", ("top/x.txt", FILE))
+    place = unpacked(archive, tmp_path / "cache").parent
+    stale = place.with_name(f".{place.name}.partial-abc")
+    place.rename(stale)
+    assert (unpacked(archive, tmp_path / "cache") / "x.txt").is_file()
+    assert not stale.exists()
+
+
+def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
+    archive = make_tar(tmp_path / "a.tar.gz", ("x" * 3000, tarfile.REGTYPE))
+    assert len(list(tar_files(archive, ("x",)))) == 1
+    monkeypatch.setattr(archives, "_LONGEST_HEADER", 2000)
+    with pytest.raises(InputError, match="to be a whole archive"):
+        list(tar_files(archive, ("x",)))

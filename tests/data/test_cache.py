@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rcad.data import cache, fingerprint
+from rcad.data import cache
 from rcad.data.cache import Described, cached, entries, open_entry, verify
 from rcad.errors import InputError
 
@@ -81,7 +81,7 @@ def test_content_and_options_are_the_key_and_place_is_not(source, tmp_path):
 
 def test_opening_reads_no_source_file(source, monkeypatch):
     source.load()
-    monkeypatch.setattr(fingerprint, "digest", lambda path: pytest.fail(f"read {path}"))
+    monkeypatch.setattr(cache, "digest", lambda path: pytest.fail(f"read {path}"))
     source.load()
     assert source.built == 1
 
@@ -105,12 +105,12 @@ def test_large_trees_are_keyed_by_names_sizes_and_times(tmp_path, monkeypatch):
     files = [tmp_path / f"{i}.png" for i in range(3)]
     for file in files:
         file.write_bytes(b"x")
-    monkeypatch.setattr(fingerprint, "CONTENT_FILES", 2)
-    monkeypatch.setattr(fingerprint, "digest", lambda path: pytest.fail(f"read {path}"))
-    before = fingerprint.fingerprint(files, tmp_path, tmp_path)
-    assert before == fingerprint.fingerprint(files[::-1], tmp_path, tmp_path)
+    monkeypatch.setattr(cache, "CONTENT_FILES", 2)
+    monkeypatch.setattr(cache, "digest", lambda path: pytest.fail(f"read {path}"))
+    before = cache.fingerprint(files, tmp_path, tmp_path)
+    assert before == cache.fingerprint(files[::-1], tmp_path, tmp_path)
     os.utime(files[0], (1, 1))
-    assert before != fingerprint.fingerprint(files, tmp_path, tmp_path)
+    assert before != cache.fingerprint(files, tmp_path, tmp_path)
 
 
 def _truncate(entry):

@@ -7,8 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from rcad.data.corrupted import CorruptedArrays, CorruptedFolders, open_corrupted
-from rcad.data.corruption_names import CORRUPTIONS
+from rcad.data.corrupted import CORRUPTIONS, CorruptedArrays, CorruptedFolders, open_corrupted
 from rcad.errors import InputError
 
 COUNT = 4  # images per severity

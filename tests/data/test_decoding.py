@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from rcad.data import decoding
-from rcad.data.decoding import SizesDifferError, decode_splits
-from rcad.data.encoded import FileRun
+from rcad.data.decoding import ImageFiles, SizesDifferError, decode_splits
 from rcad.data.images import decode
 from rcad.errors import InputError
 
@@ -57,7 +56,7 @@ def test_size_takes_the_centred_square():
         (b"hello", "cannot be decoded"),
         (encode(noise(8, 8, 3))[:100], "cannot be decoded"),
         (encode(noise(64, 64, 3), "JPEG")[:600], "cannot be decoded"),
-        (encode(noise(4, 4).astype(np.uint16) * 257), "8-bit"),
+        (encode(noise(4, 4).astype(np.float32), "TIFF"), "8 or 16 bits, but got mode F"),
     ],
 )
 def test_broken_images_are_named(data, problem):
@@ -79,8 +78,8 @@ def test_processes_write_what_one_process_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "_BLOCK_BYTES", 300)
     names, images = make_files(tmp_path, 23)
     splits = {
-        "train": [FileRun(str(tmp_path), tuple(names[:9])), FileRun(str(tmp_path), tuple(names[9:20]))],
-        "test": [FileRun(str(tmp_path), tuple(names[20:]))],
+        "train": [ImageFiles(str(tmp_path), tuple(names[:9])), ImageFiles(str(tmp_path), tuple(names[9:20]))],
+        "test": [ImageFiles(str(tmp_path), tuple(names[20:]))],
     }
     for workers in (1, 2):
         calls = []
@@ -101,7 +100,7 @@ def test_processes_write_what_one_process_writes(tmp_path, monkeypatch):
 
 
 def runs_of(tmp_path, names):
-    return {"train": [FileRun(str(tmp_path), (name,)) for name in names]}
+    return {"train": [ImageFiles(str(tmp_path), (name,)) for name in names]}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -142,8 +141,8 @@ def test_workers_end_when_progress_raises(tmp_path, monkeypatch):
 
 def test_a_worker_that_dies_is_an_error_and_no_hang(tmp_path, monkeypatch):
     names, _ = make_files(tmp_path, 4)
-    started(monkeypatch, ["sh", "-c", "read line; exit 7"])
-    with pytest.raises(RuntimeError, match="ended with code 7"):
+    started(monkeypatch, ["sh", "-c", "exit 7"])
+    with pytest.raises(InputError, match=r"^expected the images of .* ended with code 7; is an image damaged"):
         decode_splits(tmp_path, runs_of(tmp_path, names), None, None, 2)
 
 
@@ -184,3 +183,31 @@ def test_a_broken_exif_block_is_passed_over(recwarn):
     Image.new("RGB", (4, 4), (9, 9, 9)).save(buffer, "PNG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
     assert decode(buffer.getvalue(), "it").shape == (3, 4, 4)
     assert not recwarn, "Pillow's complaints would end up on the user's terminal"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_grey_images_keep_one_channel_unless_one_has_colour(tmp_path, workers):
+    grey = [noise(6, 5, seed=i) for i in range(4)]
+    for i, pixels in enumerate(grey):
+        (tmp_path / f"{i}.png").write_bytes(encode(pixels))
+    names = [f"{i}.png" for i in range(4)]
+    decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+    np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), np.stack(grey)[:, None])
+    decode_splits(tmp_path, runs_of(tmp_path, names), 3, None, workers)
+    assert np.load(tmp_path / "train_x.npy").shape == (4, 1, 3, 3)
+    (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))
+    decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+    both = np.load(tmp_path / "train_x.npy")
+    assert both.shape == (4, 3, 6, 5)
+    np.testing.assert_array_equal(both[0], np.stack([grey[0]] * 3))
+
+
+def test_sixteen_bits_are_rounded_to_eight():
+    levels = np.asarray([[0, 128, 129, 257], [32768, 65407, 65408, 65535]], np.uint16)
+    expected = np.rint(levels / 257).astype(np.uint8)
+    for kind in ("PNG", "TIFF"):
+        np.testing.assert_array_equal(decode(encode(levels, kind), "x", grey=True)[0], expected)
+        np.testing.assert_array_equal(decode(encode(levels, kind), "x"), np.stack([expected] * 3))
+    for deep in (levels.astype(np.int32) * 2, -levels.astype(np.int32)):
+        with pytest.raises(InputError, match="8 or 16 bits, but got mode I in x"):
+            decode(encode(deep, "TIFF"), "x")

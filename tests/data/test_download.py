@@ -10,7 +10,7 @@ import pytest
 
 from rcad.data import download
 from rcad.data.download import fetch, fetch_file
-from rcad.data.known import KNOWN, Remote
+from rcad.data.official_sets import OFFICIAL, Remote
 from rcad.errors import InputError
 
 CONTENT = bytes(range(256)) * 4000
@@ -175,8 +175,8 @@ def test_only_http_addresses(tmp_path, url):
 
 def test_fetch_takes_every_file_of_a_set(server, tmp_path, monkeypatch):
     other = Remote(server.url.replace("data", "more"), remote(server).md5)
-    toy = dataclasses.replace(KNOWN["svhn"], files=(remote(server),), optional=(other,))
-    monkeypatch.setitem(KNOWN, "svhn", toy)
+    toy = dataclasses.replace(OFFICIAL["svhn"], files=(remote(server),), optional=(other,))
+    monkeypatch.setitem(OFFICIAL, "svhn", toy)
     assert fetch("svhn", tmp_path) == [tmp_path / "svhn" / "data.bin"]
     assert fetch("svhn", tmp_path, extra=True) == [tmp_path / "svhn" / name for name in ("data.bin", "more.bin")]
     with pytest.raises(InputError, match="expected a data set that can be fetched"):
@@ -184,7 +184,7 @@ def test_fetch_takes_every_file_of_a_set(server, tmp_path, monkeypatch):
 
 
 def test_addresses_are_the_official_ones():
-    urls = [file.url for known in KNOWN.values() for file in (*known.files, *known.optional)]
+    urls = [file.url for known in OFFICIAL.values() for file in (*known.files, *known.optional)]
     assert len(urls) == 6
     assert all(url.split("/")[2].endswith(("cs.toronto.edu", "stanford.edu")) for url in urls)
 

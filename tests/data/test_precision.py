@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from rcad.data.precision import beyond_float64, compact
+from rcad.data.scaling import beyond_float64, compact
 
 STAMPS = 1_700_000_000_000 + np.arange(50.0) * 1000  # a minute of milliseconds
 

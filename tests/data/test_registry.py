@@ -11,7 +11,7 @@ from PIL import Image
 
 from rcad.data import registry
 from rcad.data.dataset import Dataset, Split
-from rcad.data.layouts import recognise
+from rcad.data.registry import recognise
 from rcad.errors import InputError, MissingExtraError
 
 
@@ -92,7 +92,7 @@ def test_names_are_looked_for_in_the_data_folder(tmp_path):
     assert found["cifar100"].where == str(tmp_path / "cifar-100-binary")
     assert found["svhn"].where is None
     assert list(found) == list(registry.READERS)
-    assert {line.where for line in registry.available(tmp_path / "nothing") if line.name in registry.KNOWN} == {None}
+    assert {line.where for line in registry.available(tmp_path / "nothing") if line.name in registry.OFFICIAL} == {None}
 
 
 def test_a_known_name_in_parquet_has_its_classes(tmp_path):
@@ -167,7 +167,7 @@ HEAVY = ("torch", "pandas", "pyarrow", "PIL", "scipy", "sklearn")
 
 def test_importing_the_registry_is_light():
     program = (
-        "import sys, rcad.data.registry, rcad.data.download, rcad.data.decode_worker\n"
+        "import sys, rcad.data.registry, rcad.data.download, rcad.data.decoding\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

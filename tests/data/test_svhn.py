@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from rcad.data.svhn import load
+from rcad.data.official_readers import load_svhn as load
 from rcad.errors import InputError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.data.corruption_names import CORRUPTIONS
+from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
 from rcad.evaluate.corruption_error import (
     ALEXNET_IMAGENET,

@@ -75,8 +75,7 @@ def compare(
     from rcad.cli.compare_job import Job
     from rcad.cli.request import Request
     from rcad.cli.seeds import parse_seeds
-    from rcad.data.lazy import need
-    from rcad.errors import one_of, whole
+    from rcad.errors import need, one_of, whole
 
     one_of("--device", device, DEVICES)
     if budget is not None:

@@ -18,9 +18,8 @@ import numpy as np
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
-from rcad.data.known import KNOWN
-from rcad.data.layouts import recognise
-from rcad.data.registry import READERS, Available, data_root
+from rcad.data.official_sets import OFFICIAL
+from rcad.data.registry import READERS, Available, data_root, recognise
 from rcad.errors import InputError, MissingExtraError
 from rcad.runs.words import number, plural
 
@@ -101,8 +100,8 @@ def own(data_dir: Path | None) -> list[Available]:
     root = data_root(data_dir)
     if root is None or not root.is_dir():
         return []
-    taken = {*READERS, *(one.folder for one in KNOWN.values())}
-    taken |= {remote.filename for one in KNOWN.values() for remote in (*one.files, *one.optional)}
+    taken = {*READERS, *(one.folder for one in OFFICIAL.values())}
+    taken |= {remote.filename for one in OFFICIAL.values() for remote in (*one.files, *one.optional)}
     found = []
     for path in sorted(root.iterdir()):
         if path.name.startswith(".") or path.name in taken:

@@ -88,8 +88,7 @@ def suggest_alpha(
 
 def _check_figure(figure: Path, check: bool) -> None:
     """A picture that cannot be made is refused before anything is computed."""
-    from rcad.data.lazy import need
-    from rcad.errors import InputError
+    from rcad.errors import InputError, need
     from rcad.evaluate.alpha_figure import check_path
 
     if not check:

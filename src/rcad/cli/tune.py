@@ -84,8 +84,7 @@ def tune(
     from rcad.cli.seeds import parse_seeds
     from rcad.cli.sweep import open_store
     from rcad.cli.tune_job import Job
-    from rcad.data.lazy import need
-    from rcad.errors import InputError, one_of, whole
+    from rcad.errors import InputError, need, one_of, whole
     from rcad.runs.atomic import ready_folder
 
     one_of("--device", device, DEVICES)

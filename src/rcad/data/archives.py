@@ -1,4 +1,4 @@
-"""Tar and zip archives, read with suspicion: no member may leave the folder it is unpacked into."""
+"""Tar and zip archives, read with suspicion: no member leaves its folder, and none holds more than it should."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import lzma
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
 
-from rcad.data.cache import cache_root
-from rcad.data.files import DISK_ERRORS, exclusive_lock, make_folder, writing
-from rcad.data.fingerprint import fingerprint
+from rcad.data.cache import REMEDY, cache_root, fingerprint, make_whole
+from rcad.data.files import DISK_ERRORS, make_folder, writing
 from rcad.errors import InputError
 
+MOST_MEMBERS = 5_000_000
+MOST_RATIO, SMALL = 200, 256 << 20
+"""More than 200 times its own size, and more than 256 MiB, is what a bomb unpacks to and no data set does."""
 _SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, NotImplementedError)
+File = tuple[str, int, Callable[[], IO[bytes]]]
+"""Name, bytes when unpacked, and what opens it."""
+# Headers that hold long names and the like are read into memory whole.
+_LONGEST_HEADER = 1 << 20
 
 
 def is_archive(path: Path) -> bool:
@@ -35,7 +41,8 @@ def readable(archive: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (*_BROKEN, OSError, RuntimeError, KeyError) as error:  # RuntimeError: an encrypted zip
+    # RuntimeError: an encrypted zip; the others come of numbers that no header should hold.
+    except (*_BROKEN, OSError, RuntimeError, KeyError, ValueError, OverflowError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             raise  # the disk's fault, not the archive's
         reason = " ".join(str(error).split())[:100] or type(error).__name__
@@ -55,31 +62,41 @@ def check_member(archive: Path, name: str, *, regular: bool) -> None:
     else:
         return
     raise InputError(
-        f"expected only files inside the folder in {archive}, but member {name!r} {problem}; do not use this archive"
+        f"expected only files inside the folder in {archive}, but member {name[:200]!r} {problem}; "
+        "do not use this archive"
     )
+
+
+class _Budget:
+    """What an archive may unpack to, by its own size."""
+
+    def __init__(self, archive: Path) -> None:
+        self.archive, self.members, self.bytes = archive, 0, 0
+        self.most = max(SMALL, MOST_RATIO * archive.stat().st_size)
+
+    def spend(self, size: int) -> None:
+        self.members += 1
+        self.bytes += size
+        if self.bytes > self.most or self.members > MOST_MEMBERS:
+            got = f"{self.bytes / 1e9:.3g} GB" if self.bytes > self.most else f"over {MOST_MEMBERS:,} members"
+            raise InputError(
+                f"expected at most {self.most / 1e9:.3g} GB in {self.archive} by its size, but it unpacks to {got}; "
+                "unpack it by hand if you trust it"
+            )
 
 
 def zip_names(archive: Path) -> list[str]:
     """The names of a zip's files (not its folders), every member checked."""
-    with readable(archive), zipfile.ZipFile(archive) as opened:
-        names = []
-        for member in opened.infolist():
-            kind = stat.S_IFMT(member.external_attr >> 16)
-            check_member(archive, member.filename, regular=kind in (0, stat.S_IFREG, stat.S_IFDIR))
-            if not member.is_dir():
-                names.append(member.filename)
-        return names
+    return [name for name, _, _ in _zip_files(archive)]
 
 
 def tar_files(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """(name, bytes) of a tar's files whose name ends so; every member checked, nothing written to disk."""
-    with readable(archive), tarfile.open(archive) as opened:
-        for member in opened:
-            check_member(archive, member.name, regular=member.isreg() or member.isdir())
-            if member.isreg() and member.name.endswith(suffixes):
-                file = opened.extractfile(member)
-                assert file is not None
-                yield member.name, file.read()
+    with readable(archive):
+        for name, _, content in _tar_files(archive):
+            if name.endswith(suffixes):
+                with content() as source:
+                    yield name, source.read()
 
 
 def extract(archive: Path, folder: Path) -> None:
@@ -87,18 +104,21 @@ def extract(archive: Path, folder: Path) -> None:
 
     Permissions, owners and times of the archive are not kept: they are no part of the data.
     """
-    opening = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
+    files = _zip_files if archive.name.lower().endswith(".zip") else _tar_files
     with readable(archive):
-        required = sum(length for _, length in opening(archive, None))
+        required = sum(size for _, size, _ in files(archive))
     free = shutil.disk_usage(folder).free
     if required > free:
         raise InputError(
             f"expected {required / 1e9:.1f} GB free to unpack {archive} in {folder}, but got {free / 1e9:.1f} GB; "
-            f"{_REMEDY}"
+            f"{REMEDY}"
         )
     with readable(archive):
-        for _ in opening(archive, folder):
-            pass
+        for name, _, content in files(archive):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content() as source, target.open("wb") as out:
+                shutil.copyfileobj(source, out)
 
 
 def unpacked(archive: Path, cache_dir: Path | str | None = None) -> Path:
@@ -108,48 +128,51 @@ def unpacked(archive: Path, cache_dir: Path | str | None = None) -> Path:
     """
     root = cache_root(cache_dir)
     for folder in (root / "unpacked", root / "fingerprints"):
-        make_folder(folder, "cache", _REMEDY)
+        make_folder(folder, "cache", REMEDY)
     target = root / "unpacked" / fingerprint([archive], archive.parent, root / "fingerprints")[:32]
-    lock = target.with_name(f".{target.name}.lock")
-    with writing(root, "cache", f"free some space there, or {_REMEDY}"), exclusive_lock(lock):
-        if not target.is_dir():
-            partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-            try:
-                extract(archive, partial)
-                with contextlib.suppress(OSError):  # another process was faster, where locks do not work
-                    partial.rename(target)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
+    with writing(root, "cache", f"free some space there, or {REMEDY}"):
+        make_whole(target, lambda folder: extract(archive, folder), Path.is_dir)
     inside = [path for path in target.iterdir() if not path.name.startswith((".", "__MACOSX"))]
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
 
 
-def _zip_members(archive: Path, folder: Path | None) -> Iterator[tuple[str, int]]:
-    names = zip_names(archive)
-    with zipfile.ZipFile(archive) as opened:
-        for name in names:
-            if folder is not None:
-                target = _place(folder, name)
-                with opened.open(name) as source, target.open("wb") as out:
-                    shutil.copyfileobj(source, out)
-            yield name, opened.getinfo(name).file_size
+class _Member(tarfile.TarInfo):
+    """A header of a tar; one that would fill the memory is refused before it is read."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type not in (*tarfile.REGULAR_TYPES, tarfile.GNUTYPE_SPARSE) and self.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
 
 
-def _tar_members(archive: Path, folder: Path | None) -> Iterator[tuple[str, int]]:
-    with tarfile.open(archive) as opened:
+def _tar_files(archive: Path) -> Iterator[File]:
+    """Every file of a tar, checked more strictly than by tarfile's data filter: no link, no absolute name, no bomb."""
+    budget = _Budget(archive)
+    with tarfile.open(archive, tarinfo=_Member) as opened:
         for member in opened:
             check_member(archive, member.name, regular=member.isreg() or member.isdir())
-            if not member.isreg():
-                continue
-            source = opened.extractfile(member)
-            assert source is not None
-            if folder is not None:
-                with source, _place(folder, member.name).open("wb") as out:
-                    shutil.copyfileobj(source, out)
-            yield member.name, member.size
+            budget.spend(member.size)
+            if member.isreg():
+                yield member.name, member.size, partial(_tar_content, opened, member)
 
 
-def _place(folder: Path, name: str) -> Path:
-    target = folder / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target
+def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = archive.extractfile(member)
+    assert content is not None
+    return content
+
+
+def _zip_files(archive: Path) -> Iterator[File]:
+    """Every file of a zip, all members checked before the first is given."""
+    with readable(archive):
+        budget = _Budget(archive)
+        with zipfile.ZipFile(archive) as opened:
+            members = opened.infolist()
+            for member in members:
+                kind = stat.S_IFMT(member.external_attr >> 16)
+                check_member(archive, member.filename, regular=kind in (0, stat.S_IFREG, stat.S_IFDIR))
+                budget.spend(member.file_size)
+            for member in members:
+                if not member.is_dir():
+                    yield member.filename, member.file_size, partial(opened.open, member)

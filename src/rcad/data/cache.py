@@ -2,6 +2,12 @@
 
 An entry is a folder of .npy files and a manifest. It is built beside its final place and renamed, so it exists whole or
 not at all; opening checks the manifest and the file sizes (milliseconds), `verify` checks every byte.
+
+Its key is what the source files hold, not where they lie. Up to 256 files of together at most 4 GiB (archives, Parquet
+shards, small folders) are hashed by content, so a copied or renamed folder finds its cache again; the hash is
+remembered under the files' path, size and times, so that opening a cache reads no source file. Larger trees are hashed
+by relative name, size and modification time: reading ImageNet's 150 GB to learn that nothing changed would cost more
+than it saves.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +29,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, make_folder, writing
-from rcad.data.fingerprint import fingerprint
+from rcad.data.files import digest, exclusive_lock, make_folder, write_atomic, writing
 from rcad.errors import InputError
 
 FORMAT = 1
-# Part of every key: raised when the same files give other pixels (2: photographs are turned upright).
-DECODING = 2
+# Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
+DECODING = 3
 MANIFEST = "manifest.json"
-_REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
+CONTENT_FILES = 256
+CONTENT_BYTES = 4 << 30
+# A file changed this recently may change again within the clock's tick and keep its size and times.
+_SETTLED_SECONDS = 2.0
+REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
 
 
 @dataclass(frozen=True)
@@ -63,12 +73,18 @@ def cached(
     """
     top = cache_root(cache_dir)
     for folder in (top / "images", top / "fingerprints"):
-        make_folder(folder, "cache", _REMEDY)
-    with writing(top, "cache", f"free some space there, or {_REMEDY}"):
+        make_folder(folder, "cache", REMEDY)
+    with writing(top, "cache", f"free some space there, or {REMEDY}"):
         source = fingerprint(files, root, top / "fingerprints")
         key = json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))])
         entry = top / "images" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-        return open_entry(entry) or _build(entry, build)
+        if dataset := open_entry(entry):
+            return dataset
+        make_whole(entry, lambda folder: _seal(folder, build(folder)), open_entry)
+    dataset = open_entry(entry)
+    if dataset is None:
+        raise InputError(f"expected the new cache {entry} to open, but it does not; check the disk, or {REMEDY}")
+    return dataset
 
 
 def open_entry(entry: Path) -> Dataset | None:
@@ -124,29 +140,31 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
     if required > free:
         raise InputError(
             f"expected {required / 1e6:,.1f} MB free for the cache in {path.parent.parent}, "
-            f"but got {free / 1e6:,.1f} MB; {_REMEDY}"
+            f"but got {free / 1e6:,.1f} MB; {REMEDY}"
         )
     return int(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).offset)
 
 
-def _build(entry: Path, build: Callable[[Path], Described]) -> Dataset:
-    prefix = f".{entry.name}.partial-"
-    with exclusive_lock(entry.parent / f".{entry.name}.lock") as held:
-        if dataset := open_entry(entry):
-            return dataset
+def make_whole(folder: Path, build: Callable[[Path], None], opens: Callable[[Path], Any]) -> None:
+    """Build `folder` beside its place and rename it, once, whoever else tries; what a killed process left is removed.
+
+    Args:
+        build: fills the folder it is given.
+        opens: what is true of a whole folder.
+    """
+    prefix = f".{folder.name}.partial-"
+    with exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
+        if opens(folder):
+            return
         if held:  # only a killed process can have left these
-            for stale in entry.parent.glob(f"{prefix}*"):
+            for stale in folder.parent.glob(f"{prefix}*"):
                 discard(stale)
-        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=entry.parent))
+        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
         try:
-            _seal(partial, build(partial))
-            _publish(partial, entry)
+            build(partial)
+            _publish(partial, folder, opens)
         finally:
             discard(partial)
-    dataset = open_entry(entry)
-    if dataset is None:
-        raise InputError(f"expected the new cache {entry} to open, but it does not; check the disk, or {_REMEDY}")
-    return dataset
 
 
 def _seal(folder: Path, described: Described) -> None:
@@ -169,12 +187,12 @@ def _seal(folder: Path, described: Described) -> None:
         os.fsync(out.fileno())
 
 
-def _publish(partial: Path, entry: Path) -> None:
+def _publish(partial: Path, entry: Path, opens: Callable[[Path], Any]) -> None:
     """Rename into place. Where another process was faster its entry stays, unless that one is broken."""
     try:
         os.rename(partial, entry)
     except OSError:
-        if open_entry(entry) is not None:
+        if opens(entry):
             return
         broken = Path(tempfile.mkdtemp(prefix=f".{entry.name}.partial-", dir=entry.parent))
         with contextlib.suppress(FileNotFoundError):
@@ -205,3 +223,49 @@ def _open_array(path: Path, described: Mapping[str, Any]) -> npt.NDArray[Any]:
         raise ValueError("header differs from the manifest")
     # A plain view: indexing a memmap subclass costs more and prints as one.
     return np.asarray(mapped)
+
+
+def fingerprint(files: Sequence[Path], root: Path, memory: Path) -> str:
+    """A sha256 that changes when the data does.
+
+    Args:
+        files: every file the reader will read, in any order.
+        root: the names hashed are relative to this folder, because readers take splits and classes from them.
+        memory: folder that remembers content hashes.
+    """
+    stats = [(file, _stat(file)) for file in sorted(files)]
+    total = sum(stat.st_size for _, stat in stats)
+    if len(stats) > CONTENT_FILES or total > CONTENT_BYTES:
+        return _hash("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
+    remembered = memory / _hash("memory", str(root), *(_identity(f, s) for f, s in stats))
+    try:
+        known = remembered.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        known = ""
+    if len(known) == 64:
+        return known
+    content = _hash("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
+    newest = max((stat.st_mtime for _, stat in stats), default=0.0)
+    if newest < time.time() - _SETTLED_SECONDS:
+        write_atomic(remembered, content + "\n")
+    return content
+
+
+def _stat(file: Path) -> os.stat_result:
+    try:
+        return file.stat()
+    except OSError as error:
+        raise InputError(f"expected {file} to be readable, but got: {error.strerror}; check the file") from None
+
+
+def _identity(file: Path, stat: os.stat_result) -> str:
+    # The change time also catches a file replaced by one whose modification time was copied along.
+    return f"{file.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0{stat.st_ino}"
+
+
+def _name(file: Path, root: Path) -> str:
+    return file.relative_to(root).as_posix()
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -14,14 +14,30 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
-from rcad.data.dataset import Split
-from rcad.data.decoding import Progress
-from rcad.data.folders import class_folders, read
+from rcad.data.dataset import Progress, Split, check_labels, check_several
+from rcad.data.image_folders import class_folders, read
 from rcad.data.images import is_image_name
-from rcad.data.labels import check_labels, check_several
 from rcad.errors import InputError, one_of, whole
 
+CORRUPTIONS = (
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+)
+"""The fifteen of Hendrycks and Dietterich (2019), spelt as the published files do, in the paper's order."""
+SEVERITIES = (1, 2, 3, 4, 5)
 Provenance = Literal["published", "generated"]
 _LABELS = "labels.npy"
 _AGAIN = "download and unpack the set again"

@@ -1,99 +1,184 @@
-"""Many encoded images to one array on disk, on all cores.
+"""Many encoded images, wherever they lie, to one array on disk, on all cores.
 
-Workers are plain subprocesses that speak JSON lines, not a multiprocessing pool: forking a process that has torch's and
-a progress bar's threads can deadlock, and spawning re-imports the caller's script, which fails without a main guard.
-Workers write with write(), not through a memory map: a full disk is then an error and not a SIGBUS.
+Workers are plain subprocesses, not a multiprocessing pool: forking a process that has torch's and a progress bar's
+threads can deadlock, and spawning re-imports the caller's script, which fails without a main guard. They write with
+write(), not through a memory map: a full disk is then an error and not a SIGBUS.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+import zipfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rcad.data.archives import readable
 from rcad.data.cache import allocate
-from rcad.data.encoded import Run, from_json, to_json
-from rcad.data.images import decode
-from rcad.errors import InputError
+from rcad.data.dataset import Progress
+from rcad.data.images import ColourError, decode, is_grey
+from rcad.errors import InputError, need
 
-Progress = Callable[[int, int], None]
-
+SOURCE_LENGTH = 2048
+"""Images in a source at most: short enough to share among processes."""
 # Below this many images, starting processes costs more than it saves.
 _WORTH_WORKERS = 1000
 _BLOCK_BYTES = 1 << 20
+_WORKER = "from rcad.data.decoding import work; work()"
 
 
 class SizesDifferError(InputError):
     """Images of one set that are not of one size, where no size to bring them to was given."""
 
 
-# How a worker's error is raised again here: the first that it is one of.
-_ERRORS: dict[str, type[Exception]] = {
-    "sizes": SizesDifferError,
-    "input": InputError,
-    "disk": OSError,
-    "other": RuntimeError,
-}
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files below `root`."""
+
+    root: str
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def images(self) -> Iterator[tuple[str, bytes]]:
+        """(how an error names it, encoded bytes), in order."""
+        for name in self.names:
+            path = Path(self.root, name)
+            try:
+                yield str(path), path.read_bytes()
+            except OSError as error:
+                raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
+
+
+@dataclass(frozen=True)
+class ZipMembers:
+    """Members of a zip archive."""
+
+    root: str
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def images(self) -> Iterator[tuple[str, bytes]]:
+        """(how an error names it, encoded bytes), in order."""
+        with readable(Path(self.root)), zipfile.ZipFile(self.root) as archive:
+            for name in self.names:
+                yield f"{self.root}:{name}", archive.read(name)
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Rows start..stop of one row group; `first` is the row group's first row in the shard."""
+
+    root: str
+    column: str
+    group: int
+    first: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def images(self) -> Iterator[tuple[str, bytes]]:
+        """(how an error names it, encoded bytes), in order."""
+        parquet = need("pyarrow.parquet", "pyarrow")
+        try:
+            # One thread: every core already has its own process.
+            table = parquet.ParquetFile(self.root).read_row_group(self.group, [self.column], use_threads=False)
+            column = table.column(0).slice(self.start, len(self))
+            chunks = [c.field("bytes") if hasattr(c, "field") else c for c in column.chunks]
+            encoded = [value for chunk in chunks for value in chunk.to_pylist()]
+        except Exception as error:  # Arrow has no common base for what a damaged file raises
+            reason = " ".join(str(error).split())[:100]
+            raise InputError(
+                f"expected {self.root} to be a whole Parquet file, "
+                f"but row group {self.group} cannot be read ({reason}); fetch it again"
+            ) from None
+        for row, data in enumerate(encoded, self.first + self.start):
+            if not data:
+                raise InputError(
+                    f"expected image bytes in {self.root} row {row}, but got none; store the bytes, not only the path"
+                )
+            yield f"{self.root} row {row}", data
+
+
+Source = ImageFiles | ZipMembers | ParquetRows
 
 
 @dataclass(frozen=True)
 class Job:
-    """Decode `run` into the file `output` at byte `offset`; every image has `shape` (3, H, W)."""
+    """Decode `source` into the file `output` at byte `offset`; every image has `shape` (C, H, W)."""
 
-    run: Run
+    source: Source
     output: str
     offset: int
     shape: tuple[int, int, int]
     size: int | None
 
-    def to_json(self) -> str:
-        return json.dumps({**asdict(self), "run": to_json(self.run)})
 
-    @staticmethod
-    def from_json(text: str) -> Job:
-        fields = json.loads(text)
-        return Job(**{**fields, "run": from_json(fields["run"]), "shape": tuple(fields["shape"])})
+def in_parts(kind: type[ImageFiles] | type[ZipMembers], root: Path, names: Sequence[str]) -> list[Source]:
+    """Names below a folder or in a zip, as sources of at most SOURCE_LENGTH."""
+    parts = (tuple(names[k : k + SOURCE_LENGTH]) for k in range(0, len(names), SOURCE_LENGTH))
+    return [kind(str(root), part) for part in parts]
 
 
 def decode_splits(
     folder: Path,
-    splits: dict[str, Sequence[Run]],
+    splits: Mapping[str, Sequence[Source]],
     size: int | None,
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> None:
-    """Write `<split>_x.npy`, uint8 (N, 3, H, W), for every split.
+    """Write `<split>_x.npy`, uint8 (N, C, H, W), for every split: C is 1 where every image is grey, else 3.
 
     Args:
-        splits: runs of images by split name; the first image sets H and W unless `size` does.
+        splits: the images by split name; the first image sets H and W unless `size` does.
         progress: called in this thread with (images done, images in all).
         workers: processes; by default one per core this process may use, or none for a small set.
     """
-    shape = _image_shape(next(iter(splits.values())), size)
+    origin, data = next(next(iter(splits.values()))[0].images())
+    grey = is_grey(data, origin)
+    height, width = (size, size) if size is not None else decode(data, origin).shape[1:]
+    if grey:
+        with contextlib.suppress(ColourError):  # not all are grey: begin again
+            return _decode_all(_jobs(folder, splits, (1, height, width), size), progress, workers)
+    return _decode_all(_jobs(folder, splits, (3, height, width), size), progress, workers)
+
+
+def _jobs(
+    folder: Path, splits: Mapping[str, Sequence[Source]], shape: tuple[int, int, int], size: int | None
+) -> list[Job]:
     jobs = []
-    for name, runs in splits.items():
+    for name, sources in splits.items():
         output = folder / f"{name}_x.npy"
-        offset = allocate(output, (sum(map(len, runs)), *shape))
-        for run in runs:
-            jobs.append(Job(run, str(output), offset, shape, size))
-            offset += len(run) * int(np.prod(shape))
-    total = sum(len(job.run) for job in jobs)
+        offset = allocate(output, (sum(map(len, sources)), *shape))
+        for source in sources:
+            jobs.append(Job(source, str(output), offset, shape, size))
+            offset += len(source) * int(np.prod(shape))
+    return jobs
+
+
+def _decode_all(jobs: Sequence[Job], progress: Progress | None, workers: int | None) -> None:
+    total, done = sum(len(job.source) for job in jobs), 0
     if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = workers if total >= _WORTH_WORKERS else 1
     workers = min(workers, len(jobs))
-    counts = _in_workers(jobs, workers) if workers > 1 else _here(jobs)
-    done = 0
+    counts = _in_workers(jobs, workers) if workers > 1 else (count for job in jobs for count in _decode_job(job))
     with contextlib.closing(counts):  # ends the workers at once when `progress` raises or Ctrl-C comes
         for count in counts:
             done += count
@@ -101,19 +186,14 @@ def decode_splits(
                 progress(done, total)
 
 
-def _here(jobs: Sequence[Job]) -> Generator[int, None, None]:
-    for job in jobs:
-        yield from perform(job)
-
-
-def perform(job: Job) -> Iterator[int]:
+def _decode_job(job: Job) -> Iterator[int]:
     """Decode one job block by block; yields how many images each block held."""
     block = np.empty((max(1, _BLOCK_BYTES // int(np.prod(job.shape))), *job.shape), np.uint8)
     filled = 0
     with open(job.output, "r+b") as output:
         output.seek(job.offset)
-        for origin, data in job.run.images():
-            pixels = decode(data, origin, job.size)
+        for origin, data in job.source.images():
+            pixels = decode(data, origin, job.size, grey=job.shape[0] == 1)
             if pixels.shape != job.shape:
                 raise SizesDifferError(_differing(job.shape, pixels.shape, origin))
             block[filled] = pixels
@@ -127,38 +207,47 @@ def perform(job: Job) -> Iterator[int]:
             yield filled
 
 
-def serve(lines: Iterator[str], answer: Callable[[dict[str, Any]], None]) -> None:
-    """A worker's life: one job per line in; counts, then "finished" or "error" out."""
-    for line in lines:
-        try:
-            for count in perform(Job.from_json(line)):
-                answer({"count": count})
-            answer({"finished": True})
-        except Exception as error:
-            kind = next((name for name, known in _ERRORS.items() if isinstance(error, known)), "other")
-            answer({"error": str(error) or type(error).__name__, "kind": kind})
-            return
+def work() -> None:
+    """The program of a worker: pickled jobs on stdin; counts, then None or an exception, on stdout."""
+    # Ctrl-C reaches the whole group; the parent decides, and ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
+    answers = sys.stdout.buffer
+
+    def answer(message: Any) -> None:
+        answers.write(message)
+        answers.flush()
+
+    try:
+        for job in pickle.load(sys.stdin.buffer):
+            for count in _decode_job(job):
+                answer(pickle.dumps(count))
+        answer(pickle.dumps(None))
+    except (InputError, OSError) as error:
+        answer(pickle.dumps(error))
+    except Exception as error:
+        answer(pickle.dumps(RuntimeError(str(error) or type(error).__name__)))
 
 
 def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[int, None, None]:
-    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
-    answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     processes = [_start_worker() for _ in range(workers)]
-    threads = [threading.Thread(target=_feed, args=(p, waiting, answers), daemon=True) for p in processes]
+    threads = [
+        threading.Thread(target=_follow, args=(process, jobs[k::workers], answers), daemon=True)
+        for k, process in enumerate(processes)
+    ]
     try:
         for thread in threads:
             thread.start()
-        unfinished = len(jobs)
-        while unfinished:
+        busy = workers
+        while busy:
             answer = answers.get()
-            if "error" in answer:
-                raise _ERRORS[answer["kind"]](answer["error"])
-            if "finished" in answer:
-                unfinished -= 1
+            if isinstance(answer, Exception):
+                raise answer
+            if answer is None:
+                busy -= 1
             else:
-                yield answer["count"]
+                yield answer
     finally:
         for process in processes:
             process.kill()
@@ -167,59 +256,40 @@ def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[int, None, None]
             thread.join()
         for pipe in (pipe for process in processes for pipe in (process.stdin, process.stdout)):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # closing flushes a job that the worker did not live to read
+                with contextlib.suppress(OSError):  # closing flushes what the worker did not live to read
                     pipe.close()
 
 
-def _start_worker() -> subprocess.Popen[str]:
+def _start_worker() -> subprocess.Popen[bytes]:
     # The package may be importable only because the caller's script changed sys.path.
-    package_root = str(Path(__file__).parents[2])
-    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-m", "rcad.data.decode_worker"],
+        [sys.executable, "-c", _WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
-        encoding="utf-8",
-        bufsize=1,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
 
 
-def _feed(
-    process: subprocess.Popen[str],
-    waiting: queue.SimpleQueue[Job],
-    answers: queue.SimpleQueue[dict[str, Any]],
-) -> None:
-    """Give one worker jobs until none is left, and pass on what it says."""
+def _follow(process: subprocess.Popen[bytes], jobs: Sequence[Job], answers: queue.SimpleQueue[Any]) -> None:
+    """Give a worker its jobs, and pass on what it says."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        while True:
-            job = waiting.get_nowait()
-            process.stdin.write(job.to_json() + "\n")
-            for line in process.stdout:
-                answer = json.loads(line)
-                answers.put(answer)
-                if "count" not in answer:
-                    break
-            else:
-                raise EOFError
-    except queue.Empty:
-        return
-    except (OSError, ValueError, EOFError):
-        code = process.wait()
-        message = f"expected a decoding process to finish, but it ended with code {code}; is memory short?"
-        answers.put({"error": message, "kind": "other"})
-
-
-def _image_shape(runs: Sequence[Run], size: int | None) -> tuple[int, int, int]:
-    if size is not None:
-        return 3, size, size
-    origin, data = next(runs[0].images())
-    channels, height, width = decode(data, origin).shape
-    return channels, height, width
+        pickle.dump(jobs, process.stdin)
+        process.stdin.close()
+        while isinstance(answer := pickle.load(process.stdout), int):
+            answers.put(answer)
+        answers.put(answer)
+    except Exception:  # whatever happened, somebody waits for an answer
+        where = " and ".join(sorted({job.source.root for job in jobs}))[:200]
+        answers.put(
+            InputError(
+                f"expected the images of {where} to be decoded, but the decoding process ended with code "
+                f"{process.wait()}; is an image damaged, or memory short?"
+            )
+        )
 
 
 def _differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:

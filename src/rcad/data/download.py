@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rcad.data.files import DISK_ERRORS, check_digest, exclusive_lock, make_folder, writing
-from rcad.data.known import KNOWN, Remote
+from rcad.data.official_sets import OFFICIAL, Remote
 from rcad.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -28,9 +28,9 @@ def fetch(
         extra: also the optional files (SVHN's extra digits, 1.3 GB).
         progress: called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown.
     """
-    if name not in KNOWN:
-        raise InputError(f"expected a data set that can be fetched ({', '.join(KNOWN)}), but got {name!r}")
-    known = KNOWN[name]
+    if name not in OFFICIAL:
+        raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")
+    known = OFFICIAL[name]
     remotes = (*known.files, *(known.optional if extra else ()))
     folder = Path(data_dir) / name
     return [fetch_file(remote, folder, progress=progress, timeout=timeout) for remote in remotes]

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.lazy import need
-from rcad.errors import InputError
+from rcad.errors import InputError, need
 
 NAMES = ("digits", "breast_cancer", "wine_recognition", "diabetes")
 
 
-def load(
-    name_or_path: str,
-    *,
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Dataset:
+def load(name_or_path: str) -> Dataset:
     """Read one of `NAMES`; none has a test set of its own.
 
     "digits" are images, uint8 (1797, 1, 8, 8); the others are tables, float32 and unscaled. "diabetes" is
-    regression. The other arguments are not needed here.
+    regression.
     """
     if name_or_path not in NAMES:
         near = difflib.get_close_matches(name_or_path, NAMES, n=1)

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.lazy import need
-from rcad.errors import InputError
+from rcad.errors import InputError, need
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"})
 # Naming the formats keeps Pillow from trying all fifty on every image, which is both slower and less safe.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
-# Pillow clips or refuses these when it converts to RGB, so the pixels would be wrong.
-_DEEP_MODES = ("I", "F")
+_GREY_MODES = ("1", "L", "LA", "La", "I")
 # EXIF's tag of the camera's position, and what turns each of its values upright.
 _ORIENTATION = 0x0112
 _TURNS = {
@@ -32,51 +30,92 @@ _TURNS = {
 }
 
 
+class ColourError(InputError):
+    """A colour image where grey ones were expected."""
+
+
 def is_image_name(name: str) -> bool:
     """Whether a file name looks like an image's; hidden files (.DS_Store, ._a.png) do not."""
     path = Path(name)
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
-def decode(data: bytes, origin: str, size: int | None = None) -> npt.NDArray[np.uint8]:
+def is_grey(data: bytes, origin: str) -> bool:
+    """Whether an encoded image has one channel beside transparency; reads its header only."""
+    with _opened(data, origin) as image:
+        return _grey(image)
+
+
+def decode(data: bytes, origin: str, size: int | None = None, *, grey: bool = False) -> npt.NDArray[np.uint8]:
     """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB.
 
     Args:
-        data: the encoded file.
+        data: the encoded file; 16 bits a channel are rounded to 8.
         origin: how an error names the image.
         size: where given, the largest centred square is resized to size x size (bilinear with antialiasing):
             the shorter side becomes `size`, the longer one is cropped.
+        grey: one channel, (1, H, W); a colour image is then a `ColourError`.
     """
-    pillow = _pillow()
-    try:
-        with pillow.open(io.BytesIO(data), formats=_FORMATS) as image:
-            mode = str(image.mode)
-            pixels = None if mode.startswith(_DEEP_MODES) else _pixels(image, size)
-    except MemoryError:
-        raise
-    except Exception as error:  # Pillow's plugins raise nearly everything on broken files
+    with _opened(data, origin) as image:
+        if grey and not _grey(image):
+            raise ColourError(f"expected a grey image, but got mode {image.mode} in {origin}")
+        return _pixels(image, size, "L" if grey else "RGB", origin)
+
+
+class _opened:
+    """Pillow's image; whatever its plugins raise on broken files becomes one line."""
+
+    def __init__(self, data: bytes, origin: str) -> None:
+        self.data, self.origin = data, origin
+
+    def __enter__(self) -> Any:
+        try:
+            self.image = _pillow().open(io.BytesIO(self.data), formats=_FORMATS)
+        except Exception as error:
+            raise self._said(error) from None
+        return self.image
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.image.close()
+        if isinstance(error, Exception) and not isinstance(error, InputError):
+            raise self._said(error) from None
+
+    def _said(self, error: Exception) -> InputError:
         # Pillow's own sentence for an unknown format prints the address of our buffer.
-        unknown = isinstance(error, pillow.UnidentifiedImageError)
-        reason = "unknown format" if unknown else " ".join(str(error).split())[:100]
-        raise InputError(
-            f"expected {origin} to be an image, but it cannot be decoded ({reason}); replace or remove it"
-        ) from None
-    if pixels is None:
-        raise InputError(f"expected 8-bit images, but got mode {mode} in {origin}; convert it to 8 bits per channel")
-    return pixels
+        unknown = isinstance(error, _pillow().UnidentifiedImageError)
+        reason = "unknown format" if unknown else " ".join(str(error).split())[:100] or type(error).__name__
+        return InputError(
+            f"expected {self.origin} to be an image, but it cannot be decoded ({reason}); replace or remove it"
+        )
 
 
-def _pixels(image: Any, size: int | None) -> npt.NDArray[np.uint8]:
-    image = _upright(image)
-    if image.mode != "RGB":
-        image = image.convert("RGB")
+def _grey(image: Any) -> bool:
+    return image.mode in _GREY_MODES or image.mode.startswith("I;16")
+
+
+def _pixels(image: Any, size: int | None, mode: str, origin: str) -> npt.NDArray[np.uint8]:
+    image = _eight_bits(_upright(image), origin)
+    if image.mode != mode:
+        image = image.convert(mode)
     width, height = image.size
     if size is not None and (width, height) != (size, size):
         side = min(width, height)
         left, top = (width - side) / 2, (height - side) / 2
         image = image.resize((size, size), _pillow().Resampling.BILINEAR, box=(left, top, left + side, top + side))
     # Transposed as a view: the caller copies once, into its own buffer.
-    return np.asarray(image).transpose(2, 0, 1)
+    return np.asarray(image)[None] if mode == "L" else np.asarray(image).transpose(2, 0, 1)
+
+
+def _eight_bits(image: Any, origin: str) -> Any:
+    """Levels 0..65535 rounded to 0..255; Pillow itself would clip them."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    levels = np.asarray(image)
+    if image.mode == "F" or levels.min() < 0 or levels.max() > 65535:
+        raise InputError(
+            f"expected images of 8 or 16 bits, but got mode {image.mode} in {origin}; convert it to 8 bits per channel"
+        )
+    return _pillow().fromarray(((levels.astype(np.int64) + 128) // 257).astype(np.uint8))
 
 
 def _upright(image: Any) -> Any:

@@ -1,15 +1,18 @@
 """Data sets by name or path: `load("cifar100")`, `load("images/")`, `load("table.csv")`.
 
-To add a data set, add its name to `READERS`; to add a kind of file, add its layout to `LAYOUT_READERS`. A reader is
-"module:function", imported when it is first used, with the signature
+To add a data set, add its name to `READERS`; to add a kind of file, add its layout to `LAYOUT_READERS` and to
+`recognise`. A reader is "module:function", imported when it is first used, with the signature
 
     load(name_or_path: str, *, data_dir: Path | None, cache_dir: Path | None, progress, **options) -> Dataset
+
+of which it may leave out the keywords it does not need.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import importlib.util
 import inspect
 import os
@@ -18,32 +21,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rcad.data import cache
-from rcad.data.archives import unpacked
-from rcad.data.dataset import Dataset
-from rcad.data.known import KNOWN
-from rcad.data.layouts import Found, locate, recognise
-from rcad.data.lazy import resolve
+from rcad.data.archives import is_archive, unpacked
+from rcad.data.dataset import Dataset, Progress
+from rcad.data.image_folders import class_folders, split_folders
+from rcad.data.official_sets import OFFICIAL
 from rcad.errors import InputError
 
-Progress = Callable[[int, int], None]
 Reader = str | Callable[..., Dataset]
 
 LAYOUT_READERS: dict[str, Reader] = {
-    "cifar10": "rcad.data.cifar:load_cifar10",
-    "cifar100": "rcad.data.cifar:load_cifar100",
-    "svhn": "rcad.data.svhn:load",
-    "tiny-imagenet": "rcad.data.tiny_imagenet:load",
-    "parquet": "rcad.data.parquet:load",
-    "folders": "rcad.data.folders:load",
-    "npz": "rcad.data.npz:load",
-    "tabular": "rcad.data.tabular:load",
+    "cifar10": "rcad.data.official_readers:load_cifar10",
+    "cifar100": "rcad.data.official_readers:load_cifar100",
+    "svhn": "rcad.data.official_readers:load_svhn",
+    "tiny-imagenet": "rcad.data.official_readers:load_tiny_imagenet",
+    "parquet": "rcad.data.image_parquet:load",
+    "folders": "rcad.data.image_folders:load",
+    "npz": "rcad.data.arrays:load",
+    "tabular": "rcad.data.tables:load",
 }
 
 READERS: dict[str, Reader] = {
-    **dict.fromkeys(KNOWN, "rcad.data.registry:load_known"),
+    **dict.fromkeys(OFFICIAL, "rcad.data.registry:load_official"),
     **dict.fromkeys(("boston", "concrete", "energy", "wine", "yacht"), "rcad.data.uci:load"),
     **dict.fromkeys(("digits", "breast_cancer", "wine_recognition", "diabetes"), "rcad.data.embedded:load"),
 }
+
+
+class Found(NamedTuple):
+    """A layout, and the file or folder that its reader takes."""
+
+    layout: str
+    path: Path
 
 
 class Available(NamedTuple):
@@ -58,7 +66,17 @@ class Available(NamedTuple):
 def data_root(data_dir: Path | str | None = None) -> Path | None:
     """The data folder: the argument, else $RCAD_DATA, else None."""
     chosen = data_dir or os.environ.get("RCAD_DATA")
-    return Path(chosen).expanduser() if chosen else None
+    return expanded(chosen) if chosen else None
+
+
+def expanded(path: Path | str) -> Path:
+    """A path with "~" replaced; "~nobody" is an error of one line."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(
+            f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
+        ) from None
 
 
 def load(
@@ -88,7 +106,7 @@ def load(
     return dataclasses.replace(dataset, name=name)
 
 
-def load_known(
+def load_official(
     name_or_path: str,
     *,
     data_dir: Path | None = None,
@@ -96,8 +114,8 @@ def load_known(
     progress: Progress | None = None,
     **options: Any,
 ) -> Dataset:
-    """A known image set from its official files or another layout that holds it (Parquet shards, class folders)."""
-    known = KNOWN[name_or_path]
+    """An image set from its official files or another layout that holds it (Parquet shards, class folders)."""
+    known = OFFICIAL[name_or_path]
     if data_dir is None:
         raise InputError(
             f"expected a data folder for {known.name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
@@ -126,7 +144,7 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
     """Check every byte of the known archives in the data folder and of the cache: (path, None or what is wrong)."""
     results: list[tuple[Path, str | None]] = []
     root = data_root(data_dir)
-    for known in KNOWN.values():
+    for known in OFFICIAL.values():
         folders = (root / known.name, root, root / known.name / known.folder, root / known.folder) if root else ()
         names = [remote.filename for remote in (*known.files, *known.optional)]
         for file in (folder / name for folder in folders for name in names):
@@ -140,9 +158,9 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
 
 
 def _available(name: str, reader: Reader, root: Path | None) -> Available:
-    if name in KNOWN:
+    if name in OFFICIAL:
         found = locate(name, root) if root is not None else None
-        return Available(name, "images", str(found.path) if found else None, KNOWN[name].note)
+        return Available(name, "images", str(found.path) if found else None, OFFICIAL[name].note)
     module = reader.partition(":")[0] if isinstance(reader, str) else reader.__module__
     if module.endswith(".embedded"):
         kind = "images" if name == "digits" else "tabular"
@@ -159,12 +177,63 @@ def _package(name: str) -> str | None:
     return name if importlib.util.find_spec(name) is not None else None
 
 
+def recognise(path: Path) -> Found | None:
+    """The layout at `path`, told by names only, without opening big files; None where no reader knows it."""
+    return _recognise_folder(path) if path.is_dir() else _recognise_file(path)
+
+
+def locate(name: str, data_dir: Path) -> Found | None:
+    """Where an official image set lies: in data_dir/<name> or data_dir itself, in any layout that can hold it."""
+    for folder in (data_dir / name, data_dir):
+        if path := OFFICIAL[name].find(folder):
+            return Found(name, path)
+    own = data_dir / name
+    return recognise(own) if own.is_dir() else None
+
+
+def _recognise_folder(folder: Path) -> Found | None:
+    for known in OFFICIAL.values():
+        if path := known.find(folder):
+            return Found(known.name, path)
+    if any(folder.glob("*.parquet")) or any(folder.glob("data/*.parquet")):
+        return Found("parquet", folder)
+    return Found("folders", folder) if split_folders(folder) or class_folders(folder) else None
+
+
+def _recognise_file(file: Path) -> Found | None:
+    name = file.name.lower()
+    for known in OFFICIAL.values():
+        if file.name in [remote.filename for remote in (*known.files, *known.optional)]:
+            return Found(known.name, file)
+    if name.endswith((".csv", ".tsv", ".npy")):
+        return Found("tabular", file)
+    if name.endswith(".npz"):
+        return Found("npz", file)
+    if name.endswith(".parquet"):
+        from rcad.data.image_parquet import has_images
+
+        return Found("parquet" if has_images(file) else "tabular", file)
+    if not is_archive(file):
+        return None
+    if name.startswith("cifar-") and "python" in name:
+        raise InputError(
+            f"expected the binary version of CIFAR ({file.name.replace('python', 'binary')}), but got {file}, "
+            "which holds pickles; download the binary version"
+        )
+    return Found("archive", file)
+
+
 def _existing(name: str, root: Path | None) -> Path:
     """The file or folder that `name` means."""
-    candidates = [Path(name).expanduser(), *([root / name] if root is not None else [])]
+    candidates = [expanded(name), *([root / name] if root is not None else [])]
     for path in candidates:
-        if name and path.exists():
-            return path
+        try:
+            if name and path.exists():
+                return path
+        except OSError as error:  # a name longer than names may be, a folder that may not be looked into
+            raise InputError(
+                f"expected a file or folder at {str(path)[:120]}, but got: {error.strerror}; check the path"
+            ) from None
     if Path(name).suffix or os.sep in name or "/" in name:
         looked = " or ".join(map(str, candidates))
         raise InputError(f"expected a file or folder at {looked}, but there is none; check the path")
@@ -192,7 +261,11 @@ def _read(found: Found, where: dict[str, Any], options: dict[str, Any]) -> Datas
 
 
 def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dict[str, Any]) -> Dataset:
-    function = resolve(reader) if isinstance(reader, str) else reader
+    if isinstance(reader, str):
+        module, _, name = reader.partition(":")
+        function: Callable[..., Dataset] = getattr(importlib.import_module(module), name)
+    else:
+        function = reader
     parameters = inspect.signature(function).parameters
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         own = [name for name in parameters if name not in ("name_or_path", *where)]
@@ -202,5 +275,5 @@ def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dic
                 hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
                 taken = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
                 raise InputError(f"expected for {name_or_path} {taken}, but got {option!r}{hint}")
-    dataset: Dataset = function(name_or_path, **where, **options)
-    return dataset
+    wanted = {key: value for key, value in where.items() if key in parameters}
+    return function(name_or_path, **wanted, **options)

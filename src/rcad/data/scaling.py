@@ -6,6 +6,7 @@ born here, from the rows that the caller has already set apart for training. So 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +17,10 @@ import numpy.typing as npt
 from rcad.errors import InputError
 
 Array = npt.NDArray[np.float32]
+Real = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
+# Rounding to float32 may move a column by this share of its deviation.
+_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -122,3 +127,29 @@ def _rows(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if x.ndim != 2 or not len(x):
         raise InputError(f"expected rows of shape (N, D), but got shape {x.shape}")
     return x
+
+
+def compact(values: npt.NDArray[Any]) -> Real:
+    """float32, or float64 where float32 would blur a column: time stamps of 1.7e12 ms differ in their last digits.
+
+    Args:
+        values: numbers (N,) or (N, D), NaN for missing; each column is looked at by itself.
+    """
+    if values.dtype == np.float32:
+        return values
+    wide = values.astype(np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number has no largest one
+        lost = np.nanmax(np.abs(wide - narrow), axis=0)
+        varies = np.nanmin(wide, axis=0) < np.nanmax(wide, axis=0)
+        blurred = varies & (lost > _TOLERANCE * np.nanstd(wide, axis=0))
+    return wide if blurred.any() else narrow
+
+
+def beyond_float64(column: npt.NDArray[np.float64]) -> bool:
+    """Whether whole numbers are so large that float64 merged those that differ (long identifiers)."""
+    seen = column[~np.isnan(column)]
+    largest = np.abs(seen).max(initial=0.0)
+    return bool(largest > 2.0**53 and np.spacing(largest) > _TOLERANCE * seen.std())

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.lazy import need
-from rcad.errors import InputError
+from rcad.errors import InputError, need
 
 Column = list[str | None] | npt.NDArray[np.float64]
 """Text with None for missing, or numbers with NaN for missing."""

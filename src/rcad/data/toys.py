@@ -9,8 +9,6 @@ formula. Example i depends on the seed, d and i alone, so a smaller set is the b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -86,9 +84,6 @@ def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
 def load(
     name_or_path: str,
     *,
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
     d: int = 625,
     sigma: float = 0.1,
     n: int = 1000,
@@ -100,7 +95,6 @@ def load(
 
     Args:
         name_or_path: "moons".
-        data_dir, cache_dir, progress: not needed here.
         d, sigma, n, noise, seed: see `moons`.
         n_test: test examples, from another stream of the same seed.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,15 +33,12 @@ def load(
     name_or_path: str,
     *,
     data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Read one of `FOLDERS`.
 
     Args:
         name_or_path: boston, concrete, energy, wine or yacht.
         data_dir: the folder with uci/ in it; by default $RCAD_DATA.
-        cache_dir, progress: not needed here.
 
     Returns:
         x float32 (N, D) and y float32 (N,), both unscaled, with the standard splits as indices into them.

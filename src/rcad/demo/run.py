@@ -11,9 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rcad.data.lazy import need
 from rcad.demo.settings import FAST, FULL
-from rcad.errors import InputError
+from rcad.errors import InputError, need
 from rcad.paper import record as records
 from rcad.runs.atomic import make_folder, read_text, write_text
 from rcad.runs.strict_json import loads

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rcad.data.corruption_names import CORRUPTIONS
+from rcad.data.corrupted import CORRUPTIONS
 from rcad.paper import published
 from rcad.paper.benchmarks import (
     CIFAR10,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rcad.data.lazy import need
+from rcad.errors import need
 from rcad.study.search_space import DIGITS, Parameter, Space, Values
 
 EXTRA = "tune"

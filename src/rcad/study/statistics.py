@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.lazy import need
-from rcad.errors import InputError, finite, one_of, whole
+from rcad.errors import InputError, finite, need, one_of, whole
 
 LEVEL = 0.05
 FEWEST = 3

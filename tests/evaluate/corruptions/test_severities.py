@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.evaluate.corruptions.severities import constant, scale_of
 
 

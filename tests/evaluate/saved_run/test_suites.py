@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evaluate.saved_run.conftest import QUICK
-from rcad.data.corruption_names import CORRUPTIONS
+from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
 from rcad.evaluate.corruptions import corrupt_numbered
 from rcad.evaluate.saved_run.attacks import attacks

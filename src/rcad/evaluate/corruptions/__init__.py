@@ -1,6 +1,6 @@
 """The fifteen corruptions of Hendrycks & Dietterich (2019) at five severities, generated on the device."""
 
-from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.evaluate.corruptions.catalogue import corrupt, corrupt_numbered
 from rcad.evaluate.corruptions.evaluation import CorruptionScores, Scores, evaluate_corruptions, evaluate_published
 

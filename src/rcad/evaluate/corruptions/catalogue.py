@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.errors import InputError, one_of, whole
 from rcad.evaluate.corruptions.blur import defocus_blur, glass_blur, motion_blur, zoom_blur
 from rcad.evaluate.corruptions.digital import contrast, elastic_transform, pixelate

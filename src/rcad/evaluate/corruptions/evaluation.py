@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rcad.data.corrupted import Provenance
-from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, Provenance
 from rcad.data.dataset import Split
 from rcad.errors import InputError, whole
 from rcad.evaluate.attack_search import watched

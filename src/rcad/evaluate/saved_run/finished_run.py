@@ -15,7 +15,7 @@ from rcad.data.dataset import Dataset
 from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import load
 from rcad.data.splits import parse_spec
-from rcad.data.tabular import NoTargetError
+from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import watched
 from rcad.evaluate.saved_run.settings import Settings, default_limit

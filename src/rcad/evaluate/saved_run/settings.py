@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rcad.data.corruption_names import CORRUPTIONS, SEVERITIES
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.errors import InputError, finite, one_of, whole
 from rcad.loss.values import Value
 from rcad.runs.strict_json import dumps

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.dataset import Dataset, Split, Task
-from rcad.data.decoding import Progress
-from rcad.data.labels import check_labels, check_several, count_classes
-from rcad.data.precision import compact
+from rcad.data.dataset import Dataset, Split, Task, check_labels, check_several, count_classes
+from rcad.data.scaling import compact
 from rcad.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -23,9 +21,6 @@ _LAYOUTS = ("NCHW", "NHWC")
 def load(
     name_or_path: str,
     *,
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
     layout: str | None = None,
 ) -> Dataset:
     """Images or features from an .npz; read into memory, since they are already decoded.

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rcad.data import encoded, parquet
+from rcad.data import image_parquet
 from rcad.errors import InputError
 
 
@@ -28,7 +28,7 @@ def write(path, colours, labels, image="img", label="label", metadata=None, stru
 
 
 def load(folder, **options):
-    return parquet.load(str(folder), cache_dir=folder.parent / "cache", **options)
+    return image_parquet.load(str(folder), cache_dir=folder.parent / "cache", **options)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_shards_keep_their_order(folder, image, label, struct):
 
 
 def test_row_groups_longer_than_a_run_are_cut(folder, monkeypatch):
-    monkeypatch.setattr(parquet, "RUN_LENGTH", 3)
+    monkeypatch.setattr(image_parquet, "SOURCE_LENGTH", 3)
     write(folder / "train.parquet", list(range(10)), [0, 1] * 5, group=7)
     assert reds(load(folder).train) == list(range(10))
 
@@ -102,11 +102,11 @@ def test_grey_becomes_rgb(folder):
 
 def test_one_file_is_a_training_split(folder):
     file = write(folder / "anything.parquet", [1, 2], [0, 1])
-    dataset = parquet.load(str(file), cache_dir=folder / "cache")
+    dataset = image_parquet.load(str(file), cache_dir=folder / "cache")
     assert dataset.test is None
-    assert parquet.has_images(file)
+    assert image_parquet.has_images(file)
     pq.write_table(pa.table({"image": ["a.png"], "age": [3]}), folder / "table.parquet")
-    assert not parquet.has_images(folder / "table.parquet")
+    assert not image_parquet.has_images(folder / "table.parquet")
 
 
 def test_errors_name_the_row_of_the_shard(folder):
@@ -117,18 +117,6 @@ def test_errors_name_the_row_of_the_shard(folder):
     write(second, [1, 2, 3, 4, 5], [0, 1, 0, -3, 0])
     with pytest.raises(InputError, match=r"from 0, but got -3 in .*train-00001-of-00002.parquet row 3"):
         load(folder)
-
-
-def test_runs_survive_their_trip_through_json():
-    for run in (
-        encoded.FileRun("root", ("a", "b\udcff")),
-        encoded.ZipRun("a.zip", ("x",)),
-        encoded.ParquetRun("s", "img.bytes", 1, 10, 2, 5),
-    ):
-        back = encoded.from_json(json.loads(json.dumps(encoded.to_json(run))))
-        assert type(back) is type(run)
-        assert len(back) == len(run)
-        assert encoded.to_json(back) == json.loads(json.dumps(encoded.to_json(run)))
 
 
 def test_labels_of_every_integer_width(folder):

@@ -15,13 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.cache import Described, cached
-from rcad.data.dataset import Dataset
-from rcad.data.decoding import Progress, decode_splits
-from rcad.data.encoded import RUN_LENGTH, ParquetRun, Run
+from rcad.data.dataset import Dataset, Progress, check_labels, check_several, count_classes
+from rcad.data.decoding import SOURCE_LENGTH, ParquetRows, Source, decode_splits
 from rcad.data.images import check_size
-from rcad.data.labels import check_labels, check_several, count_classes
-from rcad.data.lazy import need
-from rcad.errors import InputError
+from rcad.errors import InputError, need
 
 IMAGE_COLUMNS = ("img", "image")
 LABEL_COLUMNS = ("label", "fine_label")
@@ -32,7 +29,6 @@ _SHARD = re.compile(r"-(\d+)-of-(\d+)\.parquet$")
 def load(
     name_or_path: str,
     *,
-    data_dir: Path | None = None,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     size: int | None = None,
@@ -43,7 +39,8 @@ def load(
     """Images from a folder of Parquet shards, or from one shard (then there is no test split).
 
     Returns:
-        uint8 images (N, 3, H, W), greyscale as RGB; `test` is the test shards where they have labels, else valid.
+        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey; `test` is the test shards where they have labels,
+        else valid.
 
     Args:
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
@@ -115,12 +112,12 @@ def _build(
     if classes is None:
         classes = tuple(map(str, range(count_classes(labels["train"], _Origin(tables["train"])))))
     check_several(classes, str(path))
-    runs: dict[str, Sequence[Run]] = {}
+    sources: dict[str, Sequence[Source]] = {}
     for name, split in chosen.items():
         origin = _Origin(tables[split])
         np.save(folder / f"{name}_y.npy", check_labels(labels[split], len(classes), origin))
-        runs[name] = [run for shard in tables[split] for run in shard.runs()]
-    decode_splits(folder, runs, size, progress)
+        sources[name] = [part for shard in tables[split] for part in shard.sources()]
+    decode_splits(folder, sources, size, progress)
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
     return Described(classes, f"Parquet shards from {path.name}: {counts}")
 
@@ -172,16 +169,16 @@ class _Shard:
         labels: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64)
         return labels
 
-    def runs(self) -> list[ParquetRun]:
-        """The images, in pieces of at most RUN_LENGTH rows."""
-        runs, first = [], 0
+    def sources(self) -> list[ParquetRows]:
+        """The images, in pieces of at most SOURCE_LENGTH rows."""
+        parts, first = [], 0
         for group in range(self.file.metadata.num_row_groups):
             rows = self.file.metadata.row_group(group).num_rows
-            for start in range(0, rows, RUN_LENGTH):
-                stop = min(start + RUN_LENGTH, rows)
-                runs.append(ParquetRun(str(self.path), self.leaf or "", group, first, start, stop))
+            for start in range(0, rows, SOURCE_LENGTH):
+                stop = min(start + SOURCE_LENGTH, rows)
+                parts.append(ParquetRows(str(self.path), self.leaf or "", group, first, start, stop))
             first += rows
-        return runs
+        return parts
 
     def class_names(self) -> tuple[str, ...] | None:
         """The names that the datasets library leaves in the schema's metadata, where it did."""

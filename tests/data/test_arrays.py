@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rcad.data.npz import load
+from rcad.data.arrays import load
 from rcad.errors import InputError
 
 RNG = np.random.default_rng(0)

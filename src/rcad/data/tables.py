@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task
-from rcad.data.encoding import TableEncoder, check_commas, check_slips, labels, number_of, numbers
-from rcad.data.precision import Real, compact
+from rcad.data.scaling import Real, compact
+from rcad.data.table_encoder import TableEncoder, check_commas, check_slips, labels, number_of, numbers
 from rcad.data.table_files import Table, read_table
 from rcad.errors import InputError
 

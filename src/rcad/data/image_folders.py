@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from rcad.data.cache import Described, cached
-from rcad.data.dataset import Dataset
-from rcad.data.decoding import Progress, decode_splits
-from rcad.data.encoded import FileRun, Run, in_runs
+from rcad.data.dataset import Dataset, Progress, check_several
+from rcad.data.decoding import ImageFiles, decode_splits, in_parts
 from rcad.data.images import check_size, is_image_name
-from rcad.data.labels import check_several
 from rcad.errors import InputError
 
 MOST_OTHERS = 100_000
@@ -28,7 +26,6 @@ ClassFiles = Mapping[str, Sequence[str]]
 def load(
     name_or_path: str,
     *,
-    data_dir: Path | None = None,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     size: int | None = None,
@@ -36,9 +33,9 @@ def load(
     """Images whose folder names their class; labels follow the sorted class names.
 
     Returns:
-        uint8 images (N, 3, H, W). `test` comes from root/test, else root/val; None for a plain root/<class>. Of
-        root/test and root/val together only the first is read, and the note says so: examples to select by are
-        held out from root/train.
+        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey. `test` comes from root/test, else root/val; None
+        for a plain root/<class>. Of root/test and root/val together only the first is read, and the note says so:
+        examples to select by are held out from root/train.
 
     Args:
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
@@ -81,10 +78,8 @@ def read(
     paths = [root / name for names in flat.values() for name in names]
 
     def build(folder: Path) -> Described:
-        runs: dict[str, Sequence[Run]] = {
-            split: [FileRun(str(root), tuple(part)) for part in in_runs(names)] for split, names in flat.items()
-        }
-        decode_splits(folder, runs, size, progress)
+        sources = {split: in_parts(ImageFiles, root, names) for split, names in flat.items()}
+        decode_splits(folder, sources, size, progress)
         save_labels(folder, splits, classes)
         return Described(classes, note)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rcad.data import encoded, folders, tiny_imagenet
+from rcad.data import decoding, image_folders
+from rcad.data.official_readers import load_tiny_imagenet
 from rcad.errors import InputError
 
 
@@ -27,7 +28,7 @@ def test_plain_folders(tmp_path):
     (root / "cat" / "notes.txt").write_text("not an image")
     (root / "cat" / "._z.png").write_text("left by a Mac")
     (root / ".git").mkdir()
-    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
     assert dataset.classes == ("cat", "dog")
     assert reds(dataset.train) == [1, 2, 3]
     assert dataset.train.y.tolist() == [0, 0, 1]
@@ -44,7 +45,7 @@ def test_a_link_that_leads_back_is_not_followed(tmp_path):
     (root / "dog" / "deep").mkdir()
     (root / "dog" / "deep" / "up").symlink_to(tmp_path)
     (root / "dog" / "more").symlink_to(tmp_path / "elsewhere")
-    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([1, 2, 3], [0, 1, 1])
 
 
@@ -55,23 +56,23 @@ def test_a_folder_that_cannot_be_a_class_ends_the_search(tmp_path, monkeypatch):
         (root / "etc" / f"{i}" / "conf").mkdir(parents=True)
     save(root / "usr" / "b.png", 2)
     looked = []
-    walk = folders.os.walk
-    monkeypatch.setattr(folders.os, "walk", lambda path, **kw: (looked.append(path.name), walk(path, **kw))[1])
+    walk = image_folders.os.walk
+    monkeypatch.setattr(image_folders.os, "walk", lambda path, **kw: (looked.append(path.name), walk(path, **kw))[1])
     with pytest.raises(InputError, match=r"^expected images in .*etc, but got none among 12 other files and folders; "):
-        folders.load(str(root), cache_dir=tmp_path / "cache")
+        image_folders.load(str(root), cache_dir=tmp_path / "cache")
     assert looked == ["cat", "etc"]  # what comes after it is not even looked at
-    monkeypatch.setattr(folders, "MOST_OTHERS", 5)
+    monkeypatch.setattr(image_folders, "MOST_OTHERS", 5)
     with pytest.raises(InputError, match=r"but .*etc has over 5 other files and folders; check that .*disk is"):
-        folders.load(str(root), cache_dir=tmp_path / "cache")
+        image_folders.load(str(root), cache_dir=tmp_path / "cache")
 
 
 def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders, "MOST_OTHERS", 2)
+    monkeypatch.setattr(image_folders, "MOST_OTHERS", 2)
     for name in ("cat", "dog"):
         for i in range(4):
             save(tmp_path / "pets" / name / f"{i}.png", i)
             (tmp_path / "pets" / name / f"{i}.txt").write_text("about it")
-    assert len(folders.load(str(tmp_path / "pets"), cache_dir=tmp_path / "cache").train) == 8
+    assert len(image_folders.load(str(tmp_path / "pets"), cache_dir=tmp_path / "cache").train) == 8
 
 
 @pytest.mark.parametrize("test_name", ["val", "test", "validation"])
@@ -81,7 +82,7 @@ def test_imagenet_style(tmp_path, test_name):
         save(root / "train" / wnid / "a.png", i)
         save(root / "train" / wnid / "b.png", 10 + i)
     save(root / test_name / "n01" / "c.png", 42)
-    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
     assert reds(dataset.train) == [1, 11, 0, 10, 2, 12]
     assert dataset.train.y.tolist() == [0, 0, 1, 1, 2, 2]
     assert (reds(dataset.test), dataset.test.y.tolist()) == ([42], [0])
@@ -93,7 +94,7 @@ def test_splits_by_other_names_are_no_classes(tmp_path, train, test):
     for folder, colour in ((train, 1), (test, 5)):
         save(root / folder / "cat" / "a.png", colour)
         save(root / folder / "dog" / "b.png", colour + 1)
-    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
     assert dataset.classes == ("cat", "dog")
     assert (reds(dataset.train), reds(dataset.test)) == ([1, 2], [5, 6])
 
@@ -103,11 +104,11 @@ def test_trains_are_a_class(tmp_path):
     save(root / "bus" / "a.png", 1)
     save(root / "train" / "b.png", 2)
     (root / "train" / ".thumbnails").mkdir()
-    dataset = folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
     assert (dataset.classes, reds(dataset.train)) == (("bus", "train"), [1, 2])
     save(root / "test" / "c.png", 3)  # images that nobody sorted
     with pytest.raises(InputError, match=r"^expected one sub-folder per class in .*train, but got none"):
-        folders.load(str(root), cache_dir=tmp_path / "cache")
+        image_folders.load(str(root), cache_dir=tmp_path / "cache")
 
 
 def test_an_unlabelled_test_folder_gives_way_to_val(tmp_path):
@@ -115,7 +116,7 @@ def test_an_unlabelled_test_folder_gives_way_to_val(tmp_path):
     for split, wnid, colour in (("train", "n1", 1), ("train", "n2", 2), ("val", "n1", 3)):
         save(root / split / wnid / "a.png", colour)
     save(root / "test" / "a.png", 9)
-    assert reds(folders.load(str(root), cache_dir=tmp_path / "cache").test) == [3]
+    assert reds(image_folders.load(str(root), cache_dir=tmp_path / "cache").test) == [3]
 
 
 def test_size_makes_differing_images_alike(tmp_path):
@@ -123,17 +124,17 @@ def test_size_makes_differing_images_alike(tmp_path):
     save(root / "cat" / "a.png", 1, (8, 12))
     save(root / "dog" / "b.png", 2, (20, 10))
     with pytest.raises(InputError, match="size="):
-        folders.load(str(root), cache_dir=tmp_path / "cache")
-    dataset = folders.load(str(root), cache_dir=tmp_path / "cache", size=6)
+        image_folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache", size=6)
     assert dataset.train.x.shape == (2, 3, 6, 6)
     assert reds(dataset.train) == [1, 2]
 
 
 def test_long_lists_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoded, "RUN_LENGTH", 3)
+    monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
     for i in range(10):
         save(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", i)
-    assert reds(folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache").train) == [
+    assert reds(image_folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache").train) == [
         0,
         2,
         4,
@@ -173,8 +174,8 @@ def zipped(root):
 def test_tiny_imagenet_zip_and_folder_agree(tmp_path):
     root = tiny(tmp_path)
     options = {"cache_dir": tmp_path / "cache", "check": False}
-    from_folder = tiny_imagenet.load(str(root), **options)
-    from_zip = tiny_imagenet.load(str(zipped(root)), **options)
+    from_folder = load_tiny_imagenet(str(root), **options)
+    from_zip = load_tiny_imagenet(str(zipped(root)), **options)
     assert from_folder.classes == ("n01", "n02")
     # The second wnid listed sorts first: its images, 100 and 150, are class 0.
     np.testing.assert_allclose(reds(from_folder.train), [100, 150, 0, 50], atol=3)
@@ -191,23 +192,25 @@ def test_tiny_imagenet_zip_and_folder_agree(tmp_path):
 def test_tiny_imagenet_annotations_are_part_of_the_key(tmp_path):
     root = tiny(tmp_path)
     options = {"cache_dir": tmp_path / "cache"}
-    before = tiny_imagenet.load(str(root), **options)
+    before = load_tiny_imagenet(str(root), **options)
     text = root / "val" / "val_annotations.txt"
     text.write_text(text.read_text().replace("val_0.JPEG\tn02", "val_0.JPEG\tn01"))
     assert before.test.y.tolist() == [0, 1]
-    assert tiny_imagenet.load(str(root), **options).test.y.tolist() == [0, 0]
+    assert load_tiny_imagenet(str(root), **options).test.y.tolist() == [0, 0]
 
 
 def test_tiny_imagenet_md5_is_checked(tmp_path):
     with pytest.raises(InputError, match="expected md5 90528d7ca1a48142e341f4ef8d21d0de"):
-        tiny_imagenet.load(str(zipped(tiny(tmp_path))), cache_dir=tmp_path / "cache")
+        load_tiny_imagenet(str(zipped(tiny(tmp_path))), cache_dir=tmp_path / "cache")
 
 
 def test_a_copy_has_its_own_name_in_the_note(tmp_path):
     for root in ("first", "second"):
         save(tmp_path / root / "cat" / "a.png", 1)
         save(tmp_path / root / "dog" / "b.png", 2)
-    notes = [folders.load(str(tmp_path / root), cache_dir=tmp_path / "cache").note for root in ("first", "second")]
+    notes = [
+        image_folders.load(str(tmp_path / root), cache_dir=tmp_path / "cache").note for root in ("first", "second")
+    ]
     assert notes == ["2 images in 2 classes from first", "2 images in 2 classes from second"]
 
 
@@ -215,6 +218,6 @@ def test_the_note_names_a_split_that_is_not_read(tmp_path):
     for split, colour in (("train", 1), ("val", 2), ("test", 3)):
         save(tmp_path / "set" / split / "cat" / "a.png", colour)
         save(tmp_path / "set" / split / "dog" / "b.png", colour)
-    dataset = folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache")
+    dataset = image_folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache")
     assert reds(dataset.test) == [3, 3]
     assert dataset.note.endswith("from set; not read: val")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.precision import Real, beyond_float64, compact
+from rcad.data.scaling import Real, beyond_float64, compact
 from rcad.data.table_files import Table
 from rcad.errors import InputError
 

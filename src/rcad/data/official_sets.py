@@ -21,7 +21,7 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Known:
+class OfficialSet:
     """An image set and how it looks on disk.
 
     Args:
@@ -68,10 +68,10 @@ CIFAR100_CLASSES = tuple(  # one string: a hundred quoted lines would hide the t
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 _SVHN = "http://ufldl.stanford.edu/housenumbers"
 
-KNOWN: dict[str, Known] = {
-    known.name: known
-    for known in (
-        Known(
+OFFICIAL: dict[str, OfficialSet] = {
+    each.name: each
+    for each in (
+        OfficialSet(
             "cifar10",
             10,
             (Remote(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
@@ -80,7 +80,7 @@ KNOWN: dict[str, Known] = {
             note="60,000 images 32x32 in 10 classes",
             classes=CIFAR10_CLASSES,
         ),
-        Known(
+        OfficialSet(
             "cifar100",
             100,
             (Remote(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
@@ -89,7 +89,7 @@ KNOWN: dict[str, Known] = {
             note="60,000 images 32x32 in 100 classes",
             classes=CIFAR100_CLASSES,
         ),
-        Known(
+        OfficialSet(
             "svhn",
             10,
             (
@@ -102,7 +102,7 @@ KNOWN: dict[str, Known] = {
             optional=(Remote(f"{_SVHN}/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),),
             classes=tuple("0123456789"),
         ),
-        Known(
+        OfficialSet(
             "tiny-imagenet",
             200,
             (

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rcad.data.encoding import TableEncoder
+from rcad.data.table_encoder import TableEncoder
 from rcad.data.table_files import read_table
-from rcad.data.tabular import encode, load
+from rcad.data.tables import encode, load
 from rcad.errors import InputError
 
 PEOPLE = """age,colour,city,price

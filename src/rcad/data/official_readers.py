@@ -1,0 +1,313 @@
+"""Readers of the image sets as their authors distribute them.
+
+CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
+pickles, which can run code when read; it is refused). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat,
+extra_32x32.mat. Tiny ImageNet: tiny-imagenet-200.zip or the folder it unpacks to; training images lie in
+train/<wnid>/images/, the validation images, which serve as test split, lie in one folder and val_annotations.txt gives
+their classes. Its official test images have no labels and are left out.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import numpy.typing as npt
+
+from rcad.data.archives import readable, tar_files, zip_names
+from rcad.data.cache import Described, cached
+from rcad.data.dataset import Dataset, Progress, check_labels, check_several
+from rcad.data.decoding import ZipMembers, decode_splits, in_parts
+from rcad.data.image_folders import ClassFiles, read, save_labels
+from rcad.data.images import check_size, is_image_name
+from rcad.data.official_sets import OFFICIAL
+from rcad.errors import InputError, need
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+PIXELS = 3 * 32 * 32
+_CIFAR_FILES: dict[str, dict[str, tuple[str, ...]]] = {
+    "cifar10": {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
+    "cifar100": {"train": ("train.bin",), "test": ("test.bin",)},
+}
+_CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
+    ("cifar100", kind): f"{kind}_label_names.txt" for kind in ("fine", "coarse")
+}
+_SVHN_ADDRESS = OFFICIAL["svhn"].files[0].url.rsplit("/", 1)[0]
+_ANNOTATIONS = "val/val_annotations.txt"
+
+
+def load_cifar10(
+    name_or_path: str,
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    check: bool = True,
+) -> Dataset:
+    """CIFAR-10 from cifar-10-binary.tar.gz or the folder of its .bin files.
+
+    Returns:
+        uint8 images (50000, 3, 32, 32) and (10000, 3, 32, 32), labels 0..9.
+
+    Args:
+        check: compare the archive with its published md5.
+    """
+    return _load_cifar("cifar10", Path(name_or_path), "fine", check, cache_dir, progress)
+
+
+def load_cifar100(
+    name_or_path: str,
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    check: bool = True,
+    labels: str = "fine",
+) -> Dataset:
+    """CIFAR-100 from cifar-100-binary.tar.gz or the folder of its .bin files.
+
+    Returns:
+        uint8 images (50000, 3, 32, 32) and (10000, 3, 32, 32), labels 0..99, or 0..19 for the coarse ones.
+
+    Args:
+        check: compare the archive with its published md5.
+        labels: "fine" (100 classes) or "coarse" (20 superclasses).
+    """
+    if labels not in ("fine", "coarse"):
+        raise InputError(f"expected labels to be 'fine' or 'coarse', but got {labels!r}")
+    return _load_cifar("cifar100", Path(name_or_path), labels, check, cache_dir, progress)
+
+
+def _load_cifar(
+    name: str, path: Path, labels: str, check: bool, cache_dir: Path | None, progress: Progress | None
+) -> Dataset:
+    wanted = [file for split in _CIFAR_FILES[name].values() for file in split]
+    if path.is_dir():
+        missing = [file for file in wanted if not (path / file).is_file()]
+        if missing:
+            raise InputError(f"expected {missing[0]} in {path}, but it is missing; unpack the archive again")
+        names = [path / file for file in wanted]
+        text = path / _CIFAR_NAMES[name, labels]
+        files = [*names, text] if text.is_file() else names
+        root = path
+    else:
+        files, root = [path], path.parent
+
+    def build(folder: Path) -> Described:
+        if check and path.is_file():
+            OFFICIAL[name].check(path)
+        members = _cifar_members(path, (*wanted, _CIFAR_NAMES[name, labels]))
+        classes = _cifar_classes(name, labels, members)
+
+        def part(file: str) -> tuple[Images, Labels]:
+            if file not in members:
+                raise InputError(f"expected {file} in {path}, but it is missing; download the archive again")
+            return _cifar_records(members[file], f"{path}:{file}", name, labels, len(classes))
+
+        _save_parts(folder, _CIFAR_FILES[name], part, progress)
+        return Described(classes, f"{name}, binary version, from {path.name}")
+
+    return cached(name, files, root, {"labels": labels, "check": check}, build, cache_dir)
+
+
+def _cifar_members(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
+    """The wanted files by base name: the archives keep them one folder down."""
+    if path.is_dir():
+        return {file: (path / file).read_bytes() for file in wanted if (path / file).is_file()}
+    return {PurePosixPath(member).name: data for member, data in tar_files(path, wanted)}
+
+
+def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: int) -> tuple[Images, Labels]:
+    """Split one file into images (N, 3, 32, 32) and labels (N,). CIFAR-100 puts the coarse label first."""
+    label_bytes = 1 if name == "cifar10" else 2
+    record = label_bytes + PIXELS
+    if not data or len(data) % record:
+        raise InputError(
+            f"expected {origin} to hold records of {record} bytes, but got {len(data)} bytes; download it again"
+        )
+    table = np.frombuffer(data, np.uint8).reshape(-1, record)
+    column = 1 if name == "cifar100" and labels == "fine" else 0
+    checked = check_labels(table[:, column], n_classes, lambda index: f"{origin} image {index}")
+    return table[:, label_bytes:].reshape(-1, 3, 32, 32), checked
+
+
+def _cifar_classes(name: str, labels: str, members: Mapping[str, bytes]) -> tuple[str, ...]:
+    known = {"fine": OFFICIAL[name].classes, "coarse": tuple(f"superclass {i}" for i in range(20))}[labels]
+    text = members.get(_CIFAR_NAMES[name, labels], b"").decode("utf-8", "replace").split()
+    return tuple(text) if len(text) == len(known) else known
+
+
+def load_svhn(
+    name_or_path: str,
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    extra: bool = False,
+    check: bool = True,
+) -> Dataset:
+    """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
+
+    Returns:
+        uint8 images (73257, 3, 32, 32) and (26032, 3, 32, 32), labels 0..9; train has 604388 with `extra`.
+
+    Args:
+        extra: join the 531,131 easier digits of extra_32x32.mat to the training split.
+        check: compare the files with their published md5.
+    """
+    path = Path(name_or_path)
+    folder = path if path.is_dir() else path.parent
+    splits = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
+    files = {part: folder / f"{part}_32x32.mat" for parts in splits.values() for part in parts}
+    for file in files.values():
+        if not file.is_file():
+            raise InputError(f"expected {file.name} in {folder}, but it is missing; download it from {_SVHN_ADDRESS}")
+
+    def build(target: Path) -> Described:
+        def part(name: str) -> tuple[Images, Labels]:
+            if check:
+                OFFICIAL["svhn"].check(files[name])
+            return _read_svhn(files[name])
+
+        _save_parts(target, splits, part, progress)
+        return Described(OFFICIAL["svhn"].classes, "SVHN, cropped digits" + (", with extra" if extra else ""))
+
+    return cached("svhn", [*files.values()], folder, {"extra": extra, "check": check}, build, cache_dir)
+
+
+def _read_svhn(file: Path) -> tuple[Images, Labels]:
+    """One file: X is (32, 32, 3, N) uint8, y is (N, 1) with labels 1..10."""
+    try:
+        content = need("scipy.io", "scipy").loadmat(file, variable_names=["X", "y"])
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # scipy raises nearly everything on a damaged file
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        raise InputError(
+            f"expected {file} to be a whole MATLAB 5 file, but it cannot be read ({reason}); download it again"
+        ) from None
+    x, y = (np.asarray(content.get(key, ())) for key in ("X", "y"))
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2] != 3 or not x.size or y.size != x.shape[3]:
+        raise InputError(
+            f"expected X (32, 32, 3, N) uint8 and y (N, 1) in {file}, but got X {x.shape} {x.dtype} and y {y.shape}; "
+            "use the cropped-digit files"
+        )
+    labels = check_labels(y.reshape(-1), 10, lambda index: f"{file} image {index}", first=1)
+    return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), labels % 10
+
+
+def load_tiny_imagenet(
+    name_or_path: str,
+    *,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    size: int | None = None,
+    check: bool = True,
+) -> Dataset:
+    """Tiny ImageNet from its zip or the unpacked folder; labels follow the sorted wnids.
+
+    Returns:
+        uint8 images (100000, 3, 64, 64) and (10000, 3, 64, 64), labels 0..199; greyscale images become RGB.
+
+    Args:
+        size: resize to size x size.
+        check: compare the zip with its published md5.
+    """
+    check_size(size)
+    path = Path(name_or_path)
+    if path.is_dir():
+        return _tiny_folder(path, size, cache_dir, progress)
+
+    def build(folder: Path) -> Described:
+        if check:
+            OFFICIAL["tiny-imagenet"].check(path)
+        names = zip_names(path)
+        top = next((n[: -len(_ANNOTATIONS)] for n in names if n.endswith(_ANNOTATIONS)), None)
+        if top is None:
+            raise InputError(f"expected {_ANNOTATIONS} in {path}, but it is missing; download it again")
+        with readable(path), zipfile.ZipFile(path) as archive:
+            texts = [archive.read(top + name).decode("utf-8", "replace") for name in ("wnids.txt", _ANNOTATIONS)]
+        inside = [name.removeprefix(top) for name in names if name.startswith(top)]
+        classes, splits = _sort_tiny(texts[0], texts[1], inside, str(path))
+        members = {split: [top + name for c in classes for name in files[c]] for split, files in splits.items()}
+        sources = {split: in_parts(ZipMembers, path, names) for split, names in members.items()}
+        decode_splits(folder, sources, size, progress)
+        save_labels(folder, splits, classes)
+        return Described(classes, f"Tiny ImageNet, {len(classes)} classes, from {path.name}")
+
+    return cached("tiny-imagenet", [path], path.parent, {"size": size, "check": check}, build, cache_dir)
+
+
+def _tiny_folder(root: Path, size: int | None, cache_dir: Path | None, progress: Progress | None) -> Dataset:
+    texts = [root / "wnids.txt", root / _ANNOTATIONS]
+    for text in texts:
+        if not text.is_file():
+            raise InputError(f"expected {text.name} in {text.parent}, but it is missing; unpack the archive again")
+    names = [path.relative_to(root).as_posix() for part in ("train", "val") for path in (root / part).rglob("*")]
+    wnids, annotations = (text.read_text(encoding="utf-8", errors="replace") for text in texts)
+    classes, splits = _sort_tiny(wnids, annotations, names, str(root))
+    return read(root, splits, classes, size, cache_dir, progress, kind="tiny-imagenet", extra_files=texts)
+
+
+def _sort_tiny(
+    wnids: str, annotations: str, names: Sequence[str], origin: str
+) -> tuple[tuple[str, ...], dict[str, ClassFiles]]:
+    """Class names, and for each split the image names by class."""
+    classes = tuple(sorted(wnids.split()))
+    check_several(classes, f"{origin} (wnids.txt)")
+    labels = _tiny_annotations(annotations, classes, origin)
+    train: dict[str, list[str]] = defaultdict(list)
+    test: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        parts = PurePosixPath(name).parts
+        if not is_image_name(name):
+            continue
+        if parts[0] == "train" and len(parts) > 2:
+            train[parts[1]].append(name)
+        elif parts[0] == "val" and parts[-1] in labels:
+            test[labels[parts[-1]]].append(name)
+    for wnid in classes:
+        if not train[wnid]:
+            raise InputError(f"expected images in train/{wnid} of {origin}, but got none; unpack or download it again")
+    found = sum(map(len, test.values()))
+    if found != len(labels):
+        raise InputError(
+            f"expected the {len(labels)} images of {_ANNOTATIONS} in {origin}, but got {found}; "
+            "unpack or download it again"
+        )
+    return classes, {"train": train, "test": test}
+
+
+def _tiny_annotations(text: str, classes: Sequence[str], origin: str) -> dict[str, str]:
+    """wnid by validation file name; lines are "file<tab>wnid<tab>box"."""
+    labels, allowed = {}, set(classes)
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split("\t")
+        if len(fields) < 2 or fields[1] not in allowed:
+            got = fields[1] if len(fields) > 1 else line
+            raise InputError(
+                f"expected a class of wnids.txt in {origin}:{_ANNOTATIONS} line {number}, "
+                f"but got {got[:40]!r}; download it again"
+            )
+        labels[fields[0]] = fields[1]
+    return labels
+
+
+def _save_parts(
+    folder: Path,
+    splits: Mapping[str, Iterable[str]],
+    part: Callable[[str], tuple[Images, Labels]],
+    progress: Progress | None,
+) -> None:
+    """Write the images and labels of each split, which come in parts; `progress` counts those."""
+    done, total = 0, sum(len(tuple(names)) for names in splits.values())
+    for split, names in splits.items():
+        pairs = []
+        for name in names:
+            pairs.append(part(name))
+            done += 1
+            if progress is not None:
+                progress(done, total)
+        for what, arrays in zip("xy", zip(*pairs, strict=True), strict=True):
+            np.save(folder / f"{split}_{what}.npy", np.concatenate(arrays))
