@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import importlib
 import inspect
 import io
@@ -126,10 +127,17 @@ class KeptRun(NamedTuple):
     content: dict[str, Any]
 
 
-def kept_runs() -> list[KeptRun]:
-    """Every run record under results/."""
-    files = sorted(RESULTS.glob("**/record.json"))
-    return [KeptRun(path.parents[1], path.parent.name, json.loads(path.read_text(encoding="utf-8"))) for path in files]
+def kept_runs(results: Path = RESULTS) -> list[KeptRun]:
+    """Every run record under results/: in a folder of its own, or with others in one file."""
+    found = [
+        KeptRun(path.parents[1], path.parent.name, json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(results.glob("**/record.json"))
+    ]
+    for path in sorted(results.glob("**/*.jsonl.gz")):
+        _, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        records = [json.loads(line)["record"] for line in lines]
+        found += [KeptRun(path.parent, record["id"], record) for record in records]
+    return found
 
 
 def epochs_done(store: Path) -> int:
