@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from rcad.paper.claims import CONTROLS
 from rcad.paper.published import RUNS, Printed
 from rcad.paper.tables import T1 as SUITE
+from rcad.runs.pack import read_pack
 from rcad.study.statistics import LEVEL
 
 Array = npt.NDArray[np.float64]
@@ -36,11 +37,10 @@ def record(name: str) -> Mapping[str, Any]:
 def our_spread(*methods: str) -> float:
     """Sd of a run's test accuracy on 2,000 CIFAR-100 images, pooled over the methods, from the records."""
     groups: dict[str, list[float]] = {}
-    for path in (ROOT / "results/cifar100-2k-bf16").glob("*/record.json"):
-        one = json.loads(path.read_text(encoding="utf-8"))
-        *_, last = one["config"]["method"]
-        if "every" not in last:
-            groups.setdefault(last["name"], []).append(one["metrics"]["test_accuracy"])
+    for run in read_pack(ROOT / "results/cifar100-2k-bf16.jsonl.gz").values():
+        *_, (name, parameters) = run.record.config.method
+        if "every" not in dict(parameters):
+            groups.setdefault(name, []).append(run.record.metrics["test_accuracy"])
     return math.sqrt(np.mean([np.var(groups[name], ddof=1) for name in methods]))
 
 

@@ -117,7 +117,7 @@ class KeptRun(NamedTuple):
     """A run record that is committed.
 
     Attributes:
-        store: the folder to give to `--runs`.
+        store: the folder or the pack to give to `--runs`.
         id: the name it is kept under.
         content: what the file has of it, not read by the package.
     """
@@ -136,7 +136,7 @@ def kept_runs(results: Path = RESULTS) -> list[KeptRun]:
     for path in sorted(results.glob("**/*.jsonl.gz")):
         _, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
         records = [json.loads(line)["record"] for line in lines]
-        found += [KeptRun(path.parent, record["id"], record) for record in records]
+        found += [KeptRun(path, record["id"], record) for record in records]
     return found
 
 

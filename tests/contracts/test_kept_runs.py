@@ -19,7 +19,7 @@ REST = (
 
 
 def present() -> dict[str, dict[str, str]]:
-    """By folder and id: what was run, its main numbers, and digests of all that the package reads of it."""
+    """By pack and id: what was run, its main numbers, and digests of all that the package reads of it."""
     found: dict[str, dict[str, str]] = {}
     for run in RUNS:
         record = read(run)
@@ -33,7 +33,7 @@ def present() -> dict[str, dict[str, str]]:
             *shown,
         ]
         parts += [f"{len(record['epochs'])} epochs {_digest(record, 'epochs')}", f"rest {_digest(record, *REST)}"]
-        found.setdefault(run.store.name, {})[run.id] = ", ".join(parts)
+        found.setdefault(run.store.name.removesuffix(".jsonl.gz"), {})[run.id] = ", ".join(parts)
     return found
 
 

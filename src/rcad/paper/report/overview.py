@@ -10,6 +10,7 @@ from rcad.paper.report.reading import Found
 from rcad.paper.report.study import SCALES, TITLES, Study
 from rcad.paper.report.tables import MARKS, Links, claim_table
 from rcad.report.document import Cell, Figure, Section, Table
+from rcad.runs.pack import is_pack
 
 CLAIMS, MISSING = "Every claim", "Not run yet"
 
@@ -69,7 +70,7 @@ def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, l
                 span(study.seconds),
                 dates,
                 devices,
-                Cell(study.path.suffix[1:] or "folder", href=links.to(study.path)),
+                Cell("pack" if is_pack(study.path) else study.path.suffix[1:] or "folder", href=links.to(study.path)),
             ]
         )
     header = ["table or figure", "scale", *MARKS, "runs", "time", "date", "device", "record"]
