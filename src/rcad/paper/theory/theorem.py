@@ -7,7 +7,7 @@ random in the scan, so that a failure is not that of a badly chosen constant.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -81,7 +81,8 @@ class SignScan:
     """Shares of settings with beta w1 >= K alpha in which each statement of the update lemma holds.
 
     true_grows: <dM/dw1, w1> > 0; true_falls: < 0. noise_shrinks: <grad2 M, w2> < 0; noise_grows: > 0.
-    noise_loses: ||w2|| / w1 falls, which is what decides on the sphere.
+    noise_loses: ||w2|| / w1 falls, which is what decides on the sphere. c0: of the condition gamma + c0 sigma_min >=
+    beta; None where it is left out, since the text says only that some c0 exists.
     """
 
     K: float
@@ -92,23 +93,36 @@ class SignScan:
     noise_shrinks: float
     noise_grows: float
     noise_loses: float
+    c0: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def sign_scan(
-    generator: torch.Generator, *, count: int = 200_000, ks: tuple[float, ...] = (1.0, 2.0, 5.0)
+    generator: torch.Generator,
+    *,
+    count: int = 200_000,
+    ks: tuple[float, ...] = (1.0, 2.0, 5.0),
+    c0: float | None = None,
+    kinds: tuple[Gradient, ...] = get_args(Gradient),
 ) -> list[SignScan]:
     """The update lemma over random settings, for the derivative of M and for the two sample gradients."""
     setting, w = theorem_settings(count, generator)
     scans = []
-    for kind in get_args(Gradient):
+    for kind in kinds:
         statements = _statements(setting, w, kind)
         for K in ks:
-            chosen = setting.beta * w[:, 0] >= K * setting.alpha
-            scans.append(SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist()))
+            chosen = _allowed(setting, w, K, c0)
+            scan = SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist())
+            scans.append(replace(scan, c0=c0))
     return scans
+
+
+def _allowed(setting: Setting, w: Tensor, K: float, c0: float | None) -> Tensor:
+    """Where beta w1 >= K alpha and, unless c0 is left open, gamma + c0 sigma_min >= beta. (settings,)."""
+    chosen = setting.beta * w[:, 0] >= K * setting.alpha
+    return chosen if c0 is None else chosen & (setting.gamma + c0 * setting.variances.amin(-1) >= setting.beta)
 
 
 def path_signs(problem: Problem, alpha: float, *, points: int = 100) -> list[SignScan]:
@@ -138,6 +152,7 @@ class ConclusionScan:
     reached: float
     noise_fell: float
     noise_rose: float
+    c0: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -147,6 +162,7 @@ def conclusion_scan(
     generator: torch.Generator,
     *,
     K: float = 2.0,
+    c0: float | None = None,
     count: int = 4000,
     eps: float = 0.05,
     lr: float = 0.02,
@@ -157,7 +173,7 @@ def conclusion_scan(
     Settings that start at ||w2|| <= eps are left out.
     """
     setting, w = theorem_settings(count, generator)
-    chosen = (setting.beta * w[:, 0] >= K * setting.alpha) & (w[:, 1] > eps)
+    chosen = _allowed(setting, w, K, c0) & (w[:, 1] > eps)
     setting = Setting(setting.alpha[chosen], setting.beta[chosen], setting.gamma[chosen], setting.variances[chosen])
     start = w[chosen]
     end = final(population_step(setting, "derivative", lr), start, steps)
@@ -168,6 +184,7 @@ def conclusion_scan(
         ((noise <= eps) & (end[:, 0] > 0)).double().mean().item(),
         (noise < before - 1e-9).double().mean().item(),
         (noise > before + 1e-9).double().mean().item(),
+        c0,
     )
 
 
