@@ -76,7 +76,7 @@ def collect(planned: Plan, shelf: Shelf, say: Say) -> dict[str, Any]:
         ),
         "rule": suite.rule,
         "notes": notes,
-        "versions": versions(("rcad", "torch", "numpy", "scipy")),
+        "versions": {**versions(("rcad", "torch", "numpy", "scipy")), **numbers.versions},
         "seconds": round(sum(one["seconds"] for one in numbers.runs.values()), 1),
         "settings": {
             "seeds": list(planned.seeds),
@@ -91,11 +91,12 @@ def collect(planned: Plan, shelf: Shelf, say: Say) -> dict[str, Any]:
 
 
 class _Numbers:
-    """The runs' numbers by id, and what could not be had."""
+    """The runs' numbers by id, what could not be had, and the versions that trained them, where that was elsewhere."""
 
     def __init__(self) -> None:
         self.runs: dict[str, dict[str, Any]] = {}
         self.notes: list[str] = []
+        self.versions: dict[str, str] = {}
 
 
 def _numbers(planned: Plan, shelf: Shelf, say: Say) -> _Numbers:
@@ -112,6 +113,7 @@ def _numbers(planned: Plan, shelf: Shelf, say: Say) -> _Numbers:
             continue
         record = shelf.store.get(run)
         metrics = _of_record(record)
+        found.versions |= record.versions
         for evaluation in sorted(evaluations) if record.status == "done" else ():
             try:
                 outcome = evaluate(shelf, run, (evaluation,), settings(evaluation, planned.scale))
