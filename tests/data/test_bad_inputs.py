@@ -293,7 +293,7 @@ CASES = {
         {},
     ),
     "npz of objects": (lambda t: npz(t, x=np.array([{}, []], object), y=Y), "d.npz, but got pickled objects", {}),
-    "npz truncated": (lambda t: npz(t, x=PIXELS, y=Y, keep=100), "d.npz to be a whole .npz file", {}),
+    "npz truncated": (lambda t: npz(t, x=PIXELS, y=Y, keep=100), "d.npz to be a whole NumPy file", {}),
     "npz without y": (lambda t: npz(t, x=PIXELS), "but y is missing among x", {}),
     "npz without y_test": (
         lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS),

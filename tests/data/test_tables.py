@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rcad.data import table_files
 from rcad.data.table_encoder import TableEncoder
-from rcad.data.table_files import read_table
+from rcad.data.table_files import Text, read_table
 from rcad.data.tables import encode, load
 from rcad.errors import InputError
 
@@ -135,8 +136,14 @@ def test_parquet(tmp_path: Path) -> None:
     assert data.columns == ("n", "f", "s=u", "s=v", "s=?", "b=False", "b=True", "b=?")
     np.testing.assert_array_equal(data.train.x[1], np.asarray([np.nan, np.nan, 0, 0, 1, 1, 0, 0], dtype=np.float32))
     assert data.train.y.tolist() == [0, 1, 0]
-    pq.write_table(pa.table({"d": pa.array([0, 1], pa.date32()), "y": [0, 1]}), tmp_path / "d.parquet")
-    with pytest.raises(InputError, match=r"numbers or text in column 'd' of .*d.parquet, but got date32"):
+    days = pa.table(
+        {"d": pa.array([3, None], pa.date32()), "t": pa.array([None, 129600], pa.timestamp("s")), "y": [0, 1]}
+    )
+    pq.write_table(days, tmp_path / "d.parquet")
+    data = load(str(tmp_path / "d.parquet"), target="y")
+    np.testing.assert_array_equal(data.train.x, np.asarray([[3, np.nan], [np.nan, 1.5]], np.float32))
+    pq.write_table(pa.table({"d": pa.array([[0], [1]]), "y": [0, 1]}), tmp_path / "d.parquet")
+    with pytest.raises(InputError, match=r"numbers or text in column 'd' of .*d.parquet, but got list"):
         load(str(tmp_path / "d.parquet"), target="y")
 
 
@@ -163,7 +170,9 @@ def test_the_encoder_encodes_new_files_alike(tmp_path: Path) -> None:
         encoder.transform(short)
 
 
-MANY = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
+MANY = "id,y\n" + "".join(f"u{i % 101},{i % 2}\n" for i in range(110))
+IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
+GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
 TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 
 
@@ -194,9 +203,15 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
         ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .*, but got inf"),
         ("a,y\n1,0\n1e39,1\n", {}, "a finite number in line 3, column 'a' of .*, but got 1e39"),
         (MANY, {}, "at most 100 levels in line 2, column 'id' of .*, but got 'u0' and 101 levels"),
+        (IDS, {}, "beside 'y' in .*t.csv, but got none; left out: 'id', a different text in every row"),
         (TYPO, {}, "line 152, column 'n' of .*, but got 'abc'"),
-        ("a,y\n1,0\n2,\n3,1\n", {}, "a class in line 3, column 'y' of .*, but it is missing"),
-        ("a,y\n1,0.5\n2,nan\n3,1.25\n", {}, "a number in line 3, column 'y' of .*, but it is missing"),
+        (
+            "a,y\n1,0\n2,\n3,1\n",
+            {},
+            "a target in line 3, column 'y' of .*, but it is missing; remove such rows, or pass --skip-bad",
+        ),
+        (GAPS, {}, "a target in line 3, column 'y' of .*, but it is missing, as in 2 more of 5 rows; remove such rows"),
+        ("a,y\n1,\n2,nan\n3,4\n", {"skip_bad": True}, "but it is missing, as in 1 more of 3 rows"),
         ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .*, but got only 'no'"),
         ("a,y\n1,4\n2,4\n", {}, "at least 2 classes in column 'y' of .*, but got only '4'"),
         ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .*, but all are 4.5"),
@@ -222,8 +237,8 @@ def test_bad_tables(tmp_path: Path, content: str | bytes, options: dict[str, Any
     ("name", "content", "message"),
     [
         ("t.parquet", b"PAR1 not", "t.parquet to be a Parquet file"),
-        ("t.npy", b"\x93NUMPY", "t.npy to be a NumPy file"),
-        ("t.npz", b"PK\x03\x04", "t.npz to be a NumPy file"),
+        ("t.npy", b"\x93NUMPY", "t.npy to be a whole NumPy file"),
+        ("t.npz", b"PK\x03\x04", "t.npz to be a whole NumPy file"),
         ("t.xlsx", b"PK", "a file that ends in .csv"),
     ],
 )
@@ -237,7 +252,7 @@ def test_arrays_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="found no file at"):
         load(str(tmp_path / "none.csv"), target=0)
     np.save(tmp_path / "o.npy", np.asarray([[{}, 1]], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="without pickled objects"):
+    with pytest.raises(InputError, match="but got pickled objects"):
         load(str(tmp_path / "o.npy"), target=0)
     np.save(tmp_path / "d.npy", np.zeros((2, 2, 2)))
     with pytest.raises(InputError, match=r"a 2-D array of numbers in .*, but got shape \(2, 2, 2\)"):
@@ -256,19 +271,119 @@ def test_time_stamps_keep_their_differences(tmp_path: Path) -> None:
 
 
 def test_identifiers_that_float64_merges_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, "id,y\n" + "".join(f"{2**62 + i},{i / 7}\n" for i in range(40)))
-    with pytest.raises(InputError, match=r"^expected column 'id' of .* is it an identifier\? remove the column$"):
+    path = write(tmp_path, "code,y\n" + "".join(f"{2**62 + i},{i / 7}\n" for i in range(40)))
+    with pytest.raises(InputError, match=r"^expected column 'code' of .* is it an identifier\? drop the column$"):
         load(path, target="y")
 
 
-@pytest.mark.parametrize("number", ["1,5", "1,234.50", "-1.234,5"])
-def test_numbers_with_commas_are_no_levels(tmp_path: Path, number: str) -> None:
-    with pytest.raises(InputError, match=rf"without commas in line 3, column 'a' of .*, but got '{number}'; write 1.5"):
-        load(write(tmp_path, f"a;y\n7;0\n{number};1\n;1\n"), target="y")
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1,5", "7", "-12,25"], [1.5, 7, -12.25]),
+        (["1,234.50", "7", "1,234,567"], [1234.5, 7, 1234567]),
+        (["-1.234,5", "0,25", "7"], [-1234.5, 0.25, 7]),
+        (["$1,870.60", "$ 12", "-$3.5"], [1870.6, 12, -3.5]),
+        (["1 870,60 €", "12 €", "0,5 €"], [1870.6, 12, 0.5]),
+        (["1\u202f870,60", "12\u00a0000,5", "3"], [1870.6, 12000.5, 3]),
+        (["1'870.60", "12", "5"], [1870.6, 12, 5]),
+        (["CHF 5", "CHF 1200", "7"], [5, 1200, 7]),
+        (["12%", "5.5%", "100%"], [12, 5.5, 100]),
+        (["2020-02-29", "1970-01-02", "1969-12-31"], [18321, 1, -1]),
+        (["2020-02-29 12:00", "1970-01-01T06:00:00Z", "1970-01-02T00:00:00+06:00"], [18321.5, 0.25, 0.75]),
+        (["2020/2/29", "1970/1/2", "1970/1/3"], [18321, 1, 2]),
+        (["29.02.2020", "02.01.1970", "3.1.1970"], [18321, 1, 2]),
+        (["2/29/2020", "1/2/1970", "1/3/1970"], [18321, 1, 2]),
+        (["29/2/2020", "2/1/1970", "3/1/1970"], [18321, 1, 2]),
+    ],
+)
+def test_numbers_and_dates_as_people_write_them(tmp_path: Path, texts: list[str], expected: list[float]) -> None:
+    rows = [*texts, ""]
+    table = read_table(Path(write(tmp_path, "a|y\n" + "".join(f"{text}|{i}.5\n" for i, text in enumerate(rows)))))
+    data, encoder = encode(table, target="y")
+    assert data.columns == ("a",)
+    assert data.train.x[:3, 0] == pytest.approx(expected)
+    assert np.isnan(data.train.x[3, 0])
+    # A new file is read in the way of the first, even if it could be read otherwise.
+    encoder = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    new = read_table(Path(write(tmp_path, f"a|y\n{texts[0]}|1\n{texts[0]}|2\n", "new.csv")))
+    assert encoder.transform(new)[:, 0] == pytest.approx([expected[0]] * 2)
+    # As a target they are regression, unless told otherwise.
+    path = write(tmp_path, "y|a\n" + "".join(f"{text}|{i}\n" for i, text in enumerate(texts)))
+    assert load(path, target="y").train.y == pytest.approx(np.asarray(expected, np.float32))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["1/2/2020", "3/4/2020"], ["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]],
+)
+def test_what_could_be_read_two_ways_or_none_stays_text(tmp_path: Path, texts: list[str]) -> None:
+    rows = "".join(f"{text}|{i}\n" for i, text in enumerate(texts * 2))
+    assert load(write(tmp_path, "a|y\n" + rows), target="y").columns == tuple(f"a={t}" for t in (*sorted(texts), "?"))
+
+
+def test_commas_that_could_mean_two_things_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"without commas in line 3, column 'a' of .*, but got '1,234'; write 1.5"):
+        load(write(tmp_path, "a;y\n7;0\n1,234;1\n;1\n"), target="y")
     with pytest.raises(InputError, match="without commas in line 2, column 'y'"):
-        load(write(tmp_path, f"a;y\n1;{number}\n2;{number}\n3;8\n"), target="y")
-    assert load(write(tmp_path, f"a;y\n7;0\n{number};1\nMon, Tue;1\n"), target="y").columns[-1] == "a=?"
-    assert load(write(tmp_path, f"a;y\n1;{number}\n2;{number}\n3;8\n"), target="y", task="classification").classes
+        load(write(tmp_path, "a;y\n1;1,234\n2;5,678\n3;8\n"), target="y")
+    assert load(write(tmp_path, "a;y\n1;1,5\n2;1,5\n3;8\n"), target="y", task="classification").classes == ("1,5", "8")
+
+
+def test_columns_that_name_the_rows_are_named_and_left_out(tmp_path: Path) -> None:
+    rows = [f"u{i},{i * 7},{i},{i % 3},{i / 2}" for i in range(12)]
+    path = write(tmp_path, "name,user_id,step,id,y\n" + "\n".join(rows))
+    data = load(path, target="y")
+    assert data.columns == ("step", "id")  # a count is none by another name, nor is an id that repeats
+    assert "; left out: 'name', a different text in every row" in data.note
+    assert "; left out: 'user_id', a different whole number in every row" in data.note
+    assert "12 rows, 2 columns" in data.note
+    kept = load(path, target="y", numeric=["user_id"], categorical=["name"])
+    assert {"user_id", "name=u0"} <= set(kept.columns)
+    assert load(path, target="y", drop=["name", "user_id", "id"]).columns == ("step",)
+    short = write(tmp_path, "name,y\n" + "".join(f"u{i},{i}.5\n" for i in range(9)))
+    assert len(load(short, target="y").columns) == 10
+
+
+def test_rows_without_a_target_are_skipped_on_request_and_counted(tmp_path: Path) -> None:
+    data = load(write(tmp_path, "c,a,y\nu,1,0.5\nv,2,\nu,3,na\nw,4,1.5\n"), target="y", skip_bad=True)
+    assert data.train.y.tolist() == [0.5, 1.5]
+    assert data.train.x[:, -1].tolist() == [1, 4]
+    assert data.columns == ("c=u", "c=w", "c=?", "a")
+    assert "; 2 rows without a target skipped" in data.note
+
+
+def test_the_fast_reader_reads_what_the_slow_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    cells = ["1", " 2.5", "", "NA", "x", '"a,b"', '"a""b"', '"two\nlines"', " y ", '5"', "é", '"  "', "-1e3", "?", "+7"]
+    odd = ['a"b', ' "q"', '"a"b', "\0"]
+    fast = 0
+    for k in range(300):
+        pool = cells + (odd if k % 3 == 0 else [])
+        width = int(draw.integers(1, 4))
+        end = ["\n", "\r\n"][k % 2]
+        rows = [[pool[i] for i in draw.integers(0, len(pool), width)] for _ in range(int(draw.integers(1, 8)))]
+        text = end.join([",".join(f"n{j}" for j in range(width)), *(",".join(row) for row in rows)]) + end * (k % 2)
+        arrays = table_files._fast_columns(text.encode(), text, ",", width)
+        if arrays is None:
+            continue
+        fast += 1
+        expected = table_files._slow_columns(text, ",", Path("t"), 1)
+        for array, column in zip(arrays, expected or [[]] * width, strict=True):
+            levels, codes = Text(array.slice(1)).coded
+            assert [None if c < 0 else levels[c] for c in codes] == column, text
+            numbers, same = Text(array.slice(1)).numbers, Text(column).numbers
+            assert (numbers is None) == (same is None)
+            assert numbers is None or np.array_equal(numbers, same, equal_nan=True)
+    assert fast > 150
+
+
+def test_without_arrow_a_text_file_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, PEOPLE)
+    expected = load(path, target="price")
+    monkeypatch.setattr(table_files.importlib.util, "find_spec", lambda name: None)
+    data = load(path, target="price")
+    assert data.columns == expected.columns
+    np.testing.assert_array_equal(data.train.x, expected.train.x)
 
 
 def test_a_slip_among_numbers_makes_no_levels(tmp_path: Path) -> None:

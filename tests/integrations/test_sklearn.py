@@ -28,7 +28,7 @@ import rcad
 from people import people
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn.tables import Table
+from rcad.integrations.sklearn.tables import _table
 
 WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
 
@@ -277,7 +277,7 @@ def test_early_stopping_keeps_the_best_epoch() -> None:
     held = short(early_stopping=True, validation_fraction=0.3).fit(*WINE)
     assert len(held.validation_scores_) == held.n_iter_
     # What is held out takes no part in the scales either.
-    assert held.columns_.mean != pytest.approx(short().fit(*WINE).columns_.mean)
+    assert held.columns_.scales.mean != pytest.approx(short().fit(*WINE).columns_.scales.mean)
 
 
 def test_too_few_rows_for_early_stopping_are_said_in_one_line() -> None:
@@ -314,7 +314,7 @@ def test_the_module_is_the_model() -> None:
     x, _ = WINE
     model = short().fit(*WINE)
     net = model.module_
-    features = torch.from_numpy(model.columns_.transform(Table(x)))
+    features = torch.from_numpy(model.columns_.transform(_table(list(x.T), len(x)), x.dtype))
     assert net(features).softmax(1).detach().numpy() == pytest.approx(model.predict_proba(x))
     with torch.no_grad():
         net.fc.bias.add_(1000 * torch.arange(3))

@@ -19,9 +19,10 @@ from sklearn.datasets import load_wine
 
 from people import people
 from rcad import InputError
+from rcad.data.scaling import Standardizer
+from rcad.data.table_files import Text
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, tables
-from rcad.integrations.sklearn.columns import Columns
-from rcad.integrations.sklearn.tables import MOST_LEVELS, Table, _level, read
+from rcad.integrations.sklearn.tables import MOST_LEVELS, _level, _table, categorical_of, learn, read
 
 
 def test_every_kind_of_column_is_used() -> None:
@@ -29,7 +30,7 @@ def test_every_kind_of_column_is_used() -> None:
     model = RCADClassifier(max_iter=150, random_state=0).fit(x, y)
     assert model.score(x, y) > 0.95
     assert list(model.feature_names_in_) == list(x.columns)
-    assert model.columns_.categorical == (2, 3, 5)
+    assert categorical_of(model.columns_) == (2, 3, 5)
     # age, income, member, count; income and count have gaps; 3 colours, 3 sizes, 2 notes and their gap
     assert model.network_.stacked.layout.sizes == (4 + 2 + 3 + 3 + 3, 100, 2)
     target = x["age"].to_numpy() + 10 * (x["colour"] == "red").to_numpy()
@@ -45,9 +46,12 @@ def test_unseen_categories_and_gaps_are_predicted() -> None:
     new["age"] = np.nan
     p = model.predict_proba(new)
     assert np.isfinite(p).all()
-    encoded = model.columns_.transform(read(model, new, categorical=model.columns_.categorical))
-    assert (encoded[:, 6:9] == 0).all()  # no colour is any of those seen
-    assert encoded[:, 0] == pytest.approx(0.0)  # a gap where training had none is the mean
+    encoded = model.columns_.transform(read(model, new, categorical=categorical_of(model.columns_)))
+    colours = [name.startswith("2=") for name in model.columns_.encoder.features]
+    assert sum(colours) == 3
+    assert (encoded[:, : len(colours)][:, colours] == 0).all()  # no colour is any of those seen
+    middle = (x["age"].median() - x["age"].mean()) / x["age"].std(ddof=0)
+    assert encoded[:, 0] == pytest.approx(middle)  # a gap where training had none is the median
 
 
 def test_whole_numbers_are_one_category_whatever_gaps_make_of_them() -> None:
@@ -63,32 +67,30 @@ def test_statistics_count_weights_as_rows() -> None:
     x[::3, 1] = np.nan
     x[:, 2] = x[:, 2] > 5
     often = draw.integers(1, 4, 20)
-    weighed = Columns.fit(Table(x), often.astype(float))
-    repeated = Columns.fit(Table(np.repeat(x, often, axis=0)))
-    for name in ("mean", "scale", "fill"):
+    weighed = Standardizer.fit(x, often.astype(float))
+    repeated = Standardizer.fit(np.repeat(x, often, axis=0))
+    for name in ("median", "mean", "scale"):
         assert getattr(weighed, name) == pytest.approx(getattr(repeated, name))
-    assert weighed.gaps == repeated.gaps == (1,)
+    assert weighed.indicators == repeated.indicators == (1,)
     assert (weighed.mean[2], weighed.scale[2]) == (0.0, 1.0)  # zeros and ones stay as they are
-    plain = Columns.fit(Table(x))
-    assert plain.mean[0] == pytest.approx(x[:, 0].mean())
-    assert plain.scale[0] == pytest.approx(x[:, 0].std())
-    done = plain.transform(Table(x))
-    assert done[:, 3].tolist() == np.isnan(x[:, 1]).tolist()
-    assert done[::3, 1] == pytest.approx(0.0)
+    for weight in (often.astype(float) / 7, 1e-9 * often):
+        assert Standardizer.fit(x, weight).median == pytest.approx(repeated.median)
 
 
 def test_constant_columns_become_zero() -> None:
     x = np.full((7, 2), 0.1)
     x[:, 1] = np.arange(7)
-    encoded = Columns.fit(Table(x)).transform(Table(x))
-    assert (encoded[:, 0] == 0).all()
+    table = _table(list(x.T), len(x))
+    for weight in (None, np.arange(1.0, 8)):
+        assert (learn(table, weight).transform(table)[:, 0] == 0).all()
 
 
 def test_of_many_levels_the_frequent_ones_are_kept() -> None:
     names = [f"often {k}" for k in range(MOST_LEVELS)] * 2 + ["rare 1", "rare 2"]
-    columns = Columns.fit(Table(np.zeros((len(names), 0)), (tuple(names),), (0,)))
-    assert len(columns.levels[0]) == MOST_LEVELS
-    assert not any(level is None or level.startswith("rare") for level in columns.levels[0])
+    levels = learn(_table([Text(names)], len(names))).encoder.codes[0].levels
+    assert levels is not None
+    assert len(levels) == MOST_LEVELS
+    assert not any(level is None or level.startswith("rare") for level in levels)
 
 
 def test_sparse_equals_dense_and_precision_is_kept() -> None:
@@ -126,9 +128,9 @@ def test_decimals_are_numbers() -> None:
     prices = x.assign(age=[Decimal(f"{age:.6f}") for age in x["age"]])
     prices.loc[1, "age"] = Decimal("nan")
     model = RCADClassifier(max_iter=2, random_state=0).fit(prices, y)
-    assert model.columns_.categorical == (2, 3, 5)
+    assert categorical_of(model.columns_) == (2, 3, 5)
     alone = prices[["age"]].astype(object)
-    assert RCADClassifier(max_iter=2).fit(alone, y).columns_.mean[0] == pytest.approx(x["age"].drop(1).mean())
+    assert RCADClassifier(max_iter=2).fit(alone, y).columns_.scales.mean[0] == pytest.approx(x["age"].drop(1).mean())
 
 
 DAY = datetime.date(2020, 2, 29)
@@ -162,7 +164,8 @@ def test_periods_are_refused_and_declared_categories_are_not() -> None:
     with pytest.raises(InputError, match=r"column 'new' holds period\[M\]; extract numbers"):
         RCADClassifier().fit(x.assign(new=months), y)
     days = pd.Categorical([DAY, datetime.date(2020, 3, 1)] * (len(x) // 2))
-    assert RCADClassifier(max_iter=1).fit(x.assign(new=days), y).columns_.levels[-1] == ("2020-02-29", "2020-03-01")
+    codes = RCADClassifier(max_iter=1).fit(x.assign(new=days), y).columns_.encoder.codes
+    assert codes[-1].levels == ("2020-02-29", "2020-03-01")
 
 
 def test_a_column_that_names_the_rows_is_warned_of() -> None:

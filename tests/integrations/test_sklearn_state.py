@@ -133,11 +133,11 @@ def test_garbage_is_refused_in_one_line(tmp_path: Path) -> None:
     refused("but got other tensors")
     save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": "{"})
     refused("expected an estimator saved by rcad")
-    save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": '{"estimator": "RCADClassifier", "version": 1}'})
+    save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": '{"estimator": "RCADClassifier", "version": 2}'})
     refused("expected a RCADClassifier saved by rcad .*, but got: 'parameters'")
     model = fitted("labels")[0]
     model.save(path)
-    refused("but got RCADClassifier of version 1", RCADRegressor)
+    refused("but got RCADClassifier of version 2", RCADRegressor)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     refused("expected an estimator saved by rcad")

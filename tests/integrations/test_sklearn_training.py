@@ -19,7 +19,7 @@ from rcad import methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn import training as training_module
 from rcad.integrations.sklearn.network import Network
-from rcad.integrations.sklearn.tables import Table
+from rcad.integrations.sklearn.tables import _table
 from rcad.integrations.sklearn.training import CoreStep, LeanStep
 from rcad.models.mlp import MLP
 from rcad.train.seeds import derived
@@ -36,7 +36,7 @@ def data(estimator: Any) -> tuple[Any, Any]:
 def plain_loop(estimator: Any, criterion: rcad.Criterion, weight: Any = None, mix: Any = ()) -> MLP:
     """What a user would write: the core's criterion, torch's AdamW, one batch after the other."""
     x, y = data(estimator)
-    features = torch.from_numpy(estimator.columns_.transform(Table(x)))
+    features = torch.from_numpy(estimator.columns_.transform(_table(list(x.T), len(x)), x.dtype))
     target = torch.from_numpy((y - y.mean()) / y.std() if y.dtype == float else y)
     shares = None if weight is None else torch.from_numpy(weight / weight.mean())
     classes = None if y.dtype == float else 3

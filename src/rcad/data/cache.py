@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, make_folder, write_atomic, writing
+from rcad.data.files import digest, exclusive_lock, expanded, make_folder, write_atomic, writing
 from rcad.errors import InputError
 
 FORMAT = 1
@@ -53,7 +53,7 @@ class Described:
 
 def cache_root(cache_dir: Path | str | None = None) -> Path:
     """The cache folder: the argument, else $RCAD_CACHE, else ~/.cache/rcad."""
-    return Path(cache_dir or os.environ.get("RCAD_CACHE") or Path.home() / ".cache" / "rcad").expanduser()
+    return expanded(cache_dir or os.environ.get("RCAD_CACHE") or "~/.cache/rcad")
 
 
 def cached(

@@ -170,7 +170,7 @@ def _open(path: Path) -> npt.NDArray[Any]:
         raise InputError(f"expected {path.name} in {path.parent}, but it is missing; {_AGAIN}")
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # a damaged header ends in nearly everything
         reason = " ".join(str(error).split())[:100]
         raise InputError(
             f"expected {path} to be a whole .npy file, but it cannot be read ({reason}); {_AGAIN}"

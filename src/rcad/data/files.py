@@ -17,6 +17,16 @@ _BLOCK = 1 << 20
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
 
+def expanded(path: Path | str) -> Path:
+    """A path with "~" replaced; "~nobody" is an error of one line."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(
+            f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
+        ) from None
+
+
 def digest(path: Path, algorithm: str = "sha256") -> str:
     """The hexadecimal digest of a file's bytes."""
     hasher = hashlib.new(algorithm, usedforsecurity=False)

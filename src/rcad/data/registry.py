@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from rcad.data import cache
 from rcad.data.archives import is_archive, unpacked
 from rcad.data.dataset import Dataset, Progress
+from rcad.data.files import expanded
 from rcad.data.image_folders import class_folders, split_folders
 from rcad.data.official_sets import OFFICIAL
 from rcad.errors import InputError
@@ -67,16 +68,6 @@ def data_root(data_dir: Path | str | None = None) -> Path | None:
     """The data folder: the argument, else $RCAD_DATA, else None."""
     chosen = data_dir or os.environ.get("RCAD_DATA")
     return expanded(chosen) if chosen else None
-
-
-def expanded(path: Path | str) -> Path:
-    """A path with "~" replaced; "~nobody" is an error of one line."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(
-            f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
-        ) from None
 
 
 def load(

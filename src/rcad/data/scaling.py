@@ -40,11 +40,14 @@ class Standardizer:
     indicators: tuple[int, ...] = ()
 
     @classmethod
-    def fit(cls, x: npt.NDArray[Any], *, keep_binary: bool = True) -> Standardizer:
+    def fit(
+        cls, x: npt.NDArray[Any], weight: npt.NDArray[Any] | None = None, *, keep_binary: bool = True
+    ) -> Standardizer:
         """Take the statistics of the training rows.
 
         Args:
             x: (N, D), finite or NaN for missing.
+            weight: (N,), how much each row counts: a weight of two is two rows.
             keep_binary: leave columns of 0 and 1 as they are (one-hot columns: scaling would blow up rare
                 levels); False scales them like the others.
         """
@@ -54,25 +57,29 @@ class Standardizer:
         gaps = np.isnan(rows)
         median, mean, scale = (np.full(rows.shape[1], v) for v in (0.0, 0.0, 1.0))
         for j in np.flatnonzero(~gaps.all(axis=0)):
-            seen = rows[~gaps[:, j], j]
-            median[j] = np.median(seen)
+            known = ~gaps[:, j]
+            seen, share = rows[known, j], None if weight is None else weight[known]
+            median[j] = np.median(seen) if share is None else _weighted_median(seen, share)
             if keep_binary and np.isin(seen, (0.0, 1.0)).all():
                 continue
-            mean[j] = seen.mean()
-            # A constant column has no scale of its own: it becomes zero, whatever rounding its mean suffered.
-            scale[j] = seen.std() if seen.min() < seen.max() else 1.0
+            if seen.min() == seen.max():
+                mean[j] = seen[0]  # exactly, so that a constant column, which has no scale, becomes zero
+                continue
+            mean[j] = seen.mean() if share is None else np.average(seen, weights=share)
+            spread = seen.std() if share is None else np.sqrt(np.average((seen - mean[j]) ** 2, weights=share))
+            scale[j] = spread if spread > 0 else 1.0
         indicators = np.flatnonzero(gaps.any(axis=0))
         return cls(tuple(median.tolist()), tuple(mean.tolist()), tuple(scale.tolist()), tuple(indicators.tolist()))
 
-    def transform(self, x: npt.NDArray[Any]) -> Array:
-        """(N, D) with NaN for missing -> float32 (N, D + M) without any."""
+    def transform(self, x: npt.NDArray[Any], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+        """(N, D) with NaN for missing -> (N, D + M) of `dtype` without any."""
         rows = _rows(x).astype(np.float64)
         if rows.shape[1] != len(self.mean):
             raise InputError(f"expected {len(self.mean)} columns, but got {rows.shape[1]}")
         gaps = np.isnan(rows)
         filled = np.where(gaps, np.asarray(self.median), rows)
         scaled = (filled - np.asarray(self.mean)) / np.asarray(self.scale)
-        return np.hstack([scaled, gaps[:, list(self.indicators)]]).astype(np.float32)
+        return np.hstack([scaled, gaps[:, list(self.indicators)]]).astype(dtype)
 
     def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The names of the transformed columns."""
@@ -121,6 +128,15 @@ class TargetScaler:
     @classmethod
     def from_dict(cls, state: Mapping[str, float]) -> TargetScaler:
         return cls(**state)
+
+
+def _weighted_median(values: npt.NDArray[np.float64], weight: npt.NDArray[Any]) -> float:
+    """The median of values of which each stands as often as it weighs."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weight[order].astype(np.float64))
+    half, near = total[-1] / 2, 1e-12 * total[-1]
+    low, high = np.searchsorted(total, half - near), np.searchsorted(total, half + near)
+    return float((values[order[low]] + values[order[min(high, len(order) - 1)]]) / 2)
 
 
 def _rows(x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,48 +1,76 @@
-"""From the columns of a table to features: numbers stay numbers, text becomes one-hot. No statistics are taken."""
+"""From the columns of a table to features: numbers and dates stay numbers, text becomes one-hot.
+
+The encoder takes no statistic but which levels there are, and how often; `TableFeatures` adds the scales.
+"""
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.scaling import Real, beyond_float64, compact
-from rcad.data.table_files import Table
+from rcad.data.scaling import Standardizer, beyond_float64
+from rcad.data.table_files import Numbers, Table, Text, number_of
 from rcad.errors import InputError
 
 UNKNOWN = "?"
-"""The level of a value that is missing, or that was not there when the encoder was fitted."""
-
-# What float32 holds; beyond it a finite number would turn into an infinite one.
-_LARGEST = float(np.finfo(np.float32).max)
+"""How the feature of a value is named that is missing, or that was not there when the encoder was fitted."""
+LARGEST = float(np.finfo(np.float32).max)
+"""What float32 holds; beyond it a finite number would turn into an infinite one."""
+Style = Literal["plain", "point", "comma", "date", "day first", "month first"]
+"""How a column writes numbers: as Python does, as $1,870.60, as 1 870,60, or as dates (days since 1970)."""
 
 # With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
 _MANY_NUMBERS = 20
+# Fewer rows may be all different by chance.
+_FEW_ROWS = 10
+_ID_NAME = re.compile(r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id")
+_UNITS = re.compile(r"[$€£¥₹%]|\b(?:USD|EUR|GBP|CHF|JPY)\b")
+_SPACES = re.compile(r"[\s\u00a0\u2009\u202f'\u2019]")
+_GROUPED = r"[+-]?(?:\d{{1,3}}(?:{0}\d{{3}})+|\d+)(?:{1}\d+)?"
+_POINT, _COMMA = (re.compile(_GROUPED.format(*two)) for two in ((",", r"\."), (r"\.", ",")))
+_ISO = re.compile(r"(\d{4})[-/.](\d\d?)[-/.](\d\d?)")
+_DAYS = re.compile(r"(\d\d?)([./-])(\d\d?)\2(\d{4})")
+_TIME = re.compile(r"(?:[T ]+(\d\d?):(\d\d)(?::(\d\d(?:\.\d+)?))?)?(?:Z|([+-])(\d\d):?(\d\d))?")
 
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How one column is encoded: as a number where `levels` is None, else one-hot with a last level `UNKNOWN`."""
+    """How one column is encoded.
+
+    Args:
+        levels: None for a number, else the texts of a one-hot code. None among them is a feature for what is missing or
+            unknown; without it that is all zeros.
+        style: how the numbers are written.
+    """
 
     name: str
-    levels: tuple[str, ...] | None = None
+    levels: tuple[str | None, ...] | None = None
+    style: Style = "plain"
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of its features."""
         if self.levels is None:
             return (self.name,)
-        return tuple(f"{self.name}={level}" for level in (*self.levels, UNKNOWN))
+        return tuple(f"{self.name}={UNKNOWN if level is None else level}" for level in self.levels)
 
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """The encoding of a table's feature columns, frozen so that a new file is encoded like the first."""
+    """The encoding of a table's feature columns, frozen so that a new file is encoded like the first.
+
+    Args:
+        left_out: columns that name the rows, and why they are taken to.
+    """
 
     codes: tuple[ColumnCode, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def fit(
@@ -56,142 +84,252 @@ class TableEncoder:
     ) -> TableEncoder:
         """Choose an encoding for each of `columns`.
 
-        A column is numeric when all its values are numbers. Levels are sorted, so that the order of the rows does
-        not matter.
+        A column is numeric when all its values are numbers or dates, in one way of writing them. A column that names
+        its rows is left out. Levels are sorted, so that the order of the rows does not matter.
 
         Args:
             table: all rows; only which levels exist is taken from them.
             columns: positions of the features in the table.
             numeric: names of columns where anything but a number is an error.
             categorical: names of columns that are one-hot even if they hold numbers.
-            max_levels: more than these are taken for a mistake (an identifier, a typing error in a number).
+            max_levels: more than these are taken for a mistake (a typing error in a number).
         """
-        codes = [_choose(table, j, numeric, categorical, max_levels) for j in columns]
-        return cls(tuple(codes))
+        codes, left_out = [], []
+        for j in columns:
+            name = table.names[j]
+            reason = None if name in numeric or name in categorical else _names_rows(table, j)
+            if reason is not None:
+                left_out.append((name, reason))
+            else:
+                codes.append(_choose(table, j, numeric, categorical, max_levels))
+        return cls(tuple(codes), tuple(left_out))
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of the D features."""
         return tuple(name for code in self.codes for name in code.features)
 
-    def transform(self, table: Table) -> Real:
+    def transform(self, table: Table, largest: float = LARGEST) -> Numbers:
         """Encode a table that has the encoder's columns by name, in any order.
 
+        Args:
+            largest: the size up to which numbers are taken for finite.
+
         Returns:
-            (N, D), float32 unless that would blur a column: numbers with NaN for missing, and 0 or 1 for levels.
+            (N, D): numbers with NaN for missing, and 0 or 1 for levels.
         """
-        parts = []
+        parts, places = [], {name: j for j, name in enumerate(table.names)}
         for code in self.codes:
-            if code.name not in table.names:
+            if code.name not in places:
                 raise InputError(f"expected a column {code.name!r} in {table.path}, but it is missing; add it")
-            j = table.names.index(code.name)
+            j = places[code.name]
             if code.levels is None:
-                parts.append(numbers(table, j)[:, None])
+                parts.append(numbers(table, j, code.style, largest)[:, None])
             else:
-                parts.append(_one_hot(table, j, code.levels))
-        return compact(np.hstack(parts))
+                parts.append(_one_hot(as_text(table, j), code.levels))
+        return np.hstack(parts) if parts else np.empty((len(table), 0))
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"codes": [{"name": c.name, "levels": c.levels and list(c.levels)} for c in self.codes]}
+        codes = [{"name": c.name, "levels": c.levels and list(c.levels), "style": c.style} for c in self.codes]
+        return {"codes": codes, "left_out": [list(pair) for pair in self.left_out]}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableEncoder:
-        codes = (ColumnCode(c["name"], None if c["levels"] is None else tuple(c["levels"])) for c in state["codes"])
-        return cls(tuple(codes))
+        codes = (
+            ColumnCode(c["name"], None if c["levels"] is None else tuple(c["levels"]), c["style"])
+            for c in state["codes"]
+        )
+        return cls(tuple(codes), tuple((name, why) for name, why in state["left_out"]))
 
 
-def numbers(table: Table, column: int) -> npt.NDArray[np.float64]:
+@dataclass(frozen=True)
+class TableFeatures:
+    """A table to standardised features: its encoding, and the scales of the training rows."""
+
+    encoder: TableEncoder
+    scales: Standardizer
+
+    def transform(self, table: Table, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+        """(N, D) features without gaps."""
+        return self.scales.transform(self.encoder.transform(table, np.inf), dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {"encoder": self.encoder.to_dict(), "scales": self.scales.to_dict()}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> TableFeatures:
+        return cls(TableEncoder.from_dict(state["encoder"]), Standardizer.from_dict(state["scales"]))
+
+
+def style_of(column: Numbers | Text) -> Style | None:
+    """How a column writes numbers; None where it holds something else, or numbers that could be read two ways."""
+    if not isinstance(column, Text) or column.numbers is not None:
+        return "plain"
+    texts = column.levels
+    if len({unit for text in texts for unit in _UNITS.findall(text)}) <= 1:
+        bare = [_bare(text) for text in texts]
+        point, comma = (all(form.fullmatch(text) for text in bare) for form in (_POINT, _COMMA))
+        if point != comma:
+            return "point" if point else "comma"
+        if point and not any("," in text or "." in text for text in bare):
+            return "point"  # units and spaces only
+    for style in ("date", "day first", "month first"):
+        other = {"day first": "month first", "month first": "day first"}.get(style)
+        if all(_days(text, style) is not None for text in texts) and not (
+            other and all(_days(text, other) is not None for text in texts)
+        ):
+            return style
+    return None
+
+
+def numbers(table: Table, column: int, style: Style = "plain", largest: float = LARGEST) -> Numbers:
     """A column as float64 (N,) with NaN for missing; anything else is an error that says where."""
     values = table.columns[column]
-    if isinstance(values, np.ndarray):
+    if not isinstance(values, Text):
         parsed = values
+    elif style == "plain" and values.numbers is not None:
+        parsed = values.numbers
     else:
-        parsed = np.empty(len(values))
-        for row, text in enumerate(values):
-            number = np.nan if text is None else number_of(text)
-            if number is None:
-                raise InputError(f"expected a number in {table.where(row, column)}, but got {text!r}")
-            parsed[row] = number
+        found = [_parse(text, style) for text in values.levels]
+        if None in found:
+            k = found.index(None)
+            row = int(np.argmax(values.codes == k))
+            what = "a number" if style in ("plain", "point", "comma") else "a date"
+            raise InputError(f"expected {what} in {table.where(row, column)}, but got {_shown(values.levels[k])!r}")
+        parsed = np.asarray([*found, np.nan], dtype=np.float64)[values.codes]
     with np.errstate(invalid="ignore"):
-        large = np.flatnonzero(np.abs(parsed) > _LARGEST)
+        large = np.flatnonzero(np.abs(parsed) > largest)
     if len(large):
         row = int(large[0])
-        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_shown(values[row])}")
+        got = values.levels[values.codes[row]] if isinstance(values, Text) else values[row]
+        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_shown(got)}")
     return parsed
 
 
-def number_of(text: str) -> float | None:
-    """The number that a text is, or None. Python's "1_000" is not one."""
-    try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None
+def as_text(table: Table, column: int) -> Text:
+    """A column as text; whole numbers are written without a point."""
+    values = table.columns[column]
+    if isinstance(values, Text):
+        return values
+    return Text([None if np.isnan(v) else repr(int(v)) if v.is_integer() else repr(v) for v in values.tolist()])
 
 
-def check_commas(table: Table, column: int) -> None:
-    """Numbers written with commas ("1,5", "1,234.50") would pass for text, and each for a level of its own."""
-    texts = [text for text in table.columns[column] if isinstance(text, str)]
-    row = next((r for r, text in enumerate(table.columns[column]) if isinstance(text, str) and "," in text), None)
-    if row is not None and all(number_of(text.replace(",", "")) is not None for text in texts):
+def check_numbers(table: Table, column: int) -> None:
+    """What would pass for text and make a level of each number: commas that could mean two things, and slips."""
+    values = table.columns[column]
+    if not isinstance(values, Text):
+        return
+    levels = values.levels
+    row = next((k for k, text in enumerate(levels) if "," in text), None)
+    if row is not None and all(number_of(text.replace(",", "")) is not None for text in levels):
+        place = table.where(int(np.argmax(values.codes == row)), column)
         raise InputError(
-            f"expected a number without commas in {table.where(row, column)}, but got "
-            f"{_shown(table.columns[column][row])!r}; write 1.5 for 1,5 and 1000 for 1,000"
+            f"expected a number without commas in {place}, but got {_shown(levels[row])!r}; "
+            "write 1.5 for 1,5 and 1000 for 1,000"
         )
-
-
-def check_slips(table: Table, column: int) -> None:
-    """A word or two among many different numbers would make a level of each number."""
-    texts = table.columns[column]
-    levels = {text for text in texts if isinstance(text, str)}
-    strange = {text for text in levels if number_of(text) is None}
+    strange = [k for k, text in enumerate(levels) if number_of(text) is None]
     if len(levels) - len(strange) >= _MANY_NUMBERS * len(strange):
-        row = next(r for r, text in enumerate(texts) if text in strange)
+        row = int(np.argmax(np.isin(values.codes, strange)))
         raise InputError(
-            f"expected a number in {table.where(row, column)}, but got {_shown(texts[row])!r} among "
+            f"expected a number in {table.where(row, column)}, but got {_shown(levels[values.codes[row]])!r} among "
             f"{len(levels) - len(strange)} different numbers; correct it, or leave it empty if it is missing"
         )
 
 
-def labels(table: Table, column: int) -> list[str | None]:
-    """A column as text with None for missing; whole numbers are written without a point."""
-    values = table.columns[column]
-    if isinstance(values, list):
-        return values
-    return [None if np.isnan(v) else repr(int(v)) if v.is_integer() else repr(v) for v in values.tolist()]
+def often(column: Text, most: int) -> tuple[str | None, ...]:
+    """The levels of a column, sorted; of more than `most` the most frequent. None is last where values are missing."""
+    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels)).tolist()
+    kept = sorted(range(len(counts)), key=lambda k: (-counts[k], column.levels[k]))[:most]
+    missing: tuple[str | None, ...] = (None,) if (column.codes < 0).any() else ()
+    return (*sorted(column.levels[k] for k in kept if counts[k]), *missing)
+
+
+def _names_rows(table: Table, j: int) -> str | None:
+    """Why a column is taken to name its rows and to predict nothing; None where it is not."""
+    values = table.columns[j]
+    if len(table) < _FEW_ROWS:
+        return None
+    if isinstance(values, Text) and style_of(values) is None:
+        check_numbers(table, j)
+        return "a different text in every row" if len(values.levels) == len(table) else None
+    if (isinstance(values, Text) and values.numbers is None) or not _ID_NAME.fullmatch(table.names[j]):
+        return None
+    if isinstance(values, Text) and len(values.levels) < len(table):
+        return None
+    found = numbers(table, j)
+    counts = not np.isnan(found).any() and bool((found == np.rint(found)).all())
+    distinct = len(values.levels) if isinstance(values, Text) else len(np.unique(values))
+    return "a different whole number in every row" if counts and distinct == len(table) else None
 
 
 def _choose(
     table: Table, j: int, numeric: Collection[str], categorical: Collection[str], max_levels: int
 ) -> ColumnCode:
     name = table.names[j]
-    values = table.columns[j]
     if name not in categorical:
-        strange = next((t for t in values if isinstance(t, str) and number_of(t) is None), None)
-        if name in numeric or strange is None:
-            if beyond_float64(numbers(table, j)):
+        style = style_of(table.columns[j])
+        if name in numeric or style is not None:
+            if beyond_float64(numbers(table, j, style or "plain")):
                 raise InputError(
                     f"expected column {name!r} of {table.path} to hold numbers that float64 tells apart, but they are "
-                    "beyond 2^53 and too close; is it an identifier? remove the column"
+                    "beyond 2^53 and too close; is it an identifier? drop the column"
                 )
-            return ColumnCode(name)
-        check_commas(table, j)
-        check_slips(table, j)
-    seen = labels(table, j)
-    levels = sorted({level for level in seen if level is not None})
-    if len(levels) > max_levels:
-        row = next((r for r, t in enumerate(seen) if t is not None and number_of(t) is None), 0)
+            return ColumnCode(name, style=style or "plain")
+        check_numbers(table, j)
+    text = as_text(table, j)
+    if len(text.levels) > max_levels:
+        k = next((k for k, level in enumerate(text.levels) if number_of(level) is None), 0)
+        place = table.where(int(np.argmax(text.codes == k)), j)
         raise InputError(
-            f"expected numbers or at most {max_levels} levels in {table.where(row, j)}, but got {seen[row]!r} and "
-            f"{len(levels)} levels; correct it, drop the column or raise max_levels"
+            f"expected numbers or at most {max_levels} levels in {place}, but got {_shown(text.levels[k])!r} and "
+            f"{len(text.levels)} levels; correct it, drop the column (--drop) or raise max_levels"
         )
-    return ColumnCode(name, tuple(levels))
+    return ColumnCode(name, (*sorted(text.levels), None))
 
 
-def _one_hot(table: Table, column: int, levels: tuple[str, ...]) -> npt.NDArray[np.float64]:
+def _one_hot(text: Text, levels: Sequence[str | None]) -> Numbers:
     place = {level: k for k, level in enumerate(levels)}
-    index = [len(levels) if t is None else place.get(t, len(levels)) for t in labels(table, column)]
-    return np.eye(len(levels) + 1)[index]
+    unknown = place.get(None, len(levels))
+    index = np.asarray([place.get(level, unknown) for level in text.levels] + [unknown])[text.codes]
+    return np.eye(len(levels) + 1)[index, : len(levels)]
+
+
+def _parse(text: str, style: Style) -> float | None:
+    if style == "plain":
+        return number_of(text)
+    if style in ("point", "comma"):
+        bare = _bare(text)
+        if not (_POINT if style == "point" else _COMMA).fullmatch(bare):
+            return None
+        return float(bare.replace(",", "") if style == "point" else bare.replace(".", "").replace(",", "."))
+    return _days(text, style)
+
+
+def _bare(text: str) -> str:
+    return _SPACES.sub("", _UNITS.sub("", text))
+
+
+def _days(text: str, style: str) -> float | None:
+    """Days since 1970-01-01, with the time of day as a fraction; in UTC where a zone is given."""
+    match = (_ISO if style == "date" else _DAYS).match(text)
+    rest = _TIME.fullmatch(text[match.end() :]) if match else None
+    if match is None or rest is None or (match.lastindex == 4 and match[2] == "." and style == "month first"):
+        return None
+    if style == "date":
+        year, month, day = int(match[1]), int(match[2]), int(match[3])
+    else:
+        first, second, year = int(match[1]), int(match[3]), int(match[4])
+        day, month = (first, second) if style == "day first" else (second, first)
+    hours, minutes, seconds, sign, zone_hours, zone_minutes = rest.groups()
+    try:
+        days = float(datetime.date(year, month, day).toordinal() - datetime.date(1970, 1, 1).toordinal())
+    except ValueError:
+        return None
+    moment = 3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds or 0)
+    zone = (3600 * int(zone_hours) + 60 * int(zone_minutes)) * (1 if sign == "+" else -1) if sign else 0
+    return days + (moment - zone) / 86400 if moment <= 86400 else None
 
 
 def _shown(value: str | float | None) -> str:

@@ -3,46 +3,117 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
-import zipfile
-import zlib
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rcad.data.arrays import read_arrays
 from rcad.errors import InputError, need
 
-Column = list[str | None] | npt.NDArray[np.float64]
-"""Text with None for missing, or numbers with NaN for missing."""
-
+Numbers = npt.NDArray[np.float64]
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """What counts as a missing value in a text file, in any case of letters."""
-
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
 _DELIMITERS = (",", "\t", ";", "|")
 
 
+class Text:
+    """A column of text: a list with None for missing, or an Arrow array that is looked at only as far as needed."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    @cached_property
+    def coded(self) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """The distinct texts by first appearance, and for each row the place of its own; -1 for missing."""
+        if isinstance(self._values, list):
+            places: dict[str, int] = {}
+            codes = [-1 if v is None else places.setdefault(v, len(places)) for v in self._values]
+            return list(places), np.asarray(codes, dtype=np.int64)
+        found = self._values.dictionary_encode()
+        levels: dict[str, int] = {}
+        texts = (text.strip() for text in found.dictionary.to_pylist())
+        place = [-1 if text.lower() in MISSING else levels.setdefault(text, len(levels)) for text in texts]
+        return list(levels), np.asarray(place, dtype=np.int64)[found.indices.to_numpy()]
+
+    @property
+    def levels(self) -> list[str]:
+        return self.coded[0]
+
+    @property
+    def codes(self) -> npt.NDArray[np.int64]:
+        return self.coded[1]
+
+    @cached_property
+    def numbers(self) -> Numbers | None:
+        """The column as numbers, NaN for missing, where every text is one; else None."""
+        if not isinstance(self._values, list):
+            try:
+                cast: Numbers = self._values.cast("float64").to_numpy(zero_copy_only=False)
+            except ValueError:  # spaces, gaps, words: one text after the other
+                pass
+            else:
+                if not np.isnan(cast).any():
+                    return cast
+        values = [number_of(level) for level in self.levels]
+        known = np.asarray([np.nan if v is None else v for v in values] + [np.nan])
+        return None if None in values else known[self.codes]
+
+
+Column = Numbers | Text
+"""Numbers with NaN for missing, or text."""
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length, and where each row stands in the file."""
+    """Columns of equal length.
+
+    Args:
+        path: what an error calls it.
+        length: the number of rows.
+        line: the place of a row in the file, e.g. "line 7"; slow, since only an error asks.
+    """
 
     path: Path
     names: tuple[str, ...]
     columns: tuple[Column, ...]
-    lines: Sequence[int]
-    unit: str = "line"
+    length: int
+    line: Callable[[int], str]
 
     def __len__(self) -> int:
-        return len(self.lines)
+        return self.length
 
     def where(self, row: int, column: int) -> str:
         """The place of a value, for an error message."""
-        return f"{self.unit} {self.lines[row]}, column {self.names[column]!r} of {self.path}"
+        return f"{self.line(row)}, column {self.names[column]!r} of {self.path}"
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Table:
+        """These rows, in this order."""
+        columns: list[Column] = []
+        for column in self.columns:
+            if isinstance(column, Text):
+                chosen = column.codes[rows].tolist()
+                columns.append(Text([None if k < 0 else column.levels[k] for k in chosen]))
+            else:
+                columns.append(column[rows])
+        return Table(self.path, self.names, tuple(columns), len(rows), lambda row: self.line(int(rows[row])))
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text is, or None. Python's "1_000" is not one."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
 
 
 def read_table(path: Path, *, header: bool = True, delimiter: str | None = None) -> Table:
@@ -71,40 +142,90 @@ def read_table(path: Path, *, header: bool = True, delimiter: str | None = None)
 
 
 def _read_text(path: Path, header: bool, delimiter: str | None) -> Table:
-    text = _decode(path)
+    raw = path.read_bytes()
+    text = _decode(raw, path)
     if not text.strip():
         raise InputError(f"expected a table in {path}, but the file is empty")
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"expected delimiter to be one character, but got {delimiter!r}")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _sniff(text), skipinitialspace=True)
-    rows, lines = [], []
-    before = 0
+    delimiter = delimiter or _sniff(text)
+    first, names = next(_rows(text, delimiter, path))
+    if header and all(number_of(name) is not None for name in names):
+        raise InputError(
+            f"expected column names in line {first} of {path}, but got numbers; add names or use header=False"
+        )
+    begin = 1 if header else 0
+    arrays = _fast_columns(raw, text, delimiter, len(names))
+    columns = [array.slice(begin) for array in arrays] if arrays else _slow_columns(text, delimiter, path, begin)
+
+    def line(row: int) -> str:
+        place = next(number for k, (number, _) in enumerate(_rows(text, delimiter, path)) if k == row + begin)
+        return f"line {place}"
+
+    length = len(columns[0]) if columns else 0
+    names = names if header else [f"x{j}" for j in range(len(names))]
+    return Table(path, tuple(names), tuple(map(Text, columns)), length, line)
+
+
+def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Every row that is not blank, and the line it begins in; rows are as long as the first."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    before, width = 0, 0
     try:
         for row in reader:
             # A quoted field may span lines: a row stands where it begins.
-            first, before = before + 1, reader.line_num
-            if any(cell.strip() for cell in row):
-                rows.append([cell.strip() for cell in row])
-                lines.append(first)
+            line, before = before + 1, reader.line_num
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                if width and len(cells) != width:
+                    raise InputError(
+                        f"expected {width} columns in line {line} of {path}, but got {len(cells)}; mend that line"
+                    )
+                width = len(cells)
+                yield line, cells
     except csv.Error as error:
         raise InputError(f"expected line {reader.line_num} of {path} to be a row, but got: {error}") from None
-    names = rows.pop(0) if header else [f"x{j}" for j in range(len(rows[0]))]
-    if header and all(_is_number(name) for name in names):
-        raise InputError(
-            f"expected column names in line {lines[0]} of {path}, but got numbers; add names or use header=False"
-        )
-    lines = lines[1:] if header else lines
-    for line, row in zip(lines, rows, strict=True):
-        if len(row) != len(names):
-            raise InputError(
-                f"expected {len(names)} columns in line {line} of {path}, but got {len(row)}; mend that line"
-            )
-    columns = [[None if cell.lower() in MISSING else cell for cell in column] for column in zip(*rows, strict=True)]
-    return Table(path, tuple(names), tuple(columns), lines)
 
 
-def _decode(path: Path) -> str:
-    raw = path.read_bytes()
+def _slow_columns(text: str, delimiter: str, path: Path, begin: int) -> list[list[str | None]]:
+    rows = [cells for _, cells in _rows(text, delimiter, path)][begin:]
+    return [[None if cell.lower() in MISSING else cell for cell in column] for column in zip(*rows, strict=True)]
+
+
+def _fast_columns(raw: bytes, text: str, delimiter: str, width: int) -> list[Any] | None:
+    """What `_rows` reads, as Arrow arrays of text; None where Arrow is missing or might read it otherwise."""
+    cut = re.escape(delimiter)
+    odd = rf'(?:^|[{cut}\n\r]) +"|[^{cut}\n\r"]"[^{cut}\n\r"]'  # spaces before a quote; a quote inside a field
+    if importlib.util.find_spec("pyarrow") is None or "\0" in text or ('"' in text and re.search(odd, text)):
+        return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow_csv
+
+    names = [f"x{j}" for j in range(width)]
+    strings = dict.fromkeys(names, pa.string())
+    try:
+        table = arrow_csv.read_csv(
+            io.BytesIO(raw.removeprefix(b"\xef\xbb\xbf")),
+            arrow_csv.ReadOptions(column_names=names, block_size=64 << 20),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types=strings, strings_can_be_null=False),
+        ).combine_chunks()
+    except pa.ArrowException:
+        return None
+    columns = [column.chunk(0) if column.num_chunks else pa.array([], pa.string()) for column in table.columns]
+    blank = pc.equal(pc.utf8_trim_whitespace(columns[0]), "")
+    for column in columns[1:]:
+        if not pc.any(blank).as_py():
+            break
+        blank = pc.and_(blank, pc.equal(pc.utf8_trim_whitespace(column), ""))
+    if pc.any(blank).as_py():
+        columns = [column.filter(pc.invert(blank)) for column in columns]
+    longest = max(pc.max(pc.utf8_length(column)).as_py() or 0 for column in columns)
+    return columns if longest <= csv.field_size_limit() else None
+
+
+def _decode(raw: bytes, path: Path) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -126,60 +247,49 @@ def _sniff(text: str) -> str:
     return best
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _read_parquet(path: Path) -> Table:
     pa, pq = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
     try:
         # A ParquetFile, not read_table: the latter takes folders called k=v above the file for columns.
         table = pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).split("\n")[0]
+        names = tuple(table.column_names)
+        columns = tuple(_arrow_column(pa, path, name, table.column(j)) for j, name in enumerate(names))
+    except InputError:
+        raise
+    except Exception as error:  # Arrow has no common base for what a damaged file raises; bad UTF-8 is found late
+        reason = " ".join(str(error).split("\n")[0].split())[:100]
         raise InputError(f"expected {path} to be a Parquet file, but got: {reason}") from None
-    columns = tuple(_arrow_column(pa, path, name, table.column(j)) for j, name in enumerate(table.column_names))
-    return Table(path, tuple(table.column_names), columns, range(1, table.num_rows + 1), "row")
+    return Table(path, names, columns, table.num_rows, lambda row: f"row {row + 1}")
 
 
 def _arrow_column(pa: Any, path: Path, name: str, column: Any) -> Column:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
+    types, kind = pa.types, column.type
+    if types.is_dictionary(kind):
         kind = kind.value_type
         column = column.cast(kind)
-    types = pa.types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
-        numbers = [np.nan if v is None else float(v) for v in column.to_pylist()]
-        return np.asarray(numbers, dtype=np.float64)
+        return np.asarray([np.nan if v is None else float(v) for v in column.to_pylist()], dtype=np.float64)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        days = np.asarray(column.cast(pa.timestamp("us")).to_numpy(), dtype="datetime64[us]").astype(np.int64)
+        return np.where(column.is_null().to_numpy(), np.nan, days / 86_400e6)  # days since 1970, as in text files
     if types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind):
         texts = (None if v is None else str(v).strip() for v in column.to_pylist())
-        return [None if t is None or t.lower() in MISSING else t for t in texts]
+        return Text([None if t is None or t.lower() in MISSING else t for t in texts])
     raise InputError(
         f"expected numbers or text in column {name!r} of {path}, but got {kind}; write the file without it"
     )
 
 
 def _read_numpy(path: Path) -> Table:
-    try:
-        content = np.load(path, allow_pickle=False)
-        arrays = {name: content[name] for name in content} if path.suffix.lower() == ".npz" else {"": content}
-    except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
-        raise InputError(
-            f"expected {path} to be a NumPy file without pickled objects, but it is not; save it anew"
-        ) from None
+    arrays = read_arrays(path)
     if len(arrays) != 1:
         raise InputError(f"expected one 2-D array in {path}, but got {len(arrays)}: {', '.join(arrays) or 'none'}")
     (array,) = arrays.values()
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiub":
-        got = f"shape {np.shape(array)} of {getattr(array, 'dtype', type(array).__name__)}"
-        raise InputError(f"expected a 2-D array of numbers in {path}, but got {got}")
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InputError(f"expected a 2-D array of numbers in {path}, but got shape {array.shape} of {array.dtype}")
     columns = tuple(array[:, j].astype(np.float64) for j in range(array.shape[1]))
     names = tuple(f"x{j}" for j in range(len(columns)))
-    return Table(path, names, columns, range(len(array)), "row")
+    return Table(path, names, columns, len(array), lambda row: f"row {row}")
 
 
 def _check_names(table: Table) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task
+from rcad.data.files import expanded
 from rcad.data.scaling import Real, compact
-from rcad.data.table_encoder import TableEncoder, check_commas, check_slips, labels, number_of, numbers
-from rcad.data.table_files import Table, read_table
+from rcad.data.table_encoder import Style, TableEncoder, as_text, check_numbers, numbers, style_of
+from rcad.data.table_files import Table, Text, read_table
 from rcad.errors import InputError
 
 AnyTask = Literal["auto", "classification", "regression"]
@@ -33,8 +34,6 @@ def load(
     name_or_path: str,
     *,
     data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
     target: str | int | None = None,
     task: AnyTask = "auto",
     header: bool = True,
@@ -43,28 +42,31 @@ def load(
     numeric: Collection[str] = (),
     categorical: Collection[str] = (),
     max_levels: int = 100,
+    skip_bad: bool = False,
 ) -> Dataset:
     """Read a table without taking any statistic of it: `Standardizer.fit` does that, on the training rows.
 
     Args:
         name_or_path: a file as given, or below `data_dir`.
         data_dir: where else to look.
-        cache_dir, progress: not needed here.
         target: the column to predict, by name or position (negative from the end).
         task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
         header: whether the first line of a text file holds the names; else they are x0, x1, ...
         delimiter: of a text file; None finds it out.
         drop: columns to leave out.
-        numeric: columns where anything but a number is an error.
+        numeric: columns where anything but a number is an error; they are kept even if they name the rows.
         categorical: columns that are one-hot even if they hold numbers.
         max_levels: the most levels of a categorical column.
+        skip_bad: leave out the rows without a target; the note counts them.
 
     Returns:
-        x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing; for each level of a
-        categorical column a feature of 0 or 1, and one more for missing or unknown. y int64 labels in the order of
-        `classes`, or real targets like x.
+        x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing, dates as days since
+        1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
+        labels in the order of `classes`, or real targets like x.
     """
-    path = _find(name_or_path, data_dir)
+    path = expanded(name_or_path)
+    if not path.exists() and data_dir is not None and (data_dir / name_or_path).exists():
+        path = data_dir / name_or_path
     table = read_table(path, header=header, delimiter=delimiter)
     return encode(
         table,
@@ -74,6 +76,7 @@ def load(
         numeric=numeric,
         categorical=categorical,
         max_levels=max_levels,
+        skip_bad=skip_bad,
     )[0]
 
 
@@ -86,6 +89,7 @@ def encode(
     numeric: Collection[str] = (),
     categorical: Collection[str] = (),
     max_levels: int = 100,
+    skip_bad: bool = False,
 ) -> tuple[Dataset, TableEncoder]:
     """What `load` does once the file is read; the encoder is for new rows of the same kind."""
     if task not in get_args(AnyTask):
@@ -97,20 +101,20 @@ def encode(
     both = sorted(set(numeric) & set(categorical))
     if both:
         raise InputError(f"expected column {both[0]!r} to be numeric or categorical, but got both")
+    table, skipped = _with_targets(table, t, skip_bad)
     columns = [j for j, name in enumerate(table.names) if j != t and name not in drop]
-    if not columns:
-        raise InputError(f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none")
     encoder = TableEncoder.fit(table, columns, numeric=numeric, categorical=categorical, max_levels=max_levels)
-    chosen, why = _choose_task(table, t, task)
-    x = encoder.transform(table)
-    y: npt.NDArray[Any]
-    classes: tuple[str, ...]
-    if chosen == "classification":
-        y, classes = _classes(table, t)
-    else:
-        y, classes = _real(table, t), ()
-    size = f"{len(table)} rows, {len(columns)} column{'s' if len(columns) > 1 else ''}"
-    note = f"{table.path.name}: {size}, target {table.names[t]!r}; {why}"
+    left_out = "".join(f"; left out: {name!r}, {why}" for name, why in encoder.left_out)
+    if not encoder.codes:
+        raise InputError(f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none{left_out}")
+    chosen, style, why = _choose_task(table, t, task)
+    x = compact(encoder.transform(table))
+    y, classes = _classes(table, t) if chosen == "classification" else (_real(table, t, style), ())
+    count = len(encoder.codes)
+    note = f"{table.path.name}: {len(table)} rows, {count} column{'s' if count > 1 else ''}"
+    note += f", target {table.names[t]!r}; {why}{left_out}"
+    if skipped:
+        note += f"; {skipped} row{'s' if skipped > 1 else ''} without a target skipped"
     gaps = int(np.isnan(x).any(axis=0).sum())
     if gaps:
         note += (
@@ -120,11 +124,19 @@ def encode(
     return dataset, encoder
 
 
-def _find(name: str, data_dir: Path | None) -> Path:
-    path = Path(name).expanduser()
-    if not path.exists() and data_dir is not None and (data_dir / name).exists():
-        return data_dir / name
-    return path
+def _with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
+    """The rows that have a target, and how many have none."""
+    values = table.columns[t]
+    found = values.numbers if isinstance(values, Text) else values
+    missing = values.codes < 0 if isinstance(values, Text) and found is None else np.isnan(np.asarray(found))
+    count = int(missing.sum())
+    if not count:
+        return table, 0
+    if skip_bad and count < len(table) - 1:
+        return table.take(np.flatnonzero(~missing)), count
+    where = table.where(int(np.argmax(missing)), t)
+    many = "" if count == 1 else f", as in {count - 1} more of {len(table)} rows"
+    raise InputError(f"expected a target in {where}, but it is missing{many}; remove such rows, or pass --skip-bad")
 
 
 def _target_position(table: Table, target: str | int | None) -> int:
@@ -158,61 +170,52 @@ def _some(table: Table) -> str:
     return ", ".join(table.names[:8]) + more
 
 
-def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, str]:
-    """The task, and a sentence on how it was chosen."""
+def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]:
+    """The task, how real targets are written, and a sentence on how it was chosen."""
+    style = style_of(table.columns[t])
     if task != "auto":
-        return task, f"{task} as told"
-    values = table.columns[t]
-    if any(isinstance(v, str) and number_of(v) is None for v in values):
-        check_commas(table, t)
-        check_slips(table, t)
-        return "classification", "classification, since the target is text (task= to change)"
-    found = numbers(table, t)
-    distinct = np.unique(found[~np.isnan(found)])
+        return task, style or "plain", f"{task} as told"
+    if style is None:
+        check_numbers(table, t)
+        return "classification", "plain", "classification, since the target is text (task= to change)"
+    found = numbers(table, t, style)
+    distinct = np.unique(found)
     few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))
-    if few and (distinct == np.rint(distinct)).all():
+    if style == "plain" and few and (distinct == np.rint(distinct)).all():
         why = f"the target has {len(distinct)} whole-number values (task= to change)"
-        return "classification", f"classification, since {why}"
-    return "regression", f"regression, since the target has {len(distinct)} numeric values (task= to change)"
+        return "classification", style, f"classification, since {why}"
+    return "regression", style, f"regression, since the target has {len(distinct)} numeric values (task= to change)"
 
 
 def _classes(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Labels 0..K-1 in the order of the class names: by value where all are numbers, else by letters."""
-    seen = labels(table, t)
-    for row, label in enumerate(seen):
-        if label is None:
-            raise InputError(f"expected a class in {table.where(row, t)}, but it is missing; remove the row")
-    names = {label for label in seen if label is not None}
-    values = {name: number_of(name) for name in names}
-    if None in values.values():
-        classes = sorted(names)
-        code = {name: k for k, name in enumerate(classes)}
-    else:
+    text = as_text(table, t)
+    numeric = text.numbers is not None
+    if numeric:
         real = numbers(table, t)
         _check_size(table, t, real)
         # "1" and "1.0" are one class.
-        levels = np.unique(real).tolist()
-        classes = [repr(int(v)) if float(v).is_integer() else repr(v) for v in levels]
-        code = {name: levels.index(values[name]) for name in names}
+        levels, labels = np.unique(real, return_inverse=True)
+        classes = [repr(int(v)) if float(v).is_integer() else repr(v) for v in levels.tolist()]
+    else:
+        classes = sorted(text.levels)
+        place = {name: k for k, name in enumerate(classes)}
+        labels = np.asarray([place[level] for level in text.levels])[text.codes]
     if len(classes) < 2:
         raise InputError(
             f"expected at least 2 classes in column {table.names[t]!r} of {table.path}, but got only {classes[0]!r}"
         )
     if len(classes) == len(table) > 2:
-        other = "" if None in values.values() else " or task='regression'"
+        other = " or task='regression'" if numeric else ""
         raise InputError(
             f"expected classes that repeat in column {table.names[t]!r} of {table.path}, but got {len(classes)} "
             f"values in {len(table)} rows; give another target{other}"
         )
-    return np.asarray([code[str(label)] for label in seen], dtype=np.int64), tuple(classes)
+    return labels.astype(np.int64), tuple(classes)
 
 
-def _real(table: Table, t: int) -> Real:
-    values = numbers(table, t)
-    gaps = np.flatnonzero(np.isnan(values))
-    if len(gaps):
-        where = table.where(int(gaps[0]), t)
-        raise InputError(f"expected a number in {where}, but it is missing; remove the row")
+def _real(table: Table, t: int, style: Style) -> Real:
+    values = numbers(table, t, style)
     _check_size(table, t, values)
     real = compact(values)
     if real.min() == real.max():

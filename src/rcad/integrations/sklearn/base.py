@@ -11,14 +11,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
+from rcad.data.table_files import Table
 from rcad.errors import InputError
-from rcad.integrations.sklearn.columns import Columns
 from rcad.integrations.sklearn.method import distance_of, measured_alpha, method_for
 from rcad.integrations.sklearn.network import Network
 from rcad.integrations.sklearn.parameters import check_parameters, check_streaming
 from rcad.integrations.sklearn.rows import heavy, split, warn_of_scales
 from rcad.integrations.sklearn.state import Savable
-from rcad.integrations.sklearn.tables import Array, Table, read
+from rcad.integrations.sklearn.tables import Array, categorical_of, learn, precision_of, read
 from rcad.integrations.sklearn.training import Examples, Schedule, train
 from rcad.loss.method import Method
 from rcad.models.mlp import MLP
@@ -122,7 +122,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         hold_out = bool(self.early_stopping)
         if not fresh:
             self._check_continuing()
-        table, y = read(self, X, y, categorical=None if fresh else self.columns_.categorical)
+        table, y = read(self, X, y, categorical=None if fresh else categorical_of(self.columns_))
         y = self._target(y)
         given = len(y)
         table, y, weight = self._weighed(table, y, sample_weight, known if fresh else getattr(self, "classes_", None))
@@ -134,7 +134,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             rows, held = split(y, float(self.validation_fraction), self.seed_, stratified=is_classifier(self))
         if fresh:
             self._learn_target(y, weight, known, dropped=len(y) < given)
-            self.columns_ = Columns.fit(table.take(rows), None if weight is None else weight[rows])
+            self.columns_ = learn(table.take(rows), None if weight is None else weight[rows])
             if streaming:
                 warn_of_scales(table, getattr(self, "feature_names_in_", range(self.n_features_in_)))
         examples = self._tensors(table, y, weight, None if fresh else self.network_.flat.dtype)
@@ -203,7 +203,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         """The examples that weigh something; equal weights are none."""
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, table.numbers, dtype=np.float64, ensure_non_negative=True)
+            weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
             table, y, weight = heavy(table, y, weight, "sample weight")
         by_class = self._class_weight(y, known)
         if by_class is not None:
@@ -214,15 +214,15 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     def _tensors(self, table: Table, y: Array, weight: Array | None, dtype: torch.dtype | None) -> Examples:
         """The examples where they are trained on; `dtype` None keeps the table's precision."""
         device = torch.device(self.device)
-        x = torch.from_numpy(np.ascontiguousarray(self.columns_.transform(table))).to(device, dtype)
+        x = torch.from_numpy(self.columns_.transform(table, precision_of(table))).to(device, dtype)
         shares = None if weight is None else torch.from_numpy(weight / weight.mean()).to(x)
         return Examples(x, self._encoded(y, x.dtype).to(device), shares)
 
     def _output(self, X: Any) -> Tensor:
         """The network's output for new rows, (N, K)."""
         check_is_fitted(self)
-        table = read(self, X, categorical=self.columns_.categorical)
-        return self.network_.output(torch.from_numpy(self.columns_.transform(table)))
+        table = read(self, X, categorical=categorical_of(self.columns_))
+        return self.network_.output(torch.from_numpy(self.columns_.transform(table, precision_of(table))))
 
     def _report(self, epoch: int, loss: float, score: float | None) -> None:
         held = "" if score is None else f", held-out log-likelihood {score:.4f}"

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
+from rcad.data.table_files import Table, Text
 from rcad.errors import InputError
-from rcad.integrations.sklearn.tables import CALLER, Array, Table
+from rcad.integrations.sklearn.tables import CALLER, Array
 
 FEW_ROWS = 10
 """A first batch of fewer rows says little of the columns' scales."""
@@ -43,7 +44,8 @@ def split(y: Array, share: float, seed: int, *, stratified: bool) -> tuple[Array
 
 def warn_of_scales(table: Table, names: Sequence[Any]) -> None:
     """The first batch of `partial_fit` sets the scales for good."""
-    same = [str(names[j]) for j in table.constant()]
+    numeric = [(j, column) for j, column in enumerate(table.columns) if not isinstance(column, Text)]
+    same = [str(names[j]) for j, column in numeric if _constant(column)]
     if len(table) >= FEW_ROWS and not same:
         return
     listed = ", ".join(same[:NAMED]) + (", ..." if len(same) > NAMED else "")
@@ -52,3 +54,9 @@ def warn_of_scales(table: Table, names: Sequence[Any]) -> None:
         f"the first batch of partial_fit sets the scales of the columns for good, and it has {found}; begin with more",
         stacklevel=CALLER,
     )
+
+
+def _constant(column: Array) -> bool:
+    """Whether a column has no scale: one value only, and not zeros or ones."""
+    known = column[~np.isnan(column)]
+    return not len(known) or bool(known.min() == known.max() and known[0] not in (0, 1))

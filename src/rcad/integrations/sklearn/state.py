@@ -12,13 +12,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from rcad.data.table_encoder import TableFeatures
 from rcad.errors import InputError
-from rcad.integrations.sklearn.columns import Columns
 from rcad.integrations.sklearn.network import Network
 from rcad.loss.method import Method
 from rcad.runs.atomic import replacing
 
-VERSION = 1
+VERSION = 2
 PLAIN = (
     *("n_features_in_", "n_iter_", "loss_curve_", "validation_scores_", "seed_"),
     *("alpha_", "measured_alpha_", "center_", "scale_"),
@@ -31,7 +31,7 @@ class Savable:
     """`save` and `load` for the estimators."""
 
     network_: Network
-    columns_: Columns
+    columns_: TableFeatures
     method_: Method
 
     def save(self, path: str | Path) -> None:
@@ -65,7 +65,7 @@ class Savable:
                 setattr(self, name, value)
             for name, (values, dtype) in meta["arrays"].items():
                 setattr(self, name, np.array(values, dtype=dtype))
-            self.columns_ = Columns.from_dict(meta["columns"])
+            self.columns_ = TableFeatures.from_dict(meta["columns"])
             self.method_ = Method.from_dict(meta["method"])
             self.network_ = Network.of(tensors, meta["sizes"], str(self.device))  # type: ignore[attr-defined]
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:

@@ -1,12 +1,13 @@
-"""What a user calls a table, read by kind of column: numbers, and categories as text."""
+"""What a user calls a table, as the table and the features that every reader of rcad makes of one."""
 
 from __future__ import annotations
 
 import datetime
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from rcad.data.scaling import Standardizer
+from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, often
+from rcad.data.table_files import Column, Table, Text
 from rcad.errors import InputError
 
 Array = npt.NDArray[Any]
-Level = str | None
-"""A category as text; None is a missing value."""
 
 MOST_LEVELS = 100
 """Of a column with more categories the most frequent are kept; the others are read like unseen ones."""
@@ -32,33 +34,28 @@ CALLER = 4
 """How many calls the user's line is above a warning: fit, _fit, read."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """The rows of a table by kind of column.
+def learn(table: Table, weight: Array | None = None) -> TableFeatures:
+    """How a table becomes standardised features, from training rows that count as much as they weigh."""
+    levels = [often(column, MOST_LEVELS) if isinstance(column, Text) else None for column in table.columns]
+    encoder = TableEncoder(tuple(map(ColumnCode, table.names, levels)))
+    return TableFeatures(encoder, Standardizer.fit(encoder.transform(table, np.inf), weight))
 
-    Args:
-        numbers: (N, A), NaN where one is missing.
-        texts: for each of the B categorical columns one level per row.
-        categorical: their positions in the table.
-    """
 
-    numbers: Array
-    texts: tuple[tuple[Level, ...], ...] = ()
-    categorical: tuple[int, ...] = ()
+def categorical_of(features: TableFeatures) -> tuple[int, ...]:
+    """The positions of the columns of text."""
+    return tuple(j for j, code in enumerate(features.encoder.codes) if code.levels is not None)
 
-    def __len__(self) -> int:
-        return len(self.numbers)
 
-    def take(self, rows: Array) -> Table:
-        texts = tuple(tuple(column[i] for i in rows) for column in self.texts)
-        return Table(self.numbers[rows], texts, self.categorical)
+def precision_of(table: Table) -> type[np.floating[Any]]:
+    """That of the numbers: float32 where all are."""
+    kinds = {column.dtype for column in table.columns if not isinstance(column, Text)}
+    return np.float32 if kinds == {np.dtype(np.float32)} else np.float64
 
-    def constant(self) -> list[int]:
-        """Positions in the table of the numeric columns that have no scale: one value only, and not zeros or ones."""
-        x, missing = self.numbers, np.isnan(self.numbers)
-        low, high = np.where(missing, np.inf, x).min(0), np.where(missing, -np.inf, x).max(0)
-        numeric = [j for j in range(x.shape[1] + len(self.categorical)) if j not in self.categorical]
-        return [numeric[k] for k in np.flatnonzero((low >= high) & (low != 0) & (low != 1))]
+
+def _table(columns: Sequence[Column], length: int) -> Table:
+    """By position: names are checked by scikit-learn, and a table without them will do."""
+    names = tuple(map(str, range(len(columns))))
+    return Table(Path("X"), names, tuple(columns), length, lambda row: f"row {row}")
 
 
 def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple[int, ...] | None = None) -> Any:
@@ -81,7 +78,7 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
             **given,
         )
         numbers, target = checked if isinstance(checked, tuple) else (checked, None)
-        table = Table(_bounded(_dense(numbers), x, range(numbers.shape[1])))
+        table = _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0])
         return (table, target) if isinstance(checked, tuple) else table
     checked = validate_data(estimator, x, skip_check_array=True, **given)
     frame = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x, dtype=object))
@@ -89,10 +86,11 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
         raise InputError(f"expected at least one row, but got a table of shape {frame.shape}")
     rest = [j for j in range(frame.shape[1]) if j not in found]
     numbers = np.column_stack([_numbers(frame, j) for j in rest]) if rest else np.empty((len(frame), 0))
-    texts = tuple(_texts(frame, j) for j in found)
+    columns: dict[int, Column] = dict(zip(rest, _bounded(numbers, frame, rest).T, strict=True))
+    texts = {j: Text(_texts(frame, j)) for j in found}
     if categorical is None:
-        _warn_of_names(frame, found, texts)
-    table = Table(_bounded(numbers, frame, rest), texts, found)
+        _warn_of_names(frame, texts)
+    table = _table([(columns | texts)[j] for j in range(frame.shape[1])], len(frame))
     if not isinstance(checked, tuple):
         return table
     check_consistent_length(frame, y)
@@ -166,19 +164,17 @@ def _bounded(numbers: Array, x: Any, places: Any) -> Array:
     return numbers
 
 
-def _texts(frame: Any, j: int) -> tuple[Level, ...]:
+def _texts(frame: Any, j: int) -> list[str | None]:
     """The categories of a column; what is neither text nor number is refused unless it was declared a category."""
     column = frame.iloc[:, j]
     if not isinstance(column.dtype, pd.CategoricalDtype):
         for value in column:
-            if isinstance(value, CONTAINERS):
+            if isinstance(value, CONTAINERS) or (isinstance(value, TIMES) and value is not pd.NaT):
                 raise _holds(frame, j, f"a {type(value).__name__}")
-            if isinstance(value, TIMES) and value is not pd.NaT:
-                raise _holds(frame, j, f"a {type(value).__name__}")
-    return tuple(map(_level, column))
+    return list(map(_level, column))
 
 
-def _level(value: Any) -> Level:
+def _level(value: Any) -> str | None:
     """A category as text, the same whether gaps have made floats of its whole numbers or not."""
     if pd.isna(value):
         return None
@@ -187,13 +183,13 @@ def _level(value: Any) -> Level:
     return str(value)
 
 
-def _warn_of_names(frame: Any, found: tuple[int, ...], texts: tuple[tuple[Level, ...], ...]) -> None:
+def _warn_of_names(frame: Any, texts: dict[int, Text]) -> None:
     """A text that is different in nearly every row names the row and predicts nothing."""
-    for j, column in zip(found, texts, strict=True):
-        distinct = len(set(column))
-        if distinct > MOST_LEVELS and 2 * distinct > len(column):
+    for j, column in texts.items():
+        distinct = len(column.levels)
+        if distinct > MOST_LEVELS and 2 * distinct > len(frame):
             warnings.warn(
-                f"column {frame.columns[j]!r} holds {distinct} different texts in {len(column)} rows, of which the "
+                f"column {frame.columns[j]!r} holds {distinct} different texts in {len(frame)} rows, of which the "
                 f"{MOST_LEVELS} most frequent become features; leave it out if it names the rows",
                 stacklevel=CALLER + 1,
             )
