@@ -1,10 +1,11 @@
-"""What is a user's to mend, said in one sentence (expected, got, what to do), and the checks of single values."""
+"""What is a user's to mend, said in one sentence (expected, got, what to do); checks and the repr of single values."""
 
 from __future__ import annotations
 
 import importlib
 import math
 from collections.abc import Iterable
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any
@@ -90,3 +91,15 @@ def writable(name: str, text: str) -> str:
     except UnicodeEncodeError:
         raise InputError(f"expected {name} to be valid Unicode, but got {shown(text)}; rename it") from None
     return text
+
+
+class Value:
+    """Mixin for frozen dataclasses (declared with repr=False): prints as one would write it, without the defaults."""
+
+    def __repr__(self) -> str:
+        shown = [f for f in fields(self) if _differs(f, getattr(self, f.name))]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
+
+
+def _differs(field: Any, value: Any) -> bool:
+    return field.default is MISSING or value != field.default

@@ -18,7 +18,7 @@ from made import files, images, table
 from rcad.cli import probes
 from rcad.data.splits import parse_spec
 from rcad.demo import run as demo
-from rcad.loss.method_rows import rows_from_names
+from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
 from rcad.runs.pack import PackedRun, write_pack
 from rcad.runs.record import RunRecord
@@ -62,7 +62,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples take for granted: own data, a config, a run whose id starts with 3f2a; short demos."""
     images()
     files(my_dot_csv=table())
-    config = configure("digits[:100]", rows_from_names("erm"), recipe="small", epochs=1)
+    config = configure("digits[:100]", parse_method("erm"), recipe="small", epochs=1)
     files(run_dot_toml=to_toml(config))
     monkeypatch.setattr(demo, "FULL", demo.FAST)
     monkeypatch.setattr(probes, "machine", MACHINE)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.conftest import Cli
-from rcad.loss.method_rows import rows_from_names
+from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
 from rcad.runs.record import RunRecord, Split
 from rcad.runs.store import Store
@@ -19,7 +19,7 @@ STARTED, FINISHED = "2024-01-31T11:00:00+00:00", "2024-01-31T12:00:00+00:00"
 
 
 def record(data: str, method: str, seed: int, status: str, epochs: int = 30) -> RunRecord:
-    config = configure(data, rows_from_names(method), recipe="small", epochs=30, seed=seed)
+    config = configure(data, parse_method(method), recipe="small", epochs=30, seed=seed)
     rows = [{"epoch": e, "loss": 2.0 / e, "accuracy": 90.0 + e / 10, "lr": 0.1} for e in range(1, epochs + 1)]
     final = status in ("done", "diverged")
     return RunRecord(

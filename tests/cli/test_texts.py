@@ -7,7 +7,7 @@ import pytest
 from rcad.cli.cards import card, cards
 from rcad.cli.screen import fields, table
 from rcad.cli.seeds import parse_seeds
-from rcad.loss.method_text import parse_method
+from rcad.loss.method_rows import parse_method
 from rcad.loss.methods import METHODS
 from rcad.runs.words import duration, leading, mean_and_spread, metric, plural, size, sparkline
 

@@ -13,7 +13,7 @@ from rcad.evaluate.apgd import APGD, _Pace, checkpoints
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_search import Look
 from rcad.evaluate.attacks import attacked_accuracy
-from rcad.loss.geometry import Move
+from rcad.loss.perturbations import Move
 from small_nets import images, smooth_net
 
 

@@ -15,7 +15,7 @@ from rcad.errors import InputError
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.evaluate.masking import RandomSearch
-from rcad.loss.geometry import Move
+from rcad.loss.perturbations import Move
 
 KINDS = (FGSM, PGD, APGD, RandomSearch)
 

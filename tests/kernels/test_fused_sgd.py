@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad.kernels.fused_sgd import BLOCK, ClippedSGD, Run, _chunks, _dense, _like, suits
-from rcad.loss.tensors import same_order
+from rcad.kernels.fused_sgd import BLOCK, ClippedSGD, Run, _chunks, _dense, _like, same_order, suits
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

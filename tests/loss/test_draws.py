@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rcad.loss.augmentations import Augmentation, Cutmix, Cutout, Flip, Mixup, PadCrop
-from rcad.loss.draws import Alternating, alternating, drawn
+from rcad.loss.augmentations import Alternating, Augmentation, Cutmix, Cutout, Flip, Mixup, PadCrop, alternating, drawn
 from rcad.loss.perturbations import GradientStep, Perturbation, ProjectedAscent, RandomStep
 
 RUNS, EACH = 3, 5

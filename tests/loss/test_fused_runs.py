@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fused_cases import CASES
 from rcad import METHODS, Categorical, Criterion, Gaussian, GradientStep, Likelihood, Method, Term
 from rcad.errors import InputError
-from rcad.loss.draws import Alternating
+from rcad.loss.augmentations import Alternating
 from rcad.loss.likelihoods import Bernoulli
 from rcad.models import build
 from rcad.models.joined import Joined
@@ -49,7 +49,7 @@ def check(
     views = copy.deepcopy(singles)
     joined, criterion = Joined(views), Criterion(likelihood, terms, checks="first")
     common = {"raw": raw, "raw_target": y, **options}
-    together = criterion.backward(joined, x, y, runs=RUNS, step=0, generator=Alternating(drawing()), **common)
+    together = criterion.backward(joined, x, y, step=0, generator=Alternating(drawing()), **common)
     _descend(joined)
     for run, (single, generator) in enumerate(zip(singles, drawing(), strict=True)):
         own = {name: value[run::RUNS] if isinstance(value, Tensor) else value for name, value in common.items()}
@@ -105,7 +105,7 @@ def test_a_batch_that_cannot_be_shared_out_is_refused() -> None:
     criterion, model = Criterion(), Joined(networks(CLASSES))
     x = torch.rand(RUNS * EACH - 1, 3, 8, 8, dtype=torch.float64)
     with pytest.raises(InputError, match="as many examples for each of 3 runs, but got a batch of 11"):
-        criterion.backward(model, x, torch.zeros(len(x), dtype=torch.int64), runs=RUNS)
+        criterion.backward(model, x, torch.zeros(len(x), dtype=torch.int64), generator=Alternating(drawing()))
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -113,5 +113,5 @@ def test_what_cannot_be_run_backward_pass_by_pass_is_refused() -> None:
     x = torch.rand(RUNS * EACH, 3, 8, 8, dtype=torch.float64)
     learned = torch.rand(RUNS * EACH, CLASSES, dtype=torch.float64, requires_grad=True).softmax(1)
     criterion = Criterion(terms=CASES["rcad"].terms)
-    with pytest.raises(InputError, match="one by one for runs=3, but targets, weights or other inputs"):
-        criterion.backward(Joined(networks(CLASSES)), x, learned, runs=RUNS)
+    with pytest.raises(InputError, match="one by one for 3 runs in one batch, but targets, weights or other inputs"):
+        criterion.backward(Joined(networks(CLASSES)), x, learned, generator=Alternating(drawing()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 
@@ -29,6 +30,13 @@ def test_parameters_are_part_of_the_value() -> None:
     assert methods.rcad(alpha=0.5, lam=0.02) == methods.rcad()
     assert method("rcad", alpha=1.0, lam=0.1) == methods.rcad(1.0, 0.1)
     assert repr(methods.rcad_text(1.0, 0.1)) == "rcad_text(alpha=1.0, lam=0.1, direction='plain')"
+
+
+def test_the_methods_are_one_module_under_both_names() -> None:
+    module = importlib.import_module("rcad.methods")
+    assert module is methods is importlib.import_module("rcad.loss.methods")
+    assert sorted(module.__all__) == sorted([*METHODS, "METHODS", "Method", "compose", "method"])
+    assert all(getattr(module, name) is METHODS[name] for name in METHODS)
 
 
 REGRESSION = {"gaussian", "bernoulli"}

@@ -1,18 +1,38 @@
+"""Methods as they are written: rows of a config, text of a user, and rows from before a default changed."""
+
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 
+from rcad import METHODS, Method, compose, method, methods
 from rcad.errors import InputError
-from rcad.loss.method_rows import label, method_rows, rows_from_names, rows_from_plain, rows_to_plain, without_defaults
-from rcad.loss.methods import METHODS, Method, compose
+from rcad.loss.method_rows import (
+    CHANGED,
+    as_first_written,
+    as_recorded,
+    label,
+    left_open,
+    method_rows,
+    method_text,
+    parse_method,
+    rows_to_plain,
+    spelled,
+    without_defaults,
+)
+
+SMOOTHED = (("label_smoothing", (("eps", 0.6),)), ("rcad", (("alpha", 1.0),)))
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["rcad"], "expected method[0] to be a name and its parameters, but got 'rcad'"),
+        ("rcad", "expected method to be a list of at least one row, but got 'rcad'"),
+        ([], "expected method to be a list of at least one row, but got []"),
+        (["rcad"], "expected method[0] to be a table with a name, but got 'rcad'"),
+        ([{"alpha": 0.5}], "expected method[0].name, but it is missing"),
         ([(1, ())], "expected method[0].name to be the name of a method, but got 1"),
         ([(" ", ())], "expected method[0].name to be the name of a method, but got ' '"),
         ([("rcad", 3)], "expected the parameters of method[0] to be pairs, but got 3"),
@@ -30,37 +50,25 @@ def test_bad_rows_are_named(rows: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("plain", "message"),
-    [
-        ("rcad", "expected method to be a list of tables with a name each, but got 'rcad'"),
-        ([{"alpha": 0.5}], "expected method[0].name, but it is missing"),
-        ([], "expected method to be a list of at least one row, but got []"),
-    ],
-)
-def test_bad_plain_rows_are_named(plain: Any, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        rows_from_plain(plain)
-    assert message in str(caught.value)
-
-
 def test_rows_have_one_form() -> None:
-    first = method_rows([("rcad", {"lam": 0.02, "alpha": 0.5, "bounds": [0, 1], "norm": "none"})])
-    second = method_rows([("rcad", (("norm", None), ("bounds", (0, 1)), ("alpha", 0.5), ("lam", 0.02)))])
-    assert first == second == (("rcad", (("alpha", 0.5), ("bounds", (0, 1)), ("lam", 0.02), ("norm", None))),)
+    wanted = (("rcad", (("alpha", 0.5), ("bounds", (0, 1)), ("lam", 0.02), ("norm", None))),)
+    assert method_rows([("rcad", {"lam": 0.02, "alpha": 0.5, "bounds": [0, 1], "norm": "none"})]) == wanted
+    assert method_rows([("rcad", (("norm", None), ("bounds", (0, 1)), ("alpha", 0.5), ("lam", 0.02)))]) == wanted
+    assert parse_method("rcad(norm=none, bounds=(0, 1), alpha=0.5, lam=0.02)") == wanted
+    assert method_rows({"name": "erm"}) == (("erm", ()),)
 
 
-def test_plain_rows_go_both_ways() -> None:
+def test_plain_rows_and_text_go_both_ways() -> None:
     rows = method_rows([("mixup", {"alpha": 1.0}), ("gaussian", {"cap": [None, 1.0]})])
     assert rows_to_plain(rows) == [{"name": "mixup", "alpha": 1.0}, {"name": "gaussian", "cap": [None, 1.0]}]
-    assert rows_from_plain(rows_to_plain(rows)) == rows
-    assert rows_from_plain({"name": "erm"}) == (("erm", ()),)
+    assert method_rows(rows_to_plain(rows)) == rows
+    assert parse_method(method_text(rows)) == rows
 
 
 def test_plain_rows_build_a_method() -> None:
     rows = method_rows([("data_augmentation", ()), ("rcad", {"alpha": 1, "bounds": (0.0, 1.0)})])
-    method = Method.from_dict({"methods": rows_to_plain(rows)})
-    assert method == compose(METHODS["data_augmentation"](), METHODS["rcad"](alpha=1, bounds=(0.0, 1.0)))
+    made = Method.from_dict({"methods": rows_to_plain(rows)})
+    assert made == compose(methods.data_augmentation(), methods.rcad(alpha=1, bounds=(0.0, 1.0)))
 
 
 def test_a_default_written_out_is_dropped() -> None:
@@ -69,8 +77,49 @@ def test_a_default_written_out_is_dropped() -> None:
     assert without_defaults(rows, defaults) == (("rcad", (("every", True), ("lam", 0.1))), ("erm", (("x", 1),)))
 
 
-def test_label_and_names() -> None:
-    assert rows_from_names("mixup + rcad") == (("mixup", ()), ("rcad", ()))
-    assert label((("mixup", ()), ("rcad", (("alpha", 0.7),)))) == "mixup + rcad(alpha=0.7)"
-    with pytest.raises(InputError, match=r"expected method\[1\].name"):
-        rows_from_names("mixup+")
+@pytest.mark.parametrize("name", sorted(CHANGED))
+def test_the_table_has_todays_default(name: str) -> None:
+    assert signature(METHODS[name]).parameters[CHANGED[name].name].default == CHANGED[name].now
+
+
+def test_rows_are_filled_where_it_makes_a_difference_alone() -> None:
+    assert spelled(SMOOTHED)[1] == ("rcad", (("alpha", 1.0), ("direction", "plain")))
+    assert as_recorded(SMOOTHED)[1] == ("rcad", (("alpha", 1.0), ("direction", "training")))
+    assert label(SMOOTHED) == "label_smoothing(eps=0.6) + rcad(alpha=1.0, direction='training')"
+    assert spelled(SMOOTHED[1:]) == as_recorded(SMOOTHED[1:]) == SMOOTHED[1:]
+    assert spelled([("rcad_released", ())]) == (("rcad_released", (("jitter", 0.0),)),)
+
+
+def test_what_a_row_says_stays() -> None:
+    said = as_recorded(SMOOTHED)
+    assert spelled(said) == as_recorded(said) == said
+    assert left_open(said) == []
+    assert left_open(SMOOTHED) == [
+        "rcad.direction, which is read as 'training', the default when such rows were first written, not as today's "
+        "'plain'"
+    ]
+
+
+def test_a_method_written_before_is_read_as_it_was_meant() -> None:
+    rows = [{"name": "label_smoothing", "eps": 0.6}, {"name": "rcad", "alpha": 1.0, "lam": 0.1}]
+    old = Method.from_dict({"methods": rows})
+    assert old == compose(methods.label_smoothing(0.6), methods.rcad(1.0, 0.1, direction="training"))
+    assert compose(*(method(**row) for row in rows)).extra[0].where.loss == "plain"
+    assert Method.from_dict({"methods": rows[1:]}) == methods.rcad(1.0, 0.1)
+    assert Method.from_dict({"methods": [{"name": "rcad_released"}]}) == methods.rcad_released(jitter=0.01)
+    # Text is written today.
+    assert Method.parse("label_smoothing(eps=0.6) + rcad(alpha=1.0, lam=0.1)").extra[0].where.loss == "plain"
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_goes_both_ways(name: str) -> None:
+    made = METHODS[name]()
+    assert Method.from_dict(made.to_dict()) == made
+    assert Method.parse(str(made)) == Method.parse(name) == made
+
+
+def test_a_parameter_that_makes_no_difference_leaves_the_text_of_old_records() -> None:
+    smooth = compose(methods.label_smoothing(), methods.rcad()).recipe
+    ((name, values),) = as_first_written(methods.rcad().recipe)
+    assert (name, dict(values).get("alpha"), "direction" in dict(values)) == ("rcad", 0.5, False)
+    assert as_first_written(smooth) == smooth

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rcad import Categorical, Gaussian, GradientStep, InputError, ProjectedAscent, RandomStep
-from rcad.loss.geometry import unit
-from rcad.loss.perturbations import input_gradient
+from rcad.loss.perturbations import input_gradient, unit
 from small_nets import CLASSES, images, norm_net, numeric_gradient, smooth_net
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)

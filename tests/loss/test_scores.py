@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 from predictions import cases
 from rcad.evaluate.classification import classification
 from rcad.evaluate.regression import regression
-from rcad.loss.scores import label_scores, value_scores
+from rcad.loss.predictions import label_scores, value_scores
 from rcad.train.metrics import scores
 
 CASES = cases()

@@ -13,7 +13,7 @@ import torch
 from rcad.data.dataset import Dataset, Split
 from rcad.data.splits import resolve
 from rcad.errors import InputError
-from rcad.loss.method_rows import label, method_rows, rows_from_names
+from rcad.loss.method_rows import label, method_rows, parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
@@ -51,7 +51,7 @@ def table(classes: int, rows: int = 70) -> str:
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> RunConfig:
     path = tmp_path / "data.csv"
     path.write_text(table(request.param))
-    return configure({"name": str(path), "target": "y"}, rows_from_names("erm"), epochs=4)
+    return configure({"name": str(path), "target": "y"}, parse_method("erm"), epochs=4)
 
 
 def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
@@ -61,7 +61,7 @@ def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
 
 
 def contestant(text: str) -> Contestant:
-    rows = rows_from_names(text)
+    rows = parse_method(text)
     return Contestant(label(rows), rows, "asked")
 
 
@@ -192,13 +192,13 @@ def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.
 
 
 def test_images_are_not_stacked() -> None:
-    config = configure("digits", rows_from_names("erm"))
+    config = configure("digits", parse_method("erm"))
     dataset = read(config.data, None, None, Silent())
     assert not can_stack(config, prepare(config, dataset, torch.device("cpu")))
 
 
 def test_rcad_brings_its_controls() -> None:
-    asked = [rows_from_names("rcad"), rows_from_names("label_smoothing")]
+    asked = [parse_method("rcad"), parse_method("label_smoothing")]
     assert [(label(rows), role) for rows, role in lineup(asked, controls=True)] == [
         ("erm", "base"),
         ("rcad", "asked"),
@@ -207,13 +207,13 @@ def test_rcad_brings_its_controls() -> None:
         ("confidence_penalty", "control"),
     ]
     assert [label(rows) for rows, _ in lineup(asked, controls=False)] == ["erm", "rcad", "label_smoothing"]
-    assert [role for _, role in lineup([rows_from_names("erm"), rows_from_names("mixup")], controls=True)] == [
+    assert [role for _, role in lineup([parse_method("erm"), parse_method("mixup")], controls=True)] == [
         "base",
         "asked",
     ]
     # A control that was asked for is no control.
-    twice = lineup([rows_from_names("rcad_random"), rows_from_names("rcad")], controls=True)
-    assert dict(twice)[rows_from_names("rcad_random")] == "asked"
+    twice = lineup([parse_method("rcad_random"), parse_method("rcad")], controls=True)
+    assert dict(twice)[parse_method("rcad_random")] == "asked"
 
 
 def test_controls_take_what_they_share() -> None:
@@ -239,7 +239,7 @@ def test_seeds_go_through_the_standard_splits() -> None:
     x = np.zeros((10, 2), np.float32)
     halves = (np.arange(5), np.arange(5, 10))
     data = Dataset("d", "classification", Split(x, np.arange(10) % 2), standard_splits=(halves, halves[::-1]))
-    config = configure("d", rows_from_names("erm"))
+    config = configure("d", parse_method("erm"))
     assert [split_of(config, seed, data).data.split for seed in (0, 1, 2)] == [0, 1, 0]
     fixed = replace(config, data=replace(config.data, split=1))
     assert split_of(fixed, 0, data).data.split == 1
@@ -249,7 +249,7 @@ def test_seeds_go_through_the_standard_splits() -> None:
 def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(table(0))
-    config = configure({"name": str(path), "target": "y"}, rows_from_names("erm"))
+    config = configure({"name": str(path), "target": "y"}, parse_method("erm"))
     problem = splits_of(config)[0][1]
     check_suitable([contestant("erm"), contestant("rcad"), contestant("me_ada")], config, problem)
     with pytest.raises(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import rows_from_names
+from rcad.loss.method_rows import parse_method
 from rcad.loss.methods import METHODS, method
 from rcad.runs.configure import configure
 from rcad.study.search_ranges import SEARCHES, applied, beginning, check_space, default_space, started
@@ -18,7 +18,7 @@ DEFAULTS = method_defaults()
 def test_every_method_has_a_search_that_it_can_take() -> None:
     assert set(SEARCHES) == set(METHODS) - {"gaussian", "bernoulli"}
     for name, own in SEARCHES.items():
-        rows = rows_from_names(name)
+        rows = parse_method(name)
         check_space(parse_space(own.space), rows, DEFAULTS)
         for labels in (True, False):
             (row,) = started(rows, labels=labels, table=True)
@@ -35,25 +35,25 @@ def test_what_the_user_set_is_not_tuned() -> None:
 
 
 def test_parts_of_a_method_keep_their_own_numbers() -> None:
-    rows = rows_from_names("mixup + rcad")
+    rows = parse_method("mixup + rcad")
     assert [one.key for one in default_space(rows)] == ["mixup.alpha", "rcad.alpha", "rcad.lam"]
     config = applied(configure("digits", rows), {"mixup.alpha": 0.3, "rcad.alpha": 2.0}, DEFAULTS)
     assert config.method == (("mixup", (("alpha", 0.3),)), ("rcad", (("alpha", 2.0),)))
 
 
 def test_the_protocol_s_augmentation_is_not_tuned() -> None:
-    rows = rows_from_names("data_augmentation + label_smoothing")
+    rows = parse_method("data_augmentation + label_smoothing")
     assert [one.key for one in default_space(rows)] == ["eps"]
 
 
 def test_tables_have_no_pixels() -> None:
-    (row,) = started(rows_from_names("adversarial_training"), labels=True, table=True)
+    (row,) = started(parse_method("adversarial_training"), labels=True, table=True)
     assert row == ("adversarial_training", (("bounds", None),))
-    assert started(rows_from_names("adversarial_training"), labels=True, table=False)[0][1] == ()
+    assert started(parse_method("adversarial_training"), labels=True, table=False)[0][1] == ()
 
 
 def test_a_trial_sets_parameters_and_fields() -> None:
-    base = configure("digits", rows_from_names("rcad"))
+    base = configure("digits", parse_method("rcad"))
     config = applied(base, {"alpha": 0.25, "norm": "linf", "optim.weight_decay": 0.3}, DEFAULTS)
     assert config.method == (("rcad", (("alpha", 0.25), ("norm", "linf"))),)
     assert config.optim.weight_decay == 0.3
@@ -61,12 +61,12 @@ def test_a_trial_sets_parameters_and_fields() -> None:
 
 
 def test_the_beginning_is_where_the_config_stands() -> None:
-    base = configure("digits", started(rows_from_names("rcad"), labels=True, table=False))
+    base = configure("digits", started(parse_method("rcad"), labels=True, table=False))
     space = parse_space("alpha=auto(0.25, 4), lam=log(0.01, 1), steps=int(1, 4), optim.weight_decay=log(0.001, 1)")
     point = beginning(base, space, DEFAULTS, 1.23456)
     assert point == {"alpha": 1.235, "lam": 0.1, "steps": 1, "optim.weight_decay": 0.01}
     assert beginning(
-        configure("digits", rows_from_names("mixup + rcad")), parse_space("alpha=log(0.1, 1)"), DEFAULTS, None
+        configure("digits", parse_method("mixup + rcad")), parse_space("alpha=log(0.1, 1)"), DEFAULTS, None
     ) == {"alpha": 0.5}
 
 
@@ -75,8 +75,8 @@ def test_trials_are_judged_alike(key: str) -> None:
     """Else the search would choose the luckiest rows to be judged by."""
     said = f"^expected a space whose trials share method, seed and held-out rows, but got '{key}'; tune a parameter"
     with pytest.raises(InputError, match=said):
-        check_space(parse_space(f"{key}=choice(1, 2)"), rows_from_names("rcad"), DEFAULTS)
-    check_space(parse_space("data.size=choice(8, 16)"), rows_from_names("rcad"), DEFAULTS)
+        check_space(parse_space(f"{key}=choice(1, 2)"), parse_method("rcad"), DEFAULTS)
+    check_space(parse_space("data.size=choice(8, 16)"), parse_method("rcad"), DEFAULTS)
 
 
 @pytest.mark.parametrize("key", ["eps", "optim.speed", "mixup.alpha", "rcad.", "alphas"])
@@ -84,4 +84,4 @@ def test_an_unknown_key_is_refused(key: str) -> None:
     from rcad.study.search_space import Parameter
 
     with pytest.raises(InputError, match=r"^expected a parameter of rcad \(alpha, lam"):
-        check_space((Parameter(key, "log", 0.1, 1.0),), rows_from_names("rcad"), DEFAULTS)
+        check_space((Parameter(key, "log", 0.1, 1.0),), parse_method("rcad"), DEFAULTS)

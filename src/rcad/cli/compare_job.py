@@ -16,8 +16,7 @@ from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
 from rcad.errors import InputError
-from rcad.loss.method_rows import method_text
-from rcad.loss.method_text import parse_method
+from rcad.loss.method_rows import method_text, parse_method
 from rcad.runs.atomic import ready_folder
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.loss.changed_defaults import left_open, spelled
-from rcad.loss.method_rows import Defaults, rows_to_plain
-from rcad.loss.method_text import parse_method
+from rcad.loss.method_rows import Defaults, left_open, parse_method, rows_to_plain, spelled
 from rcad.runs.atomic import read_text
 from rcad.runs.config import RunConfig
 from rcad.runs.overrides import override

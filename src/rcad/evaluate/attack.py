@@ -9,12 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, finite, one_of, whole
+from rcad.errors import InputError, Value, finite, one_of, whole
 from rcad.evaluate.attack_ball import Ball
 from rcad.evaluate.attack_search import Best, watched
-from rcad.loss.geometry import Channels, Move
 from rcad.loss.model_calls import Model
-from rcad.loss.values import Value
+from rcad.loss.perturbations import Channels, Move
 
 Norm = Literal["l2", "linf"]
 

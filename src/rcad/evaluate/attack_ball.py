@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.loss.geometry import Move, unit
+from rcad.loss.perturbations import Move, unit
 
 # What the float arithmetic of one L2 projection may add to a length, relative to it; some hundreds of roundings.
 ARITHMETIC = 16

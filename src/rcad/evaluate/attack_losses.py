@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.loss.likelihoods import Categorical
-from rcad.loss.tensors import full_precision
+from rcad.loss.likelihoods import Categorical, full_precision
 
 AttackLoss = Callable[[Tensor, Tensor], Tensor]
 LossName = Literal["ce", "dlr"]

@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, one_of
+from rcad.errors import InputError, Value, one_of
 from rcad.evaluate.apgd import APGD
 from rcad.evaluate.attack import Attack
 from rcad.evaluate.attack_search import watched
 from rcad.evaluate.attacked import Attacked, accuracy_under, attacked_accuracy
 from rcad.evaluate.pgd import FGSM, PGD
 from rcad.loss.model_calls import Forward, Model
-from rcad.loss.values import Value
 
 __all__ = [
     "APGD",

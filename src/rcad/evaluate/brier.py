@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rcad.loss.calibration import BINS, Binned, class_bins
-from rcad.loss.predictions import Labelled, fetch_numbers
-from rcad.loss.scores import label_scores
+from rcad.loss.predictions import Labelled, fetch_numbers, label_scores
 
 
 @dataclass(frozen=True)

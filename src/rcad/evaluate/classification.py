@@ -14,8 +14,7 @@ from rcad.evaluate.brier import decomposed
 from rcad.evaluate.selective import areas
 from rcad.loss.calibration import BINS, class_bins, classwise_error, top_label_error
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.predictions import Labelled, fetch_numbers
-from rcad.loss.scores import label_scores
+from rcad.loss.predictions import Labelled, fetch_numbers, label_scores
 
 
 @torch.no_grad()

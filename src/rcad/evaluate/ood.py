@@ -13,8 +13,7 @@ from torch import Tensor
 
 from rcad.errors import InputError, fraction
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.predictions import Check, fetch_numbers, finite_check, log_confidence
-from rcad.loss.ties import tie_bounds
+from rcad.loss.predictions import Check, fetch_numbers, finite_check, log_confidence, tie_bounds
 
 SCORES = ("msp", "entropy", "energy", "max_logit")
 

@@ -24,10 +24,8 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, finite, is_number
-from rcad.loss.likelihoods import Gaussian
-from rcad.loss.predictions import Check, fetch, fetch_numbers, finite_check
-from rcad.loss.scores import value_scores
-from rcad.loss.tensors import full_precision, matching_target
+from rcad.loss.likelihoods import Gaussian, full_precision, matching_target
+from rcad.loss.predictions import Check, fetch, fetch_numbers, finite_check, value_scores
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, whole
-from rcad.loss.predictions import Check, Labelled, fetch, finite_check
-from rcad.loss.ties import tie_means
+from rcad.loss.predictions import Check, Labelled, fetch, finite_check, tie_means
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.integrations.resolve import MethodLike, resolve
-from rcad.loss.geometry import Channels
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import Inputs, Model
+from rcad.loss.perturbations import Channels
 from rcad.loss.terms import Losses
 
 try:

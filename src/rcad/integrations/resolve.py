@@ -12,15 +12,11 @@ from torch import Tensor
 
 from rcad.errors import InputError, one_of, whole
 from rcad.loss.augmentations import Augmentation, augment
-from rcad.loss.changed_defaults import spelled
 from rcad.loss.criterion import Criterion
-from rcad.loss.geometry import Channels
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.method import Method, compose, method
-from rcad.loss.method_rows import rows_to_plain
-from rcad.loss.method_text import parse_method
-from rcad.loss.methods import erm  # also fills METHODS
-from rcad.loss.perturbations import GradientStep, ProjectedAscent, RandomStep
+from rcad.loss.methods import erm
+from rcad.loss.perturbations import Channels, GradientStep, ProjectedAscent, RandomStep
 from rcad.loss.terms import Term
 
 __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
@@ -151,7 +147,7 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
     if isinstance(given, Method):
         value = given if given.recipe or given != Method() else erm()
     elif isinstance(given, str):
-        value = Method.from_dict({"methods": rows_to_plain(spelled(parse_method(given)))})
+        value = Method.parse(given)
     else:
         raise InputError(
             'expected a method such as "rcad(alpha=0.5, lam=0.1)", a Method or a Criterion, '

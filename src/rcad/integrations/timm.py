@@ -11,9 +11,9 @@ from rcad.errors import InputError, is_number
 from rcad.integrations.resolve import MethodLike, as_method
 from rcad.integrations.step import Step
 from rcad.loss.criterion import RCAD, Criterion
-from rcad.loss.geometry import Channels
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.model_calls import logits_of
+from rcad.loss.perturbations import Channels
 from rcad.models.timm_model import import_timm
 
 timm = import_timm()

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rcad.loss.tensors import same_order
-
 BLOCK, WARPS, ALIGNMENT = 8192, 8, 16
 PROGRAMS = 66
 """Few programs with many chunks each: half of an H200's processors stay free for the convolutions of other runs."""
@@ -190,3 +188,9 @@ def _dense(tensor: Tensor) -> bool:
             return False
         expected *= size
     return tensor.data_ptr() % ALIGNMENT == 0
+
+
+def same_order(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape lie in memory in the same order."""
+    wide = [i for i, size in enumerate(other.shape) if size > 1]
+    return one.shape == other.shape and all(one.stride(i) == other.stride(i) for i in wide)

@@ -6,7 +6,7 @@ labels into probabilities and changes nothing else about them: smoothing belongs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,9 +14,35 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rcad.errors import InputError, finite, whole
-from rcad.loss.draws import Alternating, Source, drawn
-from rcad.loss.values import Value
+from rcad.errors import InputError, Value, finite, whole
+
+
+class Alternating:
+    """The generators of several runs whose examples alternate in a batch: each run draws as if it were alone."""
+
+    def __init__(self, generators: Sequence[torch.Generator]) -> None:
+        self.generators = tuple(generators)
+
+    def __len__(self) -> int:
+        return len(self.generators)
+
+
+Source = torch.Generator | Alternating
+"""Where random numbers come from."""
+
+
+def drawn(sample: Callable[..., Tensor], count: int, source: Source | None, **options: Any) -> Tensor:
+    """sample(count, generator=..., **options) with the examples in the first dimension."""
+    if not isinstance(source, Alternating):
+        return sample(count, generator=source, **options)
+    parts = [sample(count // len(source), generator=generator, **options) for generator in source.generators]
+    return alternating(parts)
+
+
+def alternating(parts: Sequence[Tensor]) -> Tensor:
+    """The examples of several runs in turn: the first of each, then the second of each."""
+    return torch.stack(list(parts), 1).flatten(0, 1)
+
 
 Slot = Literal["crop", "flip", "cutout", "mix"]
 

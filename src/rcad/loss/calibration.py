@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import one_of
-from rcad.loss.predictions import Labelled, checked_bins, fetch, fetch_numbers
-from rcad.loss.ties import tie_means
+from rcad.loss.predictions import Labelled, checked_bins, fetch, fetch_numbers, tie_means
 
 BINS = 15
 Kind = Literal["width", "mass"]

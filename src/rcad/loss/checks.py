@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.model_calls import as_module
+from rcad.loss.model_calls import View, as_module
 from rcad.loss.terms import Term
-from rcad.loss.views import View
 
 NOTHING_TO_TRAIN = "expected parameters that require a gradient, but the model has none; unfreeze some of them"
 

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, finite, whole
+from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.checks import NOTHING_TO_TRAIN
-from rcad.loss.draws import Source
 from rcad.loss.fused import fused_backward, refusal, third_backward
-from rcad.loss.geometry import Channels, Norm
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Inputs, Model, Output
 from rcad.loss.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
-from rcad.loss.perturbations import GradientStep
+from rcad.loss.perturbations import Channels, GradientStep, Norm
 from rcad.loss.terms import Losses, MeasureName, Term, active
 
 log = logging.getLogger("rcad")
@@ -92,7 +91,6 @@ class Criterion:
         step: int | None = None,
         generator: Source | None = None,
         after_pass: Callable[[], None] | None = None,
-        runs: int = 1,
         **options: Any,
     ) -> Losses:
         """Adds the loss's gradients to `.grad` in the fewest passes and returns the detached losses.
@@ -101,12 +99,12 @@ class Criterion:
             scaler: a torch.amp.GradScaler, which then scales the loss as usual.
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
-            runs: how many networks the model holds, whose examples alternate in the batch: each has a loss of its
-                own, as if it were alone. For random numbers as if alone, `generator` must be an `Alternating`.
+            generator: where random numbers come from. With an `Alternating` the model holds as many networks, whose
+                examples alternate in the batch: each has a loss of its own, as if it were alone.
         """
         whole("accumulate", accumulate, minimum=1)
-        whole("runs", runs, minimum=1)
-        if runs > 1 and len(y) % runs:
+        runs = len(generator) if isinstance(generator, Alternating) else 1
+        if len(y) % runs:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
@@ -129,7 +127,9 @@ class Criterion:
                 runs=runs,
             )
         if runs > 1:
-            raise InputError(f"expected passes that can be run backward one by one for runs={runs}, but {reason}")
+            raise InputError(
+                f"expected passes that can be run backward one by one for {runs} runs in one batch, but {reason}"
+            )
         self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
         losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
         if not losses.total.requires_grad:

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError
+from rcad.loss.augmentations import Source
 from rcad.loss.checks import NOTHING_TO_TRAIN, check_gradient, check_output
-from rcad.loss.draws import Source
 from rcad.loss.likelihoods import Likelihood
-from rcad.loss.model_calls import REENTRANT, frozen_batch_stats, reenters
+from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
 from rcad.loss.objective import direction_loss, direction_losses, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Losses, Term
-from rcad.loss.views import View
 
 Scale = Callable[[Tensor], Tensor]
 

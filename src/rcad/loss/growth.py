@@ -14,9 +14,8 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, finite, whole
+from rcad.errors import InputError, Value, finite, whole
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.values import Value
 
 log = logging.getLogger("rcad")
 

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rcad.errors import InputError, finite, fraction, one_of
-from rcad.loss.tensors import full_precision, matching_target, per_example
-from rcad.loss.values import Value
+from rcad.errors import InputError, Value, finite, fraction, one_of
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -262,3 +260,30 @@ class Bernoulli(Value):
         low, high = target.min().item(), target.max().item()
         if not (low >= 0 and high <= 1):
             raise InputError(f"expected binary targets in [0, 1], but got values from {low:.4g} to {high:.4g}")
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """x in at least float32: half precision is for the network, not for logarithms."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def per_example(values: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Averages every dimension but the first, over the `valid` positions only."""
+    if values.ndim == 1:
+        return values if valid is None else values * valid
+    if valid is None:
+        return values.flatten(1).mean(1)
+    return (values * valid).flatten(1).sum(1) / valid.flatten(1).sum(1).clamp(min=1)
+
+
+def matching_target(output: Tensor, target: Tensor) -> Tensor:
+    """The target in the output's shape: (B,) is read as (B, 1)."""
+    if target.shape == output.shape:
+        return target
+    if target.ndim == 1 and output.shape == (len(target), 1):
+        return target[:, None]
+    if target.ndim == 2 and output.ndim == 1 and target.shape == (len(output), 1):
+        return target[:, 0]
+    raise InputError(
+        f"expected a target of shape {tuple(output.shape)} like the prediction, but got {tuple(target.shape)}"
+    )

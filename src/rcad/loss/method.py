@@ -16,15 +16,14 @@ from torch import nn
 
 from rcad.errors import InputError, one_of
 from rcad.loss.augmentations import Augmentation
-from rcad.loss.changed_defaults import as_recorded
 from rcad.loss.criterion import Criterion
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.method_rows import MethodRow, as_recorded, parse_method, rows_to_plain, spelled
 from rcad.loss.objective import ERM, Objective
 from rcad.loss.terms import Term, check_terms
 
 P = ParamSpec("P")
-Recipe = tuple[str, tuple[tuple[str, Any], ...]]
 
 METHODS: dict[str, Callable[..., Method]] = {}
 SLOTS = {"likelihood": "likelihood", "clean": "clean loss", "growth": "growth of the training set"}
@@ -44,7 +43,7 @@ class Method:
         growth: what happens to the training set between epochs.
     """
 
-    recipe: tuple[Recipe, ...] = ()
+    recipe: tuple[MethodRow, ...] = ()
     likelihood: Likelihood | None = None
     clean: tuple[Term, ...] | None = None
     extra: tuple[Term, ...] = ()
@@ -87,11 +86,16 @@ class Method:
         return {"methods": [{"name": name, **dict(values)} for name, values in self.recipe]}
 
     @staticmethod
+    def parse(text: str) -> Method:
+        """The method that a user writes as text, e.g. "mixup + rcad(alpha=1.0)"; `str` of a method is such a text."""
+        return Method.from_dict({"methods": rows_to_plain(spelled(parse_method(text)))})
+
+    @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Method:
         """The method that `to_dict` wrote.
 
         What a row leaves out has its default; where that has changed, the one that old rows were written with
-        (`rcad.loss.changed_defaults`).
+        (`rcad.loss.method_rows.CHANGED`).
         """
         rows = plain.get("methods")
         if not isinstance(rows, list) or not rows:
@@ -102,6 +106,8 @@ class Method:
 
 def method(name: str = "", **parameters: Any) -> Method:
     """A method by its name: method("rcad", alpha=1.0, lam=0.1)."""
+    import rcad.loss.methods  # noqa: F401  # where they register themselves
+
     one_of("method", name, METHODS)
     known = signature(METHODS[name]).parameters
     for key in parameters:

@@ -1,32 +1,40 @@
-"""Methods as plain rows of a name and parameters: what a config keeps and the engine turns into a Method."""
+"""A method as it is written: in a config as rows of a name and parameters, by a user as text. Neither needs torch.
+
+A record's rows leave out what had its default. Defaults that changed since are listed in `CHANGED`: so that old rows
+keep their meaning, and no new run takes an old one's id, such a parameter is written into every new row where it makes
+a difference.
+"""
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from rcad.errors import InputError, shown, writable
-from rcad.loss.changed_defaults import as_recorded, says
 
 MethodRow = tuple[str, tuple[tuple[str, Any], ...]]
+Rows = tuple[MethodRow, ...]
 Defaults = Mapping[str, Mapping[str, Any]]
 """The parameters of every method and their defaults, as the engine knows them."""
 
+_WORDS = {"none": None, "true": True, "false": False}
 
-def method_rows(rows: Any) -> tuple[MethodRow, ...]:
+
+def method_rows(rows: Any) -> Rows:
     """Rows in their one form: parameters sorted by name, lists as tuples, the text "none" as None.
 
     TOML has no null, and a parameter left out means its default, which need not be None: hence "none".
+
+    Args:
+        rows: (name, parameters) each, or what `rows_to_plain` wrote; a lone dict need not stand in a list.
     """
+    rows = [rows] if isinstance(rows, Mapping) else rows
     if not isinstance(rows, list | tuple) or not rows:
         raise InputError(f"expected method to be a list of at least one row, but got {shown(rows)}; give a method")
     return tuple(_row(f"method[{index}]", row) for index, row in enumerate(rows))
-
-
-def rows_from_names(text: str) -> tuple[MethodRow, ...]:
-    """Rows from "mixup + rcad": each with its defaults."""
-    return method_rows([(name.strip(), ()) for name in text.split("+")])
 
 
 def rows_to_plain(rows: Iterable[MethodRow]) -> list[dict[str, Any]]:
@@ -34,18 +42,40 @@ def rows_to_plain(rows: Iterable[MethodRow]) -> list[dict[str, Any]]:
     return [{"name": name, **{key: _listed(value) for key, value in values}} for name, values in rows]
 
 
-def rows_from_plain(plain: Any) -> tuple[MethodRow, ...]:
-    """The rows that `rows_to_plain` wrote; a lone row need not stand in a list."""
-    rows = [plain] if isinstance(plain, Mapping) else plain
-    if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(f"expected method to be a list of tables with a name each, but got {shown(plain)}")
-    for index, row in enumerate(rows):
-        if "name" not in row:
-            raise InputError(f"expected method[{index}].name, but it is missing; name the method")
-    return method_rows([(row["name"], [(key, row[key]) for key in row if key != "name"]) for row in rows])
+def method_text(rows: Iterable[MethodRow]) -> str:
+    """The rows as `parse_method` reads them, e.g. "data_augmentation + rcad(alpha=0.7)"."""
+    return " + ".join(
+        name + (f"({', '.join(f'{key}={value!r}' for key, value in values)})" if values else "")
+        for name, values in rows
+    )
 
 
-def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> tuple[MethodRow, ...]:
+def label(rows: Iterable[MethodRow]) -> str:
+    """The rows of a config as text, with what they meant where a default has changed."""
+    return method_text(as_recorded(rows))
+
+
+def parse_method(text: str) -> Rows:
+    """The rows of a method as a user writes it: names joined by "+", each with parameters in brackets or without.
+
+    Values are numbers, words (`norm=linf` needs no quotes), true, false, none, and tuples or lists of these. The text
+    is read as an expression and never evaluated.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python has its own opinions on texts like "1if"
+            body = ast.parse(text.strip(), mode="eval").body
+        rows = [_parsed_row(part) for part in _summands(body)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        short = repr(text if len(text) <= 60 else text[:57] + "...")
+        raise InputError(
+            f"expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got {short}; "
+            "see: rcad methods list"
+        ) from None
+    return method_rows(rows)
+
+
+def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
     """The rows less every parameter that has its default, so that writing a default out does not make another run.
 
     A default that has changed is kept where it makes a difference, and any value of it left out where none does.
@@ -53,7 +83,7 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> tuple[Met
     rows = tuple(rows)
 
     def kept(name: str, key: str, value: Any) -> bool:
-        must = says(rows, name, key)
+        must = _says(rows, name, key)
         return not _is_default(defaults.get(name, {}), key, value) if must is None else must
 
     return tuple(
@@ -61,17 +91,76 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> tuple[Met
     )
 
 
-def label(rows: Iterable[MethodRow]) -> str:
-    """The rows of a config for a reader, e.g. "data_augmentation + rcad(alpha=0.7)", as they were meant."""
-    return method_text(as_recorded(rows))
+class Changed(NamedTuple):
+    """A parameter whose default changed after runs had been recorded.
+
+    Attributes:
+        name: of the parameter.
+        before: its value in a written row that leaves it out.
+        now: its default.
+        counts: whether the two differ beside these rows.
+    """
+
+    name: str
+    before: Any
+    now: Any
+    counts: Callable[[Rows], bool]
 
 
-def method_text(rows: Iterable[MethodRow]) -> str:
-    """The rows as `parse_method` reads them."""
-    return " + ".join(
-        name + (f"({', '.join(f'{key}={value!r}' for key, value in values)})" if values else "")
-        for name, values in rows
+def _smoothed(rows: Rows) -> bool:
+    return any(name == "label_smoothing" or dict(values).get("smoothing") for name, values in rows)
+
+
+DIRECTION = Changed("direction", "training", "plain", _smoothed)
+CHANGED: Mapping[str, Changed] = {
+    "rcad": DIRECTION,
+    "rcad_text": DIRECTION,
+    "rcad_released": Changed("jitter", 0.01, 0.0, lambda rows: True),
+}
+
+
+def spelled(rows: Iterable[MethodRow]) -> Rows:
+    """The rows that a user writes today, with changed defaults written out."""
+    return _filled(tuple(rows), lambda changed: changed.now)
+
+
+def as_recorded(rows: Iterable[MethodRow]) -> Rows:
+    """The rows of a record, perhaps an old one, with what they meant written out."""
+    return _filled(tuple(rows), lambda changed: changed.before)
+
+
+def as_first_written(rows: Iterable[MethodRow]) -> Rows:
+    """The rows less a parameter that makes no difference beside them, as they were before there was one."""
+    rows = tuple(rows)
+    return tuple(
+        (name, tuple(one for one in values if _says(rows, name, one[0]) is not False)) for name, values in rows
     )
+
+
+def left_open(rows: Rows) -> list[str]:
+    """What written rows leave out though its default has changed, in words."""
+    return [
+        f"{name}.{one.name}, which is read as {one.before!r}, the default when such rows were first written, not as "
+        f"today's {one.now!r}"
+        for name, values in rows
+        if (one := CHANGED.get(name)) is not None and one.counts(rows) and one.name not in dict(values)
+    ]
+
+
+def _says(rows: Rows, name: str, key: str) -> bool | None:
+    """Whether a row must say this parameter beside these rows, though it has its default; None: no default changed."""
+    changed = CHANGED.get(name)
+    return None if changed is None or changed.name != key else changed.counts(rows)
+
+
+def _filled(rows: Rows, value: Callable[[Changed], Any]) -> Rows:
+    full = []
+    for name, values in rows:
+        changed = CHANGED.get(name)
+        if changed is not None and changed.counts(rows) and changed.name not in dict(values):
+            values = tuple(sorted((*values, (changed.name, value(changed)))))
+        full.append((name, values))
+    return tuple(full)
 
 
 def _is_default(known: Mapping[str, Any], key: str, value: Any) -> bool:
@@ -79,8 +168,12 @@ def _is_default(known: Mapping[str, Any], key: str, value: Any) -> bool:
 
 
 def _row(name: str, row: Any) -> MethodRow:
+    if isinstance(row, Mapping):
+        if "name" not in row:
+            raise InputError(f"expected {name}.name, but it is missing; name the method")
+        row = row["name"], [(key, row[key]) for key in row if key != "name"]
     if not isinstance(row, list | tuple) or len(row) != 2:
-        raise InputError(f"expected {name} to be a name and its parameters, but got {shown(row)}")
+        raise InputError(f"expected {name} to be a table with a name, but got {shown(row)}; give a name and parameters")
     method, values = row
     if not isinstance(method, str) or not method.strip():
         raise InputError(f"expected {name}.name to be the name of a method, but got {shown(method)}")
@@ -111,3 +204,30 @@ def _value(name: str, value: Any) -> Any:
 
 def _listed(value: Any) -> Any:
     return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _summands(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_summands(node.left), *_summands(node.right)]
+    return [node]
+
+
+def _parsed_row(node: ast.expr) -> tuple[str, list[tuple[str, Any]]]:
+    if isinstance(node, ast.Name):
+        return node.id, []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+        if any(keyword.arg is None for keyword in node.keywords):  # rcad(**parameters)
+            raise ValueError
+        return node.func.id, [(str(keyword.arg), _parsed_value(keyword.value)) for keyword in node.keywords]
+    raise ValueError
+
+
+def _parsed_value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name):
+        return _WORDS.get(node.id.lower(), node.id)
+    if isinstance(node, ast.Tuple | ast.List):
+        return [_parsed_value(item) for item in node.elts]
+    value = ast.literal_eval(node)
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise ValueError
+    return value

@@ -6,14 +6,37 @@ from typing import Literal
 
 from rcad.errors import finite
 from rcad.loss.augmentations import Cutmix, Cutout, Flip, Mixup, PadCrop
-from rcad.loss.geometry import Norm
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
 from rcad.loss.method import METHODS, Method, compose, method, recipe
-from rcad.loss.perturbations import GradientStep, RandomStep
+from rcad.loss.perturbations import GradientStep, Norm, RandomStep
 from rcad.loss.terms import MeasureName, Term
 
-__all__ = ["METHODS", "Method", "compose", "method"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "ada",
+    "adversarial_training",
+    "adversarial_two_views",
+    "bernoulli",
+    "compose",
+    "confidence_penalty",
+    "cutmix",
+    "cutout",
+    "data_augmentation",
+    "erm",
+    "gaussian",
+    "label_smoothing",
+    "ls_on_adv",
+    "me_ada",
+    "method",
+    "mixup",
+    "rcad",
+    "rcad_random",
+    "rcad_released",
+    "rcad_text",
+    "two_views",
+]
 
 Bounds = tuple[float, float] | None
 Convention = Literal["all", "others"]

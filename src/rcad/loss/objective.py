@@ -11,13 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, one_of
+from rcad.loss.augmentations import Source
 from rcad.loss.checks import check_gradient, check_input, check_output
-from rcad.loss.draws import Source
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output, frozen_batch_stats, reenters
+from rcad.loss.model_calls import Inputs, Model, Output, View, frozen_batch_stats, make_view, reenters
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Losses, Term, active, check_terms
-from rcad.loss.views import View, make_view
 
 ERM = (Term("nll"),)
 Units = Literal["pixels", "input"]

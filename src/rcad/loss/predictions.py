@@ -1,7 +1,8 @@
-"""Predictions that are checked without a synchronisation of their own.
+"""Predictions beside their labels: checked without a synchronisation of their own, and scored example by example.
 
 Shapes are checked at once. Values are checked on the device, made harmless (a label out of range is clamped, so that
-no kernel fails), and looked at together with the results, in the one transfer of `fetch`.
+no kernel fails), and looked at together with the results, in the one transfer of `fetch`. The scores at the end are
+what training averages every epoch; they check and fetch nothing: a diverged model gives NaN.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from rcad.errors import InputError, whole
-from rcad.loss.likelihoods import Categorical
+from rcad.loss.likelihoods import Categorical, Gaussian
 
 
 class Check(NamedTuple):
@@ -113,3 +115,36 @@ def _label_fault(labels: Tensor, last: int) -> str:
 def checked_bins(bins: int) -> int:
     whole("bins", bins, minimum=1)
     return bins
+
+
+def tie_bounds(ordered: Tensor) -> tuple[Tensor, Tensor]:
+    """For each place of an ascending order, the first place of its group of equals and the one after the last."""
+    return torch.searchsorted(ordered, ordered), torch.searchsorted(ordered, ordered, right=True)
+
+
+def tie_means(ordered: Tensor, values: Tensor) -> Tensor:
+    """Each value replaced by the mean of its group: what it is on average when equals are put in random order."""
+    first, after = tie_bounds(ordered)
+    total = F.pad(values.cumsum(0), (1, 0))
+    means = (total[after] - total[first]) / (after - first)
+    # A group of one keeps its value to the last bit.
+    return torch.where(after - first == 1, values, means)
+
+
+@torch.no_grad()
+def label_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Float64 (B,) each: `hit` (1 where the largest logit, the first of equals, is the label's), `nll`, `brier`."""
+    wide = output.double()
+    miss = wide.softmax(1)
+    miss.scatter_add_(1, y[:, None], miss.new_full((len(y), 1), -1.0))
+    hit = (output.argmax(1) == y).double()
+    return {"hit": hit, "nll": Categorical().nll(wide, y), "brier": miss.square().sum(1)}
+
+
+@torch.no_grad()
+def value_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Float64 (B,) each, in the unit of y: `nll` of a Gaussian head (B, 2), `square` of the error of its mean.
+
+    Each is computed in the output's own precision, as in training; only what follows is wider.
+    """
+    return {"nll": Gaussian().nll(output, y).double(), "square": (output[:, 0] - y).double().square()}

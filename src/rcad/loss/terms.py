@@ -8,10 +8,9 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from rcad.errors import InputError, finite, one_of, whole
+from rcad.errors import InputError, Value, finite, one_of, whole
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.perturbations import Perturbation
-from rcad.loss.values import Value
 
 Measure = Callable[[Likelihood, Tensor, Tensor], Tensor]
 MeasureName = Literal["nll", "negative_entropy", "uniform_cross_entropy"]

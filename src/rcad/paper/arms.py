@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.loss.changed_defaults import as_first_written
 from rcad.loss.method import Method
+from rcad.loss.method_rows import as_first_written
 from rcad.train.task import check_cap
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from rcad.errors import InputError, finite, fraction, whole
+from rcad.errors import InputError, Value, finite, fraction, whole
 from rcad.loss.method_rows import MethodRow, method_rows
-from rcad.loss.values import Value
 from rcad.runs.fields import coerce, kinds
 
 MAX_SEED = 2**63 - 1

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rcad.errors import InputError, did_you_mean
-from rcad.loss.changed_defaults import spelled
-from rcad.loss.method_rows import Defaults, rows_from_names, rows_to_plain
+from rcad.loss.method_rows import Defaults, parse_method, rows_to_plain, spelled
 from rcad.runs.config import KEYS, SECTIONS, RunConfig
 from rcad.runs.fields import Kind, kinds, wrong
 from rcad.runs.plain import from_plain, to_plain
@@ -31,7 +30,7 @@ def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | 
         if not equals or not key:
             raise InputError(f"expected a setting like train.epochs=5, but got {setting!r}; write key=value")
         if key == "method":
-            plain["method"] = rows_to_plain(spelled(rows_from_names(text)))
+            plain["method"] = rows_to_plain(spelled(parse_method(text)))
         elif key.startswith("method."):
             _set_parameter(plain["method"], key, parse_any(text), methods)
         else:

@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from rcad.errors import InputError, did_you_mean, one_of, shown
-from rcad.loss.method_rows import rows_from_plain, rows_to_plain
+from rcad.loss.method_rows import method_rows, rows_to_plain
 from rcad.runs.config import KEYS, SECTIONS, RunConfig, Section
 from rcad.runs.fields import kinds
 from rcad.runs.recipes import RECIPES
@@ -75,7 +75,7 @@ def _with_recipe(plain: Any, recipe: str | None) -> Mapping[str, Any]:
     for title in ("model", "optim", "train"):
         merged[title] = {**asdict(getattr(base, title)), **plain.get(title, {})}
     if "method" in plain:
-        merged["method"] = base.rows(rows_from_plain(plain["method"]))
+        merged["method"] = base.rows(plain["method"])
     return merged
 
 
@@ -104,7 +104,7 @@ def _build(plain: Mapping[str, Any]) -> RunConfig:
     for key in ("data", "method", "optim", "train"):
         if key not in plain:
             raise InputError(f"expected {key} to be given, but it is missing; add it, or name a recipe")
-    rows = plain["method"] if isinstance(plain["method"], tuple) else rows_from_plain(plain["method"])
+    rows = method_rows(plain["method"])
     given = {name: section(**_complete(name, plain.get(name, {}))) for name, section in SECTIONS.items()}
     return RunConfig(method=rows, seed=plain.get("seed", 0), **given)  # type: ignore[arg-type]
 

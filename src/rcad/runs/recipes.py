@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rcad.loss.changed_defaults import spelled
-from rcad.loss.method_rows import MethodRow, method_rows
-from rcad.loss.values import Value
+from rcad.errors import Value
+from rcad.loss.method_rows import MethodRow, method_rows, spelled
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 
 CROP_AND_FLIP: MethodRow = ("data_augmentation", ())

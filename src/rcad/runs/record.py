@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 from numbers import Integral
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, did_you_mean, is_number, one_of, shown, whole
+from rcad.errors import InputError, Value, did_you_mean, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
-from rcad.loss.values import Value
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, from_plain, to_plain
 from rcad.runs.strict_json import dumps, finite_or_none, loads

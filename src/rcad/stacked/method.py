@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.loss.geometry import Move
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.method import Method
-from rcad.loss.perturbations import GradientStep, RandomStep
+from rcad.loss.perturbations import GradientStep, Move, RandomStep
 from rcad.loss.terms import MEASURES, Term
 
 

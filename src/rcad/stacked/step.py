@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from rcad.loss.geometry import Move, Norm, unit
-from rcad.loss.perturbations import GradientStep, RandomStep
+from rcad.loss.perturbations import GradientStep, Move, Norm, RandomStep, unit
 from rcad.stacked.method import StackedLikelihood, StackedMethod, StackedTerm
 from rcad.stacked.output_gradients import nll_slopes, pulled
 from rcad.stacked.passes import Passes

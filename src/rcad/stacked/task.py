@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.scores import label_scores, value_scores
+from rcad.loss.predictions import label_scores, value_scores
 from rcad.stacked.model import StackedMLP
 from rcad.train.task import Problem
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError
-from rcad.loss.draws import Alternating, Source, alternating
-from rcad.loss.tensors import same_order
+from rcad.kernels.fused_sgd import same_order
+from rcad.loss.augmentations import Alternating, Source, alternating
 from rcad.models.joined import Joined
 from rcad.train.step import Update
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from rcad.loss.calibration import BINS, top_label_error
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import logits_of
-from rcad.loss.predictions import Labelled
-from rcad.loss.scores import label_scores, value_scores
+from rcad.loss.predictions import Labelled, label_scores, value_scores
 from rcad.train.task import Problem
 
 

@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rcad.loss.augmentations import augment
+from rcad.loss.augmentations import Source, augment
 from rcad.loss.criterion import Criterion
-from rcad.loss.draws import Source
 from rcad.loss.growth import as_unit_float
 from rcad.loss.method import Method
 from rcad.runs.config import RunConfig
@@ -128,7 +127,6 @@ class Update:
                 generator=self.source,
                 step=number,
                 after_pass=after_pass,
-                runs=len(self.members),
             )
         each = len(y) // len(self.members)
         self.sums[..., 0] += losses.total * each

@@ -16,7 +16,7 @@ from rcad.evaluate.attack_search import watched
 from rcad.evaluate.corruptions.catalogue import check_images, check_request, corrupt_numbered
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model, logits_of
-from rcad.loss.scores import label_scores
+from rcad.loss.predictions import label_scores
 
 Progress = Callable[[int, int], None]
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, one_of
-from rcad.loss.values import Value
+from rcad.errors import InputError, Value, one_of
 from rcad.runs.atomic import make_folder, read_text, write_text
 from rcad.runs.strict_json import dumps, finite_or_none, loads
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
-from rcad.errors import InputError, finite, one_of, whole
-from rcad.loss.values import Value
+from rcad.errors import InputError, Value, finite, one_of, whole
 from rcad.runs.strict_json import dumps
 
 SUITES = ("calibration", "attacks", "corruptions", "ood")

@@ -16,9 +16,9 @@ from rcad.errors import InputError
 from rcad.integrations.accelerate import check_strategy
 from rcad.integrations.resolve import OPTIONS, Resolved
 from rcad.loss.criterion import Criterion
-from rcad.loss.geometry import Channels
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import evaluating, logits_of
+from rcad.loss.perturbations import Channels
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"

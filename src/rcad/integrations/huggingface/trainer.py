@@ -29,9 +29,9 @@ from rcad.integrations.huggingface.checks import (
 )
 from rcad.integrations.resolve import MethodLike, resolve
 from rcad.loss.criterion import Criterion, Scaler
-from rcad.loss.geometry import Channels
 from rcad.loss.likelihoods import Bernoulli, Categorical
 from rcad.loss.model_calls import logits_of
+from rcad.loss.perturbations import Channels
 
 EMBEDDED = "inputs_embeds"
 IGNORED = -100

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
-from rcad.loss.changed_defaults import spelled
-from rcad.loss.geometry import Move
 from rcad.loss.likelihoods import Categorical, Gaussian
 from rcad.loss.method import METHODS, Method, compose
-from rcad.loss.method_rows import MethodRow, method_rows, rows_to_plain
-from rcad.loss.method_text import parse_method
-from rcad.loss.methods import gaussian  # also fills METHODS
+from rcad.loss.method_rows import MethodRow, method_rows, parse_method, rows_to_plain, spelled
+from rcad.loss.methods import gaussian
+from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.study.search_ranges import started
 from rcad.train.task import AUTO, MEASURABLE, check_cap

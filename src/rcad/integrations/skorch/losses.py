@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError
+from rcad.errors import InputError, Value
 from rcad.integrations.resolve import OPTIONS
 from rcad.loss.criterion import Criterion
-from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from rcad.loss.tensors import full_precision
-from rcad.loss.values import Value
+from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, full_precision
 
 INSTEAD = {
     "weight": "pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))",

@@ -18,8 +18,8 @@ from rcad.integrations.resolve import MethodLike, as_method, resolve
 from rcad.integrations.skorch.checks import check_net, not_reached
 from rcad.integrations.skorch.losses import GaussianLoss, likelihood_of, reading_probabilities
 from rcad.loss.criterion import Criterion
-from rcad.loss.geometry import Channels
 from rcad.loss.model_calls import logits_of, undisturbed
+from rcad.loss.perturbations import Channels
 
 WEIGHT = "sample_weight"
 
