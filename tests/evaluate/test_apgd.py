@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from attacked_net import fitted, patterns
-from rcad.evaluate.apgd import APGD, _Pace, checkpoints
-from rcad.evaluate.attack_ball import Ball
-from rcad.evaluate.attack_search import Look
-from rcad.evaluate.attacks import attacked_accuracy
+from rcad.evaluate.attack_search import Ball, Look
+from rcad.evaluate.attacks import APGD, _Pace, attacked_accuracy, checkpoints
 from rcad.loss.perturbations import Move
 from small_nets import images, smooth_net
 

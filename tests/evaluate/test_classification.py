@@ -1,20 +1,35 @@
-"""All numbers at once: against other libraries, by hand, and their cost."""
+"""A classifier's numbers: against other libraries, by loops and by hand, over all orders of ties, at the limits."""
 
 from __future__ import annotations
 
 import math
-import time
+from itertools import pairwise, permutations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from sklearn import metrics
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from predictions import cases, random_logits
+from predictions import calibrated, cases, random_logits
 from rcad import InputError
-from rcad.evaluate.brier import brier_parts
-from rcad.evaluate.classification import classification, top_accuracy
-from rcad.evaluate.selective import risk_coverage
+from rcad.evaluate import classification as temperature
+from rcad.evaluate.classification import (
+    COLDEST,
+    HOTTEST,
+    BrierParts,
+    areas,
+    before_and_after,
+    brier_parts,
+    classification,
+    fit_temperature,
+    risk_coverage,
+    risks,
+    top_accuracy,
+)
 from rcad.loss.calibration import ece
 
 CASES = cases()
@@ -39,22 +54,6 @@ def test_scikit_learn_gives_the_same(case: str) -> None:
     elif case in DISTINCT:
         top = metrics.top_k_accuracy_score(y, p, k=5, labels=classes)
         assert found["top5"] == pytest.approx(100 * top)
-
-
-@pytest.mark.parametrize("case", DISTINCT)
-def test_torchmetrics_gives_the_same(case: str) -> None:
-    functional = pytest.importorskip("torchmetrics.functional.classification")
-    output, y = CASES[case]
-    p, classes = output.double().softmax(1), output.shape[1]
-    found = classification(output, y)
-    for name, k in (("accuracy", 1), ("top5", 5)):
-        if k < classes:
-            other = functional.multiclass_accuracy(p, y, classes, average="micro", top_k=k)
-            assert found[name] == pytest.approx(100 * other.item(), abs=1e-4)
-
-
-def test_most_cases_have_distinct_logits() -> None:
-    assert {"random", "two classes", "many classes", "tied rows", "one class", "one example"} <= set(DISTINCT)
 
 
 def test_the_names_are_stable() -> None:
@@ -131,11 +130,256 @@ def test_wrong_arguments_are_named() -> None:
         top_accuracy(output, y, 0)
     with pytest.raises(InputError, match="expected bins to be a whole number >= 1"):
         classification(output, y, bins=0)
+    with pytest.raises(InputError, match="expected points to be a whole number >= 1, but got 0"):
+        risk_coverage(output, y, points=0)
 
 
-def test_large_sets_are_quick() -> None:
-    output, y = random_logits(20_000, 100)
-    classification(output[:100], y[:100])
-    start = time.perf_counter()
-    classification(output, y)
-    assert time.perf_counter() - start < 3  # about 0.2 s on one core
+def total(parts: BrierParts) -> float:
+    return parts.reliability - parts.resolution + parts.uncertainty + parts.within_bins
+
+
+def by_loops(output: Tensor, y: Tensor, bins: int) -> dict[str, float]:
+    p, labels = output.double().softmax(1).tolist(), y.tolist()
+    sums = dict.fromkeys(("reliability", "resolution", "uncertainty", "within_bins"), 0.0)
+    for k in range(len(p[0])):
+        base = labels.count(k) / len(labels)
+        sums["uncertainty"] += base * (1 - base)
+        for b in range(bins):
+            inside = [i for i in range(len(p)) if b / bins < p[i][k] <= (b + 1) / bins or (b == 0 and p[i][k] == 0)]
+            if not inside:
+                continue
+            share = len(inside) / len(labels)
+            mean = sum(p[i][k] for i in inside) / len(inside)
+            seen = sum(labels[i] == k for i in inside) / len(inside)
+            variance = sum((p[i][k] - mean) ** 2 for i in inside) / len(inside)
+            covariance = sum((p[i][k] - mean) * ((labels[i] == k) - seen) for i in inside) / len(inside)
+            sums["reliability"] += share * (mean - seen) ** 2
+            sums["resolution"] += share * (seen - base) ** 2
+            sums["within_bins"] += share * (variance - 2 * covariance)
+    return sums
+
+
+@pytest.mark.parametrize("bins", [1, 3, 15])
+@pytest.mark.parametrize("case", [name for name in CASES if name != "many classes"])
+def test_loops_give_the_same(case: str, bins: int) -> None:
+    output, y = CASES[case]
+    parts = brier_parts(output, y, bins=bins)
+    for name, value in by_loops(output, y, bins).items():
+        assert getattr(parts, name) == pytest.approx(value, abs=1e-12), name
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 60),
+    classes=st.integers(2, 9),
+    bins=st.integers(1, 40),
+    scale=st.floats(0, 30),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_parts_add_up_exactly(seed: int, count: int, classes: int, bins: int, scale: float) -> None:
+    parts = brier_parts(*random_logits(count, classes, seed=seed, scale=scale), bins=bins)
+    assert total(parts) == pytest.approx(parts.brier, abs=1e-12)
+    assert min(parts.reliability, parts.resolution, parts.uncertainty) >= 0
+    assert parts.resolution <= parts.uncertainty + 1e-12
+
+
+def test_murphy_s_three_are_complete_when_a_bin_holds_one_forecast() -> None:
+    """Two forecasts: (0.8, 0.2) ten times, right 7 times; (0.3, 0.7) ten times, right 9 times."""
+    p = torch.tensor([[0.8, 0.2], [0.3, 0.7]], dtype=torch.float64).repeat_interleave(10, 0)
+    y = torch.tensor([0] * 7 + [1] * 3 + [1] * 9 + [0])
+    parts = brier_parts(p.log(), y)
+    assert parts.within_bins == pytest.approx(0, abs=1e-14)
+    assert parts.reliability == pytest.approx(2 * (0.5 * 0.1**2 + 0.5 * 0.2**2))
+    assert parts.resolution == pytest.approx(2 * (0.5 * 0.3**2 + 0.5 * 0.3**2))
+    assert parts.uncertainty == pytest.approx(2 * 0.4 * 0.6)
+    assert parts.brier == pytest.approx(total(parts))
+
+
+def test_what_each_part_means() -> None:
+    honest = brier_parts(*calibrated(20_000))
+    logits, y = calibrated(20_000)
+    loud = brier_parts(3 * logits, y)
+    assert honest.reliability < 0.002 < 0.05 < loud.reliability
+    assert honest.resolution > 0.1
+    constant = brier_parts(*CASES["constant"])
+    assert constant.resolution == pytest.approx(0, abs=1e-14)
+    one = brier_parts(*CASES["one class"])
+    assert one.uncertainty == 0
+
+
+def area(losses: list[float]) -> float:
+    """The mean, over k, of the mean of the first k."""
+    return sum(sum(losses[:k]) / k for k in range(1, len(losses) + 1)) / len(losses)
+
+
+@pytest.mark.parametrize("case", ["random", "float32", "two classes", "many classes", "one class", "one example"])
+def test_a_loop_gives_the_same(case: str) -> None:
+    output, y = CASES[case]
+    p = output.double().softmax(1)
+    rows = sorted(zip((-p.amax(1)).tolist(), (output.argmax(1) != y).double().tolist(), strict=True))
+    losses = [loss for _, loss in rows]
+    found = risk_coverage(output, y)
+    assert found.aurc == pytest.approx(area(losses), abs=1e-12)
+    assert found.excess_aurc == pytest.approx(area(losses) - area(sorted(losses)), abs=1e-12)
+
+
+def test_five_examples_by_hand() -> None:
+    confidence = torch.tensor([0.9, 0.55, 0.8, 0.6, 0.7])
+    found = risk_coverage(torch.stack([confidence, 1 - confidence], 1).log(), torch.tensor([0, 1, 1, 0, 0]))
+    assert found.coverage == pytest.approx((0.2, 0.4, 0.6, 0.8, 1.0))
+    assert found.risk == pytest.approx((0, 1 / 2, 1 / 3, 1 / 4, 2 / 5))
+    assert found.aurc == pytest.approx((1 / 2 + 1 / 3 + 1 / 4 + 2 / 5) / 5)
+    assert found.excess_aurc == pytest.approx(found.aurc - (1 / 4 + 2 / 5) / 5)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 1.0, 2.5])), min_size=1, max_size=6),
+)
+@settings(max_examples=60, deadline=None)
+def test_ties_count_as_the_mean_over_all_orders(rows: list[tuple[int, float]]) -> None:
+    confidence, loss = torch.tensor(rows, dtype=torch.float64).unbind(1)
+    found = areas(confidence, loss)
+    allowed = [order for order in permutations(rows) if all(a[0] >= b[0] for a, b in pairwise(order))]
+    expected = sum(area([loss for _, loss in order]) for order in allowed) / len(allowed)
+    assert found["aurc"].item() == pytest.approx(expected, abs=1e-12)
+    assert found["excess_aurc"].item() >= -1e-12
+    assert risks(confidence, loss)[-1].item() == pytest.approx(loss.mean().item())
+
+
+def test_limits_of_risk() -> None:
+    assert risk_coverage(*CASES["perfect"]).aurc == 0
+    hopeless = risk_coverage(*CASES["hopeless"])
+    assert (hopeless.aurc, hopeless.excess_aurc) == (1, 0)
+    output, y = CASES["constant"]
+    constant = risk_coverage(output, y)
+    error = (y != 0).double().mean().item()
+    assert constant.aurc == pytest.approx(error)
+    assert constant.risk == pytest.approx((error,) * 100)
+    knowing = areas(torch.arange(10.0), (torch.arange(10) < 4).double())
+    assert knowing["excess_aurc"].item() == pytest.approx(0, abs=1e-15)
+    assert knowing["aurc"].item() == pytest.approx((1 / 7 + 2 / 8 + 3 / 9 + 4 / 10) / 10)
+    # Geifman et al.: r + (1 - r) log(1 - r) for the best order of infinitely many examples with error r.
+    wrong = (torch.arange(100_000) < 30_000).double()
+    assert areas(-wrong, wrong)["aurc"].item() == pytest.approx(0.3 + 0.7 * math.log(0.7), abs=1e-5)
+
+
+@pytest.mark.parametrize(("points", "expected"), [(1, 1), (7, 7), (300, 300), (1000, 300)])
+def test_points_of_the_curve(points: int, expected: int) -> None:
+    output, y = CASES["random"]
+    found, every = risk_coverage(output, y, points=points), risk_coverage(output, y, points=300)
+    assert len(found.risk) == expected
+    assert found.coverage[-1] == 1
+    assert found.aurc == every.aurc == pytest.approx(sum(every.risk) / 300)
+    kept = [math.ceil(j * 300 / expected) for j in range(1, expected + 1)]
+    assert found.risk == tuple(every.risk[k - 1] for k in kept)
+    assert found.coverage == pytest.approx([k / 300 for k in kept])
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_only_the_order_of_confidences_matters(seed: int) -> None:
+    output, y = random_logits(60, 3, seed=seed)
+    confidence, loss = output.amax(1), (output.argmax(1) != y).double()
+    assert areas(confidence, loss) == areas(confidence.atan().exp(), loss)
+
+
+LOOSE = ("perfect", "hopeless", "constant", "one example", "tied rows")  # no best temperature, or none inside the range
+
+
+def nll(output: Tensor, y: Tensor, t: float) -> float:
+    return cross_entropy(output.double() / t, y).item()
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name not in LOOSE])
+def test_scipy_finds_the_same(case: str) -> None:
+    output, y = CASES[case]
+    found = fit_temperature(output, y)
+    other = minimize_scalar(
+        lambda b: nll(output, y, math.exp(-b)), bounds=(-6.9, 6.9), method="bounded", options={"xatol": 1e-12}
+    )
+    assert not found.at_limit
+    assert found.nll_after == pytest.approx(other.fun, abs=1e-12)
+    assert found.value == pytest.approx(math.exp(-other.x), rel=1e-5)
+    assert found.nll_before == pytest.approx(nll(output, y, 1.0), rel=1e-12)
+    assert found.nll_after == pytest.approx(nll(output, y, found.value), rel=1e-12)
+
+
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 80), classes=st.integers(2, 8), power=st.floats(-4, 4))
+@settings(max_examples=100, deadline=None)
+def test_validation_nll_never_rises(seed: int, count: int, classes: int, power: float) -> None:
+    output, y = random_logits(count, classes, seed=seed, scale=10**power)
+    found = fit_temperature(output, y)
+    assert found.nll_after <= found.nll_before
+    assert COLDEST * (1 - 1e-12) <= found.value <= HOTTEST * (1 + 1e-12)
+    for nearby in (0.5, 0.99, 1.01, 2.0):
+        if COLDEST <= nearby * found.value <= HOTTEST:
+            assert found.nll_after <= nll(output, y, nearby * found.value) + 1e-12
+
+
+@given(seed=st.integers(0, 1000), factor=st.floats(0.05, 20))
+@settings(max_examples=40, deadline=None)
+def test_the_slope_vanishes_and_the_scale_of_the_logits_carries_over(seed: int, factor: float) -> None:
+    output, y = random_logits(200, 4, seed=seed)
+    found = fit_temperature(output, y)
+    beta = torch.tensor(1 / found.value, dtype=torch.float64, requires_grad=True)
+    cross_entropy(beta * output, y).backward()
+    assert abs(beta.grad.item()) < 1e-12  # to rounding: logits are of size 10, and 200 of them are averaged
+    again = fit_temperature(factor * output, y)
+    assert again.value == pytest.approx(factor * found.value, rel=1e-11)
+    assert again.nll_after == pytest.approx(found.nll_after, rel=1e-12)
+
+
+def test_a_known_temperature_is_found() -> None:
+    logits, y = calibrated(40_000)
+    assert fit_temperature(3 * logits, y).value == pytest.approx(3, rel=0.03)
+    assert fit_temperature(logits, y).value == pytest.approx(1, rel=0.03)
+
+
+def test_where_there_is_nothing_to_fit() -> None:
+    """A perfect predictor wants T = 0, a hopeless one T = infinity, a constant one nothing."""
+    output, y = CASES["perfect"]
+    cold = fit_temperature(output / 20, y)
+    assert (cold.value, cold.at_limit) == (pytest.approx(COLDEST), True)
+    assert cold.nll_after == 0
+    hot = fit_temperature(*CASES["hopeless"])
+    assert (hot.value, hot.at_limit) == (pytest.approx(HOTTEST), True)
+    assert math.log(7) < hot.nll_after < hot.nll_before
+    still = fit_temperature(*CASES["constant"])
+    assert (still.value, still.at_limit) == (1, False)
+    assert still.nll_after == still.nll_before == pytest.approx(math.log(7))
+    sure = fit_temperature(1000 * output, y)
+    assert (sure.value, sure.nll_before, sure.nll_after) == (1, 0, 0)
+
+
+@given(seed=st.integers(0, 1000), power=st.floats(-2, 2))
+@settings(max_examples=40, deadline=None)
+def test_few_passes_suffice(seed: int, power: float) -> None:
+    passes = 0
+
+    def counted(margin: Tensor, b: float) -> tuple[float, float]:
+        nonlocal passes
+        passes += 1
+        return slopes(margin, b)
+
+    slopes = temperature._slopes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(temperature, "_slopes", counted)
+        output, y = random_logits(60, 4, seed=seed)
+        fit_temperature(10**power * output, y)
+    assert passes <= 15
+
+
+def test_before_and_after_on_other_examples() -> None:
+    logits, y = calibrated(6000)
+    fitted = fit_temperature(4 * logits[:3000], y[:3000])
+    test = 4 * logits[3000:], y[3000:]
+    found = before_and_after(fitted, *test)
+    assert found["temperature"] == fitted.value
+    plain, scaled = classification(*test), classification(test[0] / fitted.value, test[1])
+    assert {name: found[name] for name in plain} == plain
+    for name in ("nll", "brier", "ece", "ece_mass", "ece_classwise", "aurc", "brier_reliability"):
+        assert found[f"{name}_scaled"] == scaled[name]
+    assert found["nll_scaled"] < found["nll"]
+    assert found["ece_scaled"] < 0.3 * found["ece"]
+    assert "accuracy_scaled" not in found
+    assert scaled["accuracy"] == plain["accuracy"]

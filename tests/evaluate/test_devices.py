@@ -11,12 +11,9 @@ import torch
 from torch import Tensor
 
 from predictions import cases, random_logits
-from rcad.evaluate.brier import brier_parts
-from rcad.evaluate.classification import classification
+from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage
 from rcad.evaluate.ood import out_of_distribution
 from rcad.evaluate.regression import regression
-from rcad.evaluate.selective import risk_coverage
-from rcad.evaluate.temperature import fit_temperature
 from rcad.loss.calibration import ece, reliability
 
 LOGITS, LABELS = cases()["tied logits"]

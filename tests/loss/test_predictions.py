@@ -11,10 +11,7 @@ import torch
 from torch import Tensor
 
 from rcad import InputError
-from rcad.evaluate.brier import brier_parts
-from rcad.evaluate.classification import classification, top_accuracy
-from rcad.evaluate.selective import risk_coverage
-from rcad.evaluate.temperature import fit_temperature
+from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage, top_accuracy
 from rcad.loss.calibration import ece, reliability
 from rcad.loss.predictions import Check, fetch, log_confidence
 

@@ -11,7 +11,7 @@ import pytest
 
 from evaluate.saved_run.conftest import QUICK
 from rcad.errors import InputError
-from rcad.evaluate.corruption_error import mce
+from rcad.evaluate.corruptions.scores import mce
 from rcad.evaluate.saved_run.finished_run import Shelf
 from rcad.evaluate.saved_run.run import Outcome, evaluate
 from rcad.evaluate.saved_run.tables import differences

@@ -1,20 +1,43 @@
-"""All numbers of a classifier's predictions at once.
+"""All numbers of a classifier: accuracy, likelihood, Brier score, calibration, selective prediction, temperature.
 
 Percent: `accuracy` and `top5`, as the engine reports accuracy. All others are fractions or, for `nll` and `entropy`,
 nats.
+
+The Brier score (1950) is the mean of |p - e_y|^2 over all K classes, between 0 and 2. For each class k the forecasts
+p_k are put into M right-closed bins of equal width, as in `calibration`. With n_kb examples in a bin, their mean
+forecast f_kb, the frequency o_kb of the class among them and o_k among all N, summed over classes and bins:
+
+    reliability = sum n_kb / N (f_kb - o_kb)^2      how far stated and seen frequencies are apart; 0 is best
+    resolution  = sum n_kb / N (o_kb - o_k)^2       how much the forecasts tell examples apart; large is good
+    uncertainty = sum o_k (1 - o_k)                 a property of the labels alone
+    within_bins = sum n_kb / N (var_kb(p) - 2 cov_kb(p, outcome))
+
+The identity  brier = reliability - resolution + uncertainty + within_bins  holds exactly. The first three terms are
+Murphy's (1973), complete when all forecasts of a bin are equal; the last is what binning leaves over (Stephenson,
+Coelho and Jolliffe, 2008).
+
+Risk against coverage (Geifman and El-Yaniv, 2017): the risk at coverage k / N is the mean loss of the k most confident
+examples, and AURC is its mean over k = 1 .. N. Equal confidences count with their mean loss, which is the exact
+expectation over a random order among them. Excess AURC subtracts the AURC of the best order for the same losses
+(Geifman, Uziel and El-Yaniv, 2019, here for N examples and not in the limit), so that 0 is a perfect ranking.
+
+One temperature for all logits (Guo et al., 2017), fitted on held-out examples, tells what part of a miscalibration is
+mere scale. With b = 1 / T the NLL of softmax(b z) is convex in b, so its derivative has at most one sign change, and
+Newton's method inside a shrinking bracket finds it to rounding.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rcad.errors import whole
-from rcad.evaluate.brier import decomposed
-from rcad.evaluate.selective import areas
-from rcad.loss.calibration import BINS, class_bins, classwise_error, top_label_error
+from rcad.loss.calibration import BINS, Binned, class_bins, classwise_error, top_label_error
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.predictions import Labelled, fetch_numbers, label_scores
+from rcad.loss.predictions import Labelled, fetch, fetch_numbers, label_scores, tie_means
 
 
 @torch.no_grad()
@@ -23,7 +46,7 @@ def classification(output: Tensor, y: Tensor, *, bins: int = BINS) -> dict[str, 
 
     `accuracy`, `nll` and `brier` are those of `rcad.train.metrics.scores`. `brier_*` are the parts of `brier`, `ece`,
     `ece_mass` and `ece_classwise` the calibration errors of `calibration.ece`, `aurc` and `excess_aurc` those of
-    `selective.risk_coverage`; `confidence` is the mean of the largest probability, `entropy` the mean entropy.
+    `risk_coverage`; `confidence` is the mean of the largest probability, `entropy` the mean entropy.
     """
     seen = Labelled.of(output, y)
     found = class_bins(seen, bins)
@@ -60,3 +83,163 @@ def within_top(seen: Labelled, k: int) -> Tensor:
     earlier = torch.arange(seen.logits.shape[1], device=seen.y.device) < seen.y[:, None]
     before = (seen.logits > own) | ((seen.logits == own) & earlier)
     return (before.sum(1) < k).double()
+
+
+@dataclass(frozen=True)
+class BrierParts:
+    """brier = reliability - resolution + uncertainty + within_bins."""
+
+    brier: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within_bins: float
+
+
+def brier_parts(output: Tensor, y: Tensor, *, bins: int = BINS) -> BrierParts:
+    """The Brier score of logits (B, K) for labels (B,), and what it is made of."""
+    seen = Labelled.of(output, y)
+    parts = decomposed(seen, class_bins(seen, bins))
+    brier = label_scores(seen.logits, seen.y)["brier"].mean()
+    return BrierParts(**fetch_numbers({"brier": brier, **parts}, seen.checks))
+
+
+def decomposed(seen: Labelled, found: Binned) -> dict[str, Tensor]:
+    """The four parts, each computed from its own formula."""
+    count, total = found.size.clamp(min=1), len(seen.y)
+    base = found.outcome.view(seen.p.shape[1], -1).sum(1, keepdim=True) / total
+    forecast, outcome = found.forecast / count, found.outcome / count
+    spread = (outcome.view(len(base), -1) - base).square().view(-1)
+    variance = seen.p.square().sum() - (found.forecast * forecast).sum()
+    covariance = seen.p.gather(1, seen.y[:, None]).sum() - (found.outcome * forecast).sum()
+    return {
+        "reliability": (found.size * (forecast - outcome).square()).sum() / total,
+        "resolution": (found.size * spread).sum() / total,
+        "uncertainty": (base * (1 - base)).sum(),
+        "within_bins": (variance - 2 * covariance) / total,
+    }
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The risk among the `coverage` most confident examples, and the area under it."""
+
+    coverage: tuple[float, ...]
+    risk: tuple[float, ...]
+    aurc: float
+    excess_aurc: float
+
+
+def risk_coverage(output: Tensor, y: Tensor, *, points: int = 100) -> RiskCoverage:
+    """For logits (B, K) and labels (B,): the share of errors among the examples of largest probability.
+
+    Args:
+        points: the curve is given at the coverages j / points (rounded up to whole examples); the areas always use
+            every example.
+    """
+    whole("points", points, minimum=1)
+    seen = Labelled.of(output, y)
+    confidence, loss, total = seen.log_confidence, 1 - seen.hit, len(seen.y)
+    points = min(points, total)
+    kept = -(-torch.arange(1, points + 1, device=loss.device) * total // points)
+    values = {"coverage": kept.double() / total, "risk": risks(confidence, loss)[kept - 1], **areas(confidence, loss)}
+    curve = fetch(values, seen.checks)
+    return RiskCoverage(tuple(curve["coverage"]), tuple(curve["risk"]), curve["aurc"][0], curve["excess_aurc"][0])
+
+
+def areas(confidence: Tensor, loss: Tensor) -> dict[str, Tensor]:
+    """`aurc` and `excess_aurc`."""
+    aurc = risks(confidence, loss).mean()
+    return {"aurc": aurc, "excess_aurc": aurc - risks(-loss, loss).mean()}
+
+
+def risks(confidence: Tensor, loss: Tensor) -> Tensor:
+    """The mean loss of the k most confident examples, for k = 1 .. N."""
+    ordered, order = (-confidence).sort()
+    expected = tie_means(ordered, loss[order])
+    return expected.cumsum(0) / torch.arange(1, len(loss) + 1, device=loss.device)
+
+
+# Beyond these the optimum is at 0 (every validation example right) or at infinity (logits worse than none).
+COLDEST, HOTTEST = 1e-3, 1e3
+STEPS = 100
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """A fitted temperature; `nll_before` (at T = 1) and `nll_after` are those of the examples it was fitted on.
+
+    `at_limit` is set where the NLL still fell at 1e-3 or 1e3, the ends of the range searched.
+    """
+
+    value: float
+    nll_before: float
+    nll_after: float
+    at_limit: bool
+
+
+@torch.no_grad()
+def fit_temperature(output: Tensor, y: Tensor) -> Temperature:
+    """The T in [1e-3, 1e3] with the least NLL of softmax(logits / T); never worse than T = 1.
+
+    Args:
+        output: logits (B, K) of a model on examples that it was not trained on.
+        y: labels (B,).
+    """
+    seen = Labelled.of(output, y)
+    # The NLL is the log of the sum of exp(b margin), margins being taken to the label's logit.
+    margin = seen.logits - seen.logits.gather(1, seen.y[:, None])
+    before = fetch_numbers({"nll": _nll(margin, 1.0)}, seen.checks)["nll"]
+    low, high = 1 / HOTTEST, 1 / COLDEST
+    if _slopes(margin, low)[0] >= 0:
+        return _chosen(margin, low, before, at_limit=True)
+    if _slopes(margin, high)[0] <= 0:
+        return _chosen(margin, high, before, at_limit=True)
+    return _chosen(margin, _root(margin, low, high), before, at_limit=False)
+
+
+def before_and_after(fitted: Temperature, output: Tensor, y: Tensor) -> dict[str, float]:
+    """`classification` of other examples as they are, and again with the suffix `_scaled` at the fitted temperature.
+
+    Accuracies do not change, so they are given once.
+    """
+    plain = classification(output, y)
+    scaled = classification(output.detach().double() / fitted.value, y)
+    again = {f"{name}_scaled": value for name, value in scaled.items() if name not in ("accuracy", "top5")}
+    return {"temperature": fitted.value, **plain, **again}
+
+
+def _root(margin: Tensor, low: float, high: float) -> float:
+    """Where the slope changes sign, from negative at `low` to positive at `high`."""
+    b = 1.0
+    for _ in range(STEPS):
+        slope, curvature = _slopes(margin, b)
+        step = slope / curvature if curvature > 0 else math.inf
+        # Newton squares the error: after a step this small, only rounding is left.
+        if abs(step) <= 1e-8 * b:
+            return b - step
+        low, high = (b, high) if slope < 0 else (low, b)
+        # A step that leaves the bracket is replaced by one to the bracket's geometric middle.
+        b = b - step if low < b - step < high else math.sqrt(low * high)
+    return b
+
+
+def _slopes(margin: Tensor, b: float) -> tuple[float, float]:
+    """The first and second derivative of the mean NLL in b."""
+    p = (b * margin).softmax(1)
+    mean = (p * margin).sum(1, keepdim=True)
+    curvature = (p * (margin - mean).square()).sum(1).mean()
+    slope, curve = torch.stack([mean.mean(), curvature]).tolist()
+    return slope, curve
+
+
+def _nll(margin: Tensor, b: float) -> Tensor:
+    return (b * margin).logsumexp(1).mean()
+
+
+def _chosen(margin: Tensor, b: float, before: float, *, at_limit: bool) -> Temperature:
+    after = _nll(margin, b).item()
+    if after < before:
+        return Temperature(1 / b, before, after, at_limit)
+    # Where nothing is to be gained, rounding must not decide: the logits stay as they are.
+    return Temperature(1.0, before, before, at_limit=False)

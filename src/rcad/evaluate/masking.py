@@ -15,13 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcad.errors import whole
-from rcad.evaluate.attack import Attack
-from rcad.evaluate.attack_ball import Ball
-from rcad.evaluate.attack_losses import cross_entropy
-from rcad.evaluate.attack_search import Best, View, watched
-from rcad.evaluate.attacked import Perturbs, attacked_accuracy, device_of
-from rcad.evaluate.pgd import PGD
+from rcad.evaluate.attack_search import Ball, View, cross_entropy, watched
+from rcad.evaluate.attacks import PGD, Attack, RandomSearch
+from rcad.evaluate.robustness import Perturbs, attacked_accuracy, device_of
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model
 
@@ -45,26 +41,6 @@ class Check(NamedTuple):
     passed: bool
     numbers: Mapping[str, float]
     sentence: str
-
-
-@dataclass(frozen=True, repr=False)
-class RandomSearch(Attack):
-    """Asks the model at random points as far away as allowed, and keeps the best: an attack without gradients."""
-
-    tries: int = 100
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole("tries", self.tries, minimum=1)
-
-    def _attacked(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        ball, view = Ball(x, self.space()), View(model, y, cross_entropy)
-        point = ball.corner(generator)
-        best = Best(point, view.look(point))
-        for _ in range(self.tries - 1):
-            point = ball.corner(generator)
-            best.offer(point, view.look(point))
-        return best.point
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.evaluate.corruption_error import mce
 from rcad.evaluate.corruptions import CorruptionScores
+from rcad.evaluate.corruptions.scores import mce
 from rcad.evaluate.saved_run.run import Outcome, erm_config
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.tables import NO_SPREAD

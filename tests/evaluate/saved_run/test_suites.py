@@ -12,6 +12,7 @@ import torch
 from evaluate.saved_run.conftest import QUICK
 from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
+from rcad.evaluate.classification import fit_temperature
 from rcad.evaluate.corruptions import corrupt_numbered
 from rcad.evaluate.saved_run.attacks import attacks
 from rcad.evaluate.saved_run.calibration import calibration
@@ -21,7 +22,6 @@ from rcad.evaluate.saved_run.foreign_data import as_images, foreign
 from rcad.evaluate.saved_run.ood import ood, roc
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suite_result import NotApplicable
-from rcad.evaluate.temperature import fit_temperature
 from rcad.runs.store import Store
 from trained import DIGITS, run_id
 

@@ -22,24 +22,20 @@ HOMES = {
     "errors": "Errors",
 }
 EVALUATE = {
-    "evaluate.classification": ("classification", "top_accuracy"),
+    "evaluate.classification": (
+        *("classification", "top_accuracy", "brier_parts", "BrierParts", "risk_coverage", "RiskCoverage"),
+        *("fit_temperature", "Temperature"),
+    ),
     "loss.calibration": ("ece", "reliability", "Reliability"),
-    "evaluate.brier": ("brier_parts", "BrierParts"),
-    "evaluate.selective": ("risk_coverage", "RiskCoverage"),
-    "evaluate.temperature": ("fit_temperature", "Temperature"),
     "evaluate.regression": ("regression", "interval_coverage"),
-    "evaluate.ood": ("out_of_distribution", "scores", "detection"),
+    "evaluate.ood": ("out_of_distribution", "scores", "detection", "entropy_against_alpha", "AlphaCurve"),
     "evaluate.attacks": ("attacked_accuracy", "accuracy_under", "Attacked", "FGSM", "PGD", "APGD", "Worst"),
+    "evaluate.robustness": ("standard_suite",),
     "evaluate.masking": ("masking_checks", "Check"),
     "evaluate.corruptions": (
-        "corrupt",
-        "corrupt_numbered",
-        "evaluate_corruptions",
-        "evaluate_published",
-        "CorruptionScores",
+        *("corrupt", "corrupt_numbered", "evaluate_corruptions", "evaluate_published", "CorruptionScores"),
+        *("mean_error", "mce", "relative_mce", "severity_curve"),
     ),
-    "evaluate.corruption_error": ("mean_error", "mce", "relative_mce", "severity_curve"),
-    "evaluate.alpha_curve": ("entropy_against_alpha", "AlphaCurve"),
 }
 STACKS = ("sklearn", "lightning", "huggingface", "accelerate", "timm", "skorch")
 RUNS = {

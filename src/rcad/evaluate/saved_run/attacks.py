@@ -9,10 +9,10 @@ from torch import Tensor
 
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, accuracy_under, attacked_accuracy
 from rcad.evaluate.masking import Check, masking_checks
+from rcad.evaluate.robustness import standard_suite
 from rcad.evaluate.saved_run.finished_run import Progress, Subject
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suite_result import Found, NotApplicable
-from rcad.evaluate.standard_suite import standard_suite
 
 DLR_CLASSES = 3
 

@@ -6,13 +6,11 @@ from dataclasses import asdict
 
 from torch import Tensor
 
-from rcad.evaluate.classification import classification
+from rcad.evaluate.classification import before_and_after, classification, fit_temperature, risk_coverage
 from rcad.evaluate.regression import interval_coverage, regression
 from rcad.evaluate.saved_run.finished_run import Progress, Subject
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suite_result import Found
-from rcad.evaluate.selective import risk_coverage
-from rcad.evaluate.temperature import before_and_after, fit_temperature
 from rcad.loss.calibration import reliability
 
 LEVELS = tuple(k / 20 for k in range(1, 20))

@@ -8,10 +8,9 @@ from pathlib import Path
 from rcad.data.corrupted import CorruptedArrays, open_corrupted
 from rcad.data.dataset import Split
 from rcad.errors import InputError
-from rcad.evaluate.corruption_error import mean_error, severity_curve
 from rcad.evaluate.corruptions import CorruptionScores, evaluate_corruptions, evaluate_published
-from rcad.evaluate.corruptions.catalogue import SMALLEST
-from rcad.evaluate.corruptions.evaluation import PublishedSet
+from rcad.evaluate.corruptions.generated import SMALLEST
+from rcad.evaluate.corruptions.scores import PublishedSet, mean_error, severity_curve
 from rcad.evaluate.saved_run.finished_run import Progress, Subject, drawn
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suite_result import Found, NotApplicable

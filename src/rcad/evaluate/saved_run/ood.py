@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.evaluate.alpha_curve import AlphaCurve, Direction, entropy_against_alpha
-from rcad.evaluate.ood import detection, out_of_distribution
+from rcad.evaluate.ood import AlphaCurve, Direction, detection, entropy_against_alpha, out_of_distribution
 from rcad.evaluate.saved_run.finished_run import BATCH, Progress, Shelf, Subject
 from rcad.evaluate.saved_run.foreign_data import foreign
 from rcad.evaluate.saved_run.settings import Settings

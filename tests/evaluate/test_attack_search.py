@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rcad.errors import InputError
-from rcad.evaluate.attack_ball import Ball
-from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
-from rcad.evaluate.masking import RandomSearch
+from rcad.evaluate.attack_search import Ball, Best, Look, dlr, dlr_towards, margin
+from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, RandomSearch
 from rcad.loss.perturbations import Move
 
 KINDS = (FGSM, PGD, APGD, RandomSearch)
@@ -151,3 +150,34 @@ def test_the_whole_space_is_more_than_a_point() -> None:
     assert Ball(torch.tensor([[1.0, -4.0], [3.0, 0.0]]), move).whole_space() == 20.0
     assert Ball(torch.tensor([[1.0, -4.0]]), move).whole_space() == 40.0  # one example has no others to reach
     assert Ball(torch.zeros(3, 2), move).whole_space() == 10.0
+
+
+def test_the_losses_by_hand() -> None:
+    torch.manual_seed(0)
+    output, y = torch.randn(20, 6, dtype=torch.float64), torch.randint(6, (20,))
+    target = (y + 2) % 6
+    towards = dlr_towards(target)(output, y)
+    for i, (row, label) in enumerate(zip(output.tolist(), y.tolist(), strict=True)):
+        ordered = sorted(row, reverse=True)
+        lead = max(v for k, v in enumerate(row) if k != label) - row[label]
+        assert margin(output, y)[i].item() == pytest.approx(lead)
+        assert dlr(output, y)[i].item() == pytest.approx(lead / (ordered[0] - ordered[2]))
+        gain = row[int(target[i])] - row[label]
+        assert towards[i].item() == pytest.approx(gain / (ordered[0] - (ordered[2] + ordered[3]) / 2))
+    torch.testing.assert_close(dlr(1000 * output + 3, y), dlr(output, y))
+    assert dlr(output.half(), y).dtype == torch.float32
+    assert bool(torch.isfinite(dlr(torch.zeros(2, 3), torch.tensor([0, 1]))).all())
+
+
+def test_a_wrong_point_beats_a_higher_loss() -> None:
+    first = torch.zeros(4, 1)
+    best = Best(first, Look(torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([False, False, True, True])))
+    best.offer(first + 1, Look(torch.tensor([0.5, 2.0, 5.0, 0.5]), torch.tensor([True, False, False, True])))
+    assert best.point.flatten().tolist() == [1, 1, 0, 0]
+    assert best.loss.tolist() == [0.5, 2.0, 1.0, 1.0]
+    assert best.wrong.tolist() == [True, False, True, True]
+    other = Best(first[:2] + 2, Look(torch.tensor([9.0, 9.0]), torch.tensor([True, False])))
+    best.offer_for(torch.tensor([1, 2]), other)
+    assert best.point.flatten().tolist() == [1, 2, 0, 0]
+    assert best.wrong.tolist() == [True, True, True, True]
+    assert best.loss.tolist() == [0.5, 9.0, 1.0, 1.0]

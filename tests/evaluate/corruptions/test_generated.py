@@ -9,6 +9,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
+from rcad.evaluate.corruptions.severities import constant, scale_of
 
 DRAWN = [name for name in CORRUPTIONS if name not in {"defocus_blur", "zoom_blur", "brightness", "contrast"}]
 DRAWN = [name for name in DRAWN if name not in {"pixelate", "jpeg_compression"}]
@@ -22,32 +23,21 @@ def uniform(*shape):
     return torch.rand(*shape, generator=seeded(9))
 
 
-def test_there_are_fifteen_at_five_severities():
-    assert len(set(CORRUPTIONS)) == 15
-    assert SEVERITIES == (1, 2, 3, 4, 5)
-
-
 @pytest.mark.parametrize("name", CORRUPTIONS)
-@pytest.mark.parametrize("shape", [(3, 1, 8, 8), (2, 3, 4, 4), (5, 3, 32, 32), (2, 1, 33, 47), (2, 3, 50, 64)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 1, 8, 8), (2, 3, 4, 4), (2, 1, 33, 47), (2, 3, 50, 64)], ids=str)
 def test_shape_dtype_and_range_stay_and_the_image_changes(name, shape):
-    x = uniform(*shape)
+    x = uniform(*shape).requires_grad_()
     kept = x.clone()
     for severity in (1, 5):
         for given in (x, x.double(), x.half(), (x * 255).round().to(torch.uint8)):
             moved = corrupt(given, name, severity, generator=seeded())
             assert moved.shape == given.shape
             assert moved.dtype == given.dtype
+            assert not moved.requires_grad
             assert moved.isfinite().all()
             assert 0 <= moved.min() <= moved.max() <= (255 if given.dtype == torch.uint8 else 1)
     assert not torch.equal(moved, given)
     assert torch.equal(x, kept)
-
-
-@pytest.mark.parametrize("name", CORRUPTIONS)
-def test_large_images(name, photos):
-    moved = corrupt(photos(160, 2), name, 3, generator=seeded())
-    assert moved.shape == (2, 3, 160, 160)
-    assert moved.isfinite().all()
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -92,17 +82,8 @@ def test_an_image_depends_on_its_number_and_not_on_its_batch(name):
         assert not torch.allclose(corrupt_numbered(x, name, 4, seed=7, first=1), whole)
 
 
-def test_neighbours_do_not_matter():
-    x = uniform(20, 3, 16, 16)
-    other = x.clone()
-    other[:5] = 1 - other[:5]
-    for name in CORRUPTIONS:
-        one, two = (corrupt_numbered(images, name, 4, seed=7, first=0)[5:] for images in (x, other))
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-5, msg=name)
-
-
 @pytest.mark.parametrize("name", CORRUPTIONS)
-@pytest.mark.parametrize(("side", "count"), [(32, 96), (64, 24), (224, 6)])
+@pytest.mark.parametrize(("side", "count"), [(32, 48), (64, 12), (224, 4)])
 def test_severity_grows_on_photographs(name, side, count, photos):
     x = photos(side, count)
     distance = [(corrupt_numbered(x, name, s, seed=0, first=0) - x).abs().mean().item() for s in SEVERITIES]
@@ -120,10 +101,6 @@ def test_severity_grows_on_digits(name, digits):
 def test_no_images_are_no_error():
     for name in CORRUPTIONS:
         assert corrupt(torch.zeros(0, 3, 32, 32), name, 1, generator=seeded()).shape == (0, 3, 32, 32)
-
-
-def test_gradients_are_not_kept():
-    assert not corrupt(uniform(2, 3, 8, 8).requires_grad_(), "contrast", 1, generator=seeded()).requires_grad
 
 
 @pytest.mark.parametrize(
@@ -162,3 +139,20 @@ def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
     if name not in DRAWN:
         cpu = corrupt_numbered(x.cpu(), name, 4, seed=7, first=0)
         assert ((cpu - whole.cpu()).abs() > 1e-3).float().mean() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale"),
+    [((8, 8), "small"), ((32, 32), "small"), ((47, 200), "small"), ((48, 48), "medium"), ((64, 64), "medium"),
+     ((127, 300), "medium"), ((128, 128), "large"), ((224, 224), "large")],
+)  # fmt: skip
+def test_the_shorter_side_chooses(shape, scale):
+    assert scale_of(torch.empty(1, 3, *shape)) == scale
+
+
+def test_spot_checks_against_the_published_programs():
+    assert [constant("gaussian_noise", s, "small") for s in SEVERITIES] == [0.04, 0.06, 0.08, 0.09, 0.10]
+    assert [constant("shot_noise", s, "large") for s in SEVERITIES] == [60, 25, 12, 5, 3]
+    assert [constant("jpeg_compression", s, "medium") for s in SEVERITIES] == [65, 58, 50, 40, 25]
+    assert constant("fog", 3, "small") == (0.75, 2.5)
+    assert constant("snow", 5, "small") == (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8)

@@ -1,4 +1,4 @@
-"""The adapter to pyautoattack, and our attacks beside those of other packages."""
+"""The accuracy that attacks leave; the adapter to pyautoattack, and our attacks beside those of other packages."""
 
 from __future__ import annotations
 
@@ -8,16 +8,78 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attacked_net import fitted, patterns
 from rcad import InputError
 from rcad.errors import MissingExtraError
-from rcad.evaluate.attacks import APGD, PGD, attacked_accuracy
-from rcad.evaluate.standard_suite import standard_suite
+from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, Worst, accuracy_under, attacked_accuracy
+from rcad.evaluate.robustness import standard_suite
 from small_nets import norm_net
 
 SEEDS = 3
+
+
+class Spy:
+    """Counts the examples an attack is given."""
+
+    def __init__(self, attack: Attack) -> None:
+        self.attack, self.seen = attack, 0
+
+    def perturb(self, model: Any, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        self.seen += len(x)
+        return self.attack.perturb(model, x, y, generator)
+
+
+def test_accuracies_count_survivors_of_the_right() -> None:
+    net, (x, y) = fitted(), patterns(300, 1)
+    with torch.no_grad():
+        right = net(x).argmax(1) == y
+        after = net(FGSM(0.03).perturb(net, x, y)).argmax(1) == y
+    weak, strong = Spy(FGSM(0.03)), Spy(PGD(0.03, random_start=False))
+    calls: list[tuple[int, int]] = []
+    alone = attacked_accuracy(
+        net, x, y, {"fgsm": weak, "pgd": strong}, batch_size=64, progress=lambda done, of: calls.append((done, of))
+    )
+    assert weak.seen == strong.seen == right.sum()
+    assert torch.equal(alone.clean, right)
+    assert torch.equal(alone.survived["fgsm"], right & after)
+    assert alone.accuracies()["fgsm"] == pytest.approx(100 * (right & after).double().mean().item())
+    assert torch.equal(alone.worst, alone.survived["fgsm"] & alone.survived["pgd"])
+    assert calls[-1] == (600, 600)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+    weak.seen = strong.seen = 0
+    chain = attacked_accuracy(net, x, y, {"fgsm": weak, "pgd": strong}, cumulative=True)
+    assert weak.seen == right.sum()
+    assert strong.seen == alone.survived["fgsm"].sum()
+    assert torch.equal(chain.worst, alone.worst)
+    assert torch.equal(chain.survived["pgd"], chain.worst)
+    assert accuracy_under(net, x, y, FGSM(0.03), batch_size=64) == pytest.approx(100 * after.double().mean().item())
+
+
+def test_pixels_of_eight_bits_are_read_as_unit_floats() -> None:
+    net, (x, y) = fitted(), patterns(50, 1)
+    pixels = (255 * x).round().to(torch.uint8)
+    one, other = (attacked_accuracy(net, z, y, [FGSM(0.03)]).worst for z in (pixels, pixels.float() / 255))
+    assert torch.equal(one, other)
+    assert accuracy_under(net, pixels, y, FGSM(0.0)) == pytest.approx(
+        100 * (net(pixels / 255).argmax(1) == y).double().mean().item()
+    )
+
+
+def test_the_worst_case_spares_what_is_broken() -> None:
+    net, (x, y) = fitted(), patterns(200, 1)
+    with torch.no_grad():
+        right = net(x).argmax(1) == y
+    first, second = Spy(FGSM(0.03)), Spy(PGD(0.03, random_start=False))
+    moved = Worst([first, second]).perturb(net, x, y)  # type: ignore[list-item]
+    weak, strong = FGSM(0.03).perturb(net, x, y), PGD(0.03, random_start=False).perturb(net, x, y)
+    broken = net(weak).argmax(1) != y
+    assert (first.seen, second.seen) == (right.sum(), (right & ~broken).sum())
+    assert torch.equal(moved[~right], x[~right])
+    torch.testing.assert_close(moved[right & broken], weak[right & broken])
+    torch.testing.assert_close(moved[right & ~broken], strong[right & ~broken], atol=1e-4, rtol=0)
 
 
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
