@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.paper.suite import Side
+from rcad.paper.sides import Side
 from rcad.paper.tables import SUITES
 from rcad.paper.verdicts import Seeds, compare, verdicts
 from rcad.study.statistics import holm, paired

@@ -186,6 +186,7 @@ PARTS: Mapping[str, Callable[[Setting], Part]] = {
     UNAUGMENTED: lambda s: ("erm", {}),
     "LS": lambda s: ("label_smoothing", {"eps": s.benchmark.eps}),
     "CutOut": lambda s: ("cutout", s.cutout),
+    "CutMix": lambda s: ("cutmix", {"p": 0.5}),
     "MixUp": lambda s: ("mixup", {}),
     "FGSM": lambda s: ("adversarial_two_views" if s.views == "two views" else "adversarial_training", {}),
     "LS on Adv, small step": lambda s: ("ls_on_adv", {"alpha": SMALL_STEP, "eps": s.benchmark.eps}),

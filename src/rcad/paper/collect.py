@@ -11,8 +11,9 @@ from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale
 from rcad.paper.grid import Plan
-from rcad.paper.suite import Column, Curve, Side
-from rcad.paper.verdicts import Seeds, verdicts
+from rcad.paper.sides import Seeds, Side
+from rcad.paper.suite import Column, Curve
+from rcad.paper.verdicts import verdicts
 from rcad.runs.environment import versions
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from rcad.paper.benchmarks import UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of
 from rcad.paper.claims import CONTROLS, RANDOM, oriented
-from rcad.paper.published import Printed, Table
+from rcad.paper.published import Printed, PValues, Table
+from rcad.paper.sides import Side
+from rcad.paper.summaries import Summary
 from rcad.runs.config import RunConfig
 from rcad.study.judge import CLAIM_RULE as RULE
-
-Side = tuple[str, str]
-"""A row and a column."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ class PlannedClaim(NamedTuple):
 
     Attributes:
         published: the difference as printed, > 0; None where the paper has none.
+        p: the paper's one-sided p-value, as printed; None where it gives none.
     """
 
     where: str
@@ -56,11 +56,12 @@ class PlannedClaim(NamedTuple):
     winner: Side
     loser: Side
     published: float | None
+    p: str | None = None
 
     @classmethod
-    def of(cls, where: str, winner: str, better: str, loser: str) -> PlannedClaim:
-        """One row against another of the same column, about which nothing is printed."""
-        return cls(where, f"{winner} {better} {loser}", (winner, where), (loser, where), None)
+    def of(cls, where: str, winner: str, better: str, loser: str, published: float | None = None) -> PlannedClaim:
+        """One row against another of the same column, about which no table prints a number."""
+        return cls(where, f"{winner} {better} {loser}", (winner, where), (loser, where), published)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Suite:
         published: by column, then row.
         notes: sentences for the reader.
         labels: the method behind a row, where the row is not called by it.
+        summaries: sentences about the whole of it.
         curves: how a figure shows the numbers.
     """
 
@@ -90,6 +92,7 @@ class Suite:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
+    summaries: tuple[Summary, ...] = ()
 
     def column(self, name: str) -> Column:
         return next(one for one in self.columns if one.name == name)
@@ -150,12 +153,14 @@ def claims(
     *,
     control: tuple[str, str, str] | None = ("RCAD", "ERM", RANDOM),
     better: Callable[[str], str] = lambda column: "is more accurate than",
+    p_values: PValues | None = None,
 ) -> tuple[PlannedClaim, ...]:
     """Who is better in each column, as printed or, where nothing is, the first of each pair.
 
     Args:
         control: (method, reference, control): that the method beats the control, which is how the paper explains its
             gain over the reference; the paper shows no control, so that gain is what is set beside ours.
+        p_values: the paper's, by pair and column.
     """
     found = []
     pairs = tuple(pairs)
@@ -164,7 +169,8 @@ def claims(
         for first, second in pairs:
             winner, loser, size = oriented(printed, first, second, lower=False)
             text = f"{winner} {better(column.name)} {loser}"
-            found.append(PlannedClaim(column.name, text, (winner, column.name), (loser, column.name), size))
+            p = (p_values or {}).get((winner, loser), {}).get(column.name)
+            found.append(PlannedClaim(column.name, text, (winner, column.name), (loser, column.name), size, p))
         if control is not None:
             method, reference, rival = control
             winner, _, size = oriented(printed, method, reference, lower=False)

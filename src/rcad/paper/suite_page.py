@@ -26,6 +26,7 @@ def markdown(record: Record, stem: str, *, picture: bool = False) -> str:
         f"Rule, written before the runs: {record['rule']}. Only claims that could be tested count for Holm. "
         "Differences are paired by seed. For a control, which the paper does not show, 'published' is the gain that "
         "the paper credits to the direction.",
+        *(f"Of '{one['statement']}': {one['rule']}; else undecided." for one in record["claims"] if one.get("rule")),
         *(["## Images up the loss", f"![perturbed images]({stem}.png)"] if picture else []),
         f"## {record['metric'].capitalize()}, {record['unit']}: mean ± 95% interval (paper; our difference from it)",
         _main_table(record),
@@ -49,7 +50,9 @@ def claim_table(record: Record) -> str:
     rows = []
     for claim in claims_in(record):
         gain = claim["gain"]
-        ours = "-" if gain is None else f"{signed(gain['mean'])} [{gain['low']:.2f}, {gain['high']:.2f}]"
+        ours = claim.get("ours") or (
+            "-" if gain is None else f"{signed(gain['mean'])} [{gain['low']:.2f}, {gain['high']:.2f}]"
+        )
         p_values = ["-" if claim[name] is None else p_value(claim[name]) for name in ("p_holm", "p_reverse_holm")]
         verdict = f"**{claim['verdict']}**" + (f" ({claim['note']})" if claim["note"] else "")
         statement = whose(record["target"], claim["statement"], claim["published"], record["controls"])

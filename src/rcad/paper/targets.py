@@ -64,7 +64,7 @@ TARGETS = {
         Target("T7", "test likelihood on five UCI regressions, 20 splits", "uci", "uci", ("uci",), 4),
         Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", (), 22),
         _suite("F1", "images up the loss, and bars of RCAD and its rivals", 70, ("cifar100",)),
-        _suite("F2", "RCAD on top of four regularisers: 24 pairs of bars", 600, IMAGES),
+        _suite("F2", "RCAD on top of five regularisers: 30 pairs of bars", 720, IMAGES),
         _suite("F3", "gains over ERM, by data set and by data size", 990, IMAGES),
         _suite("F4", "accuracy against alpha; its other panels are T3, T7", 160, ("cifar100",)),
         Target("F5", "linear theory: weights, accuracy, the window of alpha", "theory", "linear", (), 2),

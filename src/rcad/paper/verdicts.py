@@ -6,26 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from rcad.paper.claims import TRIAL, Draft, judged
-from rcad.paper.suite import PlannedClaim, Side, Suite
-from rcad.study.statistics import Paired, paired
+from rcad.paper.sides import NOT_MEASURED, Cells, Seeds, Side, compare
+from rcad.paper.suite import PlannedClaim, Suite
+from rcad.paper.summaries import Summary
+from rcad.study.statistics import Paired
 
-FEWEST_SEEDS = 3
-"""Below this a paired test has next to no power and no p-value is given."""
-TOO_FEW, DIVERGED, NOT_RUN, NOT_MEASURED = "too few seeds", "a run diverged", "not run", "not measured"
-
-Seeds = Mapping[int, float | None]
-"""A cell's number by seed; None where its run diverged."""
+__all__ = ["Seeds", "compare", "verdicts"]
 
 
 def verdicts(
     suite: Suite,
-    cells: Mapping[Side, Seeds],
+    cells: Cells,
     not_measured: frozenset[Side] = frozenset(),
     *,
     said: str = "",
     trial: bool = False,
 ) -> list[dict[str, Any]]:
-    """Every claim of the suite as plain data; Holm over those that could be tested.
+    """Every claim of the suite as plain data: those on pairs, Holm over what could be tested, and those on the whole.
 
     Args:
         not_measured: cells whose runs are done but lack the number.
@@ -38,28 +35,41 @@ def verdicts(
         gain, note = compare(cells.get(claim.winner, {}), cells.get(claim.loser, {}), suite.higher_is_better)
         if {claim.winner, claim.loser} & not_measured:
             gain, note = None, NOT_MEASURED
-        drawn.append((claim, gain, note or said))
+        notes = (note or said, printed_p(claim, gain))
+        drawn.append((claim, gain, "; ".join(one for one in notes if one)))
         if gain is not None:
             tested.append(Draft(claim.where, claim.statement, gain, claim.published))
     done = iter(judged(tested, trial=trial))
     none = TRIAL if trial else "undecided"
+    known = {side: seeds for side, seeds in cells.items() if side not in not_measured}
     return [
-        _plain(claim, note, {"verdict": none} if gain is None else next(done).to_dict()) for claim, gain, note in drawn
+        *(_plain(c, note, {"verdict": none} if gain is None else next(done).to_dict()) for c, gain, note in drawn),
+        *(_on_the_whole(summary, known, said, trial=trial) for summary in suite.summaries),
     ]
 
 
-def compare(winner: Seeds, loser: Seeds, higher_is_better: bool = True) -> tuple[Paired | None, str]:
-    """The gain, positive for the claim, over the seeds that both have; or why there is none."""
-    common = sorted(winner.keys() & loser.keys())
-    if not common:
-        return None, NOT_RUN
-    first, second = [winner[seed] for seed in common], [loser[seed] for seed in common]
-    if None in first or None in second:
-        return None, DIVERGED
-    if len(common) < FEWEST_SEEDS:
-        return None, TOO_FEW
-    sides = (first, second) if higher_is_better else (second, first)
-    return paired(*sides), ""  # type: ignore[arg-type]
+def printed_p(claim: PlannedClaim, gain: Paired | None) -> str:
+    """The p-value that the paper gives for a claim beside ours, both before any correction."""
+    if claim.p is None:
+        return ""
+    ours = "" if gain is None else f"; ours {gain.p_greater:.2g}, before Holm"
+    return f"p in the paper {claim.p}{ours}"
+
+
+def _on_the_whole(summary: Summary, cells: Cells, said: str, *, trial: bool) -> dict[str, Any]:
+    found = summary.found(cells)
+    return {
+        "where": summary.where,
+        "statement": summary.statement,
+        "ours": found.ours,
+        "rule": summary.rule,
+        "gain": None if found.gain is None else found.gain.to_dict(),
+        "published": found.published,
+        "p_holm": None,
+        "p_reverse_holm": None,
+        "verdict": TRIAL if trial else found.verdict,
+        "note": said,
+    }
 
 
 def _plain(claim: PlannedClaim, note: str, tested: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,6 +78,7 @@ def _plain(claim: PlannedClaim, note: str, tested: Mapping[str, Any]) -> dict[st
         "statement": claim.statement,
         "gain": tested.get("gain"),
         "published": claim.published,
+        "published_p": claim.p,
         "p_holm": tested.get("p_holm"),
         "p_reverse_holm": tested.get("p_reverse_holm"),
         "verdict": tested["verdict"],
