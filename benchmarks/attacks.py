@@ -33,8 +33,8 @@ from rcad.data.registry import load
 from rcad.data.splits import parse_spec, resolve
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.models import build
-from rcad.runs.atomic import write_text
-from rcad.runs.environment import commit, versions
+from rcad.runs.files import write_text
+from rcad.runs.record import commit, versions
 
 PACKAGES = {"pyautoattack": "pyautoattack", "torchattacks": "torchattacks", "art": "adversarial-robustness-toolbox"}
 RADII = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt_numbered
-from rcad.runs.environment import versions
+from rcad.runs.record import versions
 
 
 def pictures(count: int, device: torch.device) -> torch.Tensor:

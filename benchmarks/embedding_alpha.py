@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from rcad import Method, methods, suggest_alpha
 from rcad.paper.pages import number, signed, table
-from rcad.runs.atomic import write_text
+from rcad.runs.files import write_text
 
 VOCABULARY, LENGTH, WIDTH = 60, 12, 32
 LABELS, TESTS, EPOCHS, BATCH, RATE, LAM = 200, 1000, 40, 32, 2e-3, 0.3

@@ -46,7 +46,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.runs.atomic import write_text
+from rcad.runs.files import write_text
 
 FOLDS, ROUNDS, TIMED_EPOCHS = 5, 9, 200
 CANDIDATES = ((25, "auto"), (50, "auto"), (100, "auto"), (200, "auto"), (25, 32), (50, 32), (100, 32))

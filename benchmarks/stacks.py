@@ -30,7 +30,7 @@ from stack_ways import METHODS, WARM, Way
 
 from rcad.errors import MissingExtraError
 from rcad.paper.pages import number, table
-from rcad.runs.atomic import write_text
+from rcad.runs.files import write_text
 from rcad.train.machine import device_words
 
 STACKS = {

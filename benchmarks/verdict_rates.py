@@ -25,7 +25,7 @@ from verdict_rates_page import page
 
 from rcad.paper.claims import Draft, judged
 from rcad.paper.tables import T1 as SUITE
-from rcad.runs.atomic import write_text
+from rcad.runs.files import write_text
 from rcad.study.judge import CLAIM_RULE as RULE
 from rcad.study.judge import VERDICTS, Verdict
 from rcad.study.statistics import LEVEL, Paired, holm

@@ -21,8 +21,8 @@ from rcad.cli.crowd import Crowd
 from rcad.cli.grid import Grid
 from rcad.cli.views import Lines, Nothing
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.plain import from_toml
 from rcad.runs.store import Store
-from rcad.runs.toml import from_toml
 from rcad.train.loop import Trainer
 
 ROW = {"loss": 0.5, "val_accuracy": 70.0, "val_nll": 0.7}

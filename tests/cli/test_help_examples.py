@@ -21,9 +21,9 @@ from rcad.demo import run as demo
 from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
 from rcad.runs.pack import PackedRun, write_pack
+from rcad.runs.plain import to_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.runs.toml import to_toml
 
 # These download from official addresses.
 NEED_NETWORK = {

@@ -20,10 +20,9 @@ from made import files, images, table
 from rcad.runs import locks
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import RunLock
-from rcad.runs.plain import config_id
+from rcad.runs.plain import config_id, from_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.runs.toml import from_toml
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 KEYS = {"id", "data", "method", "seed", "status", "metrics", "epochs", "folder", "message", "timings"}

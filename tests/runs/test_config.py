@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from rcad.errors import InputError
-from rcad.runs.config import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.runs.fields import kinds
+from rcad.runs.config import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig, kinds
 
 GOOD: dict[str, dict[str, Any]] = {
     "data": {"name": "digits"},

@@ -12,9 +12,8 @@ import pytest
 from rcad.errors import InputError
 from rcad.runs import pack
 from rcad.runs.pack import PackedRun, read_pack, thinned, write_pack
-from rcad.runs.pruning import prune
 from rcad.runs.record import RunRecord
-from rcad.runs.store import RECORD, Store
+from rcad.runs.store import RECORD, Store, prune
 
 MakeRecord = Callable[..., RunRecord]
 ATTACKS = {"schema": 1, "numbers": {"attacked_accuracy": 0.1 + 0.2}}

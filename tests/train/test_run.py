@@ -19,7 +19,7 @@ import torch
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure, default_recipe
-from rcad.runs.log import read_log
+from rcad.runs.files import read_log
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
 from rcad.train.checkpoint import load_tensors
@@ -201,14 +201,14 @@ from pathlib import Path
 torch.set_num_threads(1)
 from rcad.train.run import run
 from rcad.runs.store import Store
-from rcad.runs.toml import load_config
+from rcad.runs.plain import load_config
 record = run(load_config(sys.argv[1]), Store.open(sys.argv[2]), checkpoint_seconds=float(sys.argv[3]))
 print(record.status, record.message)
 """
 
 
 def start(config: RunConfig, folder: Path, every: float = 0.0) -> subprocess.Popen[str]:
-    from rcad.runs.toml import to_toml
+    from rcad.runs.plain import to_toml
 
     path = folder.parent / f"{config_id(config)}.toml"
     path.write_text(to_toml(config))

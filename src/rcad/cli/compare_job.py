@@ -17,8 +17,8 @@ from rcad.cli.sweep import canonical, open_store, sweep
 from rcad.cli.views import view
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_text, parse_method
-from rcad.runs.atomic import ready_folder
 from rcad.runs.config import RunConfig
+from rcad.runs.files import ready_folder
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from rcad.cli.screen import fields, say, table
 from rcad.errors import finite, one_of
 from rcad.loss.method_rows import label
-from rcad.runs.pruning import Pruned
+from rcad.runs.plain import to_toml
 from rcad.runs.record import STATUSES, RunRecord
-from rcad.runs.store import Store
-from rcad.runs.toml import to_toml
+from rcad.runs.store import Pruned, Store
 from rcad.runs.words import duration, leading, metric, number, plural, seconds, size, sparkline
 
 _METRICS_LISTED = 2

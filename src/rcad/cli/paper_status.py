@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rcad.cli.screen import say, say_json, table
 from rcad.paper.claims import CONTROLS, Tally, by_verdict, claims_in, scale_of
 from rcad.paper.targets import TARGETS
-from rcad.runs.atomic import read_text
-from rcad.runs.strict_json import loads
+from rcad.runs.files import loads, read_text
 
 if TYPE_CHECKING:
     from rcad.paper.making import Order

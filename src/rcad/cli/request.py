@@ -11,11 +11,10 @@ from typing import Any
 
 from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, left_open, parse_method, rows_to_plain, spelled
-from rcad.runs.atomic import read_text
 from rcad.runs.config import RunConfig
-from rcad.runs.overrides import override
-from rcad.runs.plain import from_plain
-from rcad.runs.toml import from_toml
+from rcad.runs.configure import override
+from rcad.runs.files import read_text
+from rcad.runs.plain import from_plain, from_toml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from rcad.cli.screen import say, say_json, table, warn
 from rcad.cli.sweep import Outcome, canonical
 from rcad.loss.method_rows import rows_to_plain
 from rcad.runs.config import RunConfig
-from rcad.runs.plain import config_id, to_plain
+from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.runs.toml import to_toml
 from rcad.runs.words import duration, leading, mean_and_spread, metric, said, seconds
 
 _SHOWN = 3

@@ -121,8 +121,7 @@ def prune_runs(
     runs: RunsFolder = RUNS,
 ) -> None:
     from rcad.cli.listing import days, show_pruned
-    from rcad.runs.pruning import prune
-    from rcad.runs.store import Store
+    from rcad.runs.store import Store, prune
 
     pruned = prune(
         Store.open(runs, create=False),

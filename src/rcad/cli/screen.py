@@ -36,7 +36,7 @@ def warn(text: str) -> None:
 
 def say_json(value: Any) -> None:
     """The value as strict JSON on stdout."""
-    from rcad.runs.strict_json import dumps, finite_or_none
+    from rcad.runs.files import dumps, finite_or_none
 
     say(dumps(finite_or_none(value), indent=1))
 

@@ -101,7 +101,7 @@ def _check_figure(figure: Path, check: bool) -> None:
 
 def _draw(rows: list[Along], alpha: float, flip: float | None, figure: Path) -> None:
     from rcad.evaluate.alpha_figure import draw
-    from rcad.runs.atomic import replacing
+    from rcad.runs.files import replacing
 
     with replacing(figure) as temporary, temporary.open("wb") as file:
         draw(rows, alpha, flip, file, figure.suffix[1:].lower())

@@ -85,7 +85,7 @@ def tune(
     from rcad.cli.sweep import open_store
     from rcad.cli.tune_job import Job
     from rcad.errors import InputError, need, one_of, whole
-    from rcad.runs.atomic import ready_folder
+    from rcad.runs.files import ready_folder
 
     one_of("--device", device, DEVICES)
     one_of("--search", search, SEARCHES)

@@ -14,8 +14,8 @@ from rcad.cli.sweep import Outcome, canonical, sweep
 from rcad.cli.views import view
 from rcad.errors import InputError, one_of
 from rcad.loss.method_rows import Defaults, label
-from rcad.runs.atomic import replacing, write_text
 from rcad.runs.config import RunConfig
+from rcad.runs.files import replacing, write_text
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.store import Store
 from rcad.runs.words import said_held_out

@@ -14,8 +14,7 @@ from typing import Any
 from rcad.demo.settings import FAST, FULL
 from rcad.errors import InputError, need
 from rcad.paper import record as records
-from rcad.runs.atomic import make_folder, read_text, write_text
-from rcad.runs.strict_json import loads
+from rcad.runs.files import loads, make_folder, read_text, write_text
 
 ACTS = {"linear": "linear theory", "moons": "moons", "few_labels": "few labels"}
 Progress = Callable[[str, str, float], None]

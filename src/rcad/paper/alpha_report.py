@@ -16,8 +16,7 @@ from rcad.errors import InputError, MissingExtraError
 from rcad.paper import alpha as study
 from rcad.paper import record as records
 from rcad.paper.pages import table
-from rcad.runs.atomic import read_text, write_text
-from rcad.runs.strict_json import loads
+from rcad.runs.files import loads, read_text, write_text
 
 Row = Mapping[str, Any]
 RULES = {"suggested": "suggested: half the median distance to another class", "excess": "tried beside: excess"}

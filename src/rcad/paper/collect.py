@@ -14,9 +14,8 @@ from rcad.paper.grid import Plan
 from rcad.paper.sides import Seeds, Side
 from rcad.paper.suite import Column, Curve
 from rcad.paper.verdicts import verdicts
-from rcad.runs.environment import versions
 from rcad.runs.plain import config_id
-from rcad.runs.record import FINISHED, RunRecord
+from rcad.runs.record import FINISHED, RunRecord, versions
 
 ALWAYS = ("accuracy", "nll", "brier", "ece")
 """Shown side by side for every run."""

@@ -16,7 +16,7 @@ from rcad.paper.grid import Plan, Precision, Tell, make_runs, plan
 from rcad.paper.suite_page import markdown, tally
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS, Outcome
-from rcad.runs.atomic import make_folder, write_text
+from rcad.runs.files import make_folder, write_text
 from rcad.runs.pack import packs_in
 from rcad.runs.record import FINISHED
 from rcad.runs.store import Store

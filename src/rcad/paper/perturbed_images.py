@@ -15,7 +15,7 @@ from rcad.loss.likelihoods import Categorical
 from rcad.loss.perturbations import GradientStep, RandomStep
 from rcad.paper.grid import Plan
 from rcad.paper.suite_page import ENTROPY
-from rcad.runs.atomic import replacing
+from rcad.runs.files import replacing
 from rcad.runs.plain import config_id
 
 ALPHAS = (0.0, 0.05, 0.5, 1.0, 2.0, 5.0)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.runs.atomic import make_folder, read_text, write_text
-from rcad.runs.environment import versions
-from rcad.runs.strict_json import dumps, finite_or_none, loads
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.runs.record import versions
 
 DIGITS = 7
 SIZES = ("smoke", "small", "full")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.paper import record as records
-from rcad.runs.atomic import ready_folder, replacing, write_text
+from rcad.runs.files import ready_folder, replacing, write_text
 
 Say = Callable[[str, int, int], None]
 Scale = Literal["smoke", "small", "full"]
@@ -158,8 +158,7 @@ def _theory(scale: Scale, folder: Path, stem: str, say: Say, *, again: bool) -> 
     from rcad.paper.theory.__main__ import compute
     from rcad.paper.theory.report import to_markdown, write_json
     from rcad.paper.theory.study import Settings
-    from rcad.runs.atomic import read_text
-    from rcad.runs.strict_json import loads
+    from rcad.runs.files import loads, read_text
 
     settings = Settings(draws=DRAWS[scale])
     path = folder / f"{stem}.json"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rcad.data.splits import parse_spec
-from rcad.errors import one_of
-from rcad.runs.config import RunConfig
-from rcad.runs.overrides import override
+from rcad.errors import InputError, did_you_mean, one_of
+from rcad.loss.method_rows import Defaults, parse_method, rows_to_plain, spelled
+from rcad.runs.config import KEYS, SECTIONS, Kind, RunConfig, kinds, wrong
+from rcad.runs.plain import from_plain, to_plain
 from rcad.runs.recipes import RECIPES
 
 SUBSET_2K, SUBSET_10K = 2_000, 10_000
@@ -53,3 +54,108 @@ def configure(
     if epochs is not None:
         config = replace(config, train=replace(config.train, epochs=epochs))
     return override(config, settings, methods=methods)
+
+
+_BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | None = None) -> RunConfig:
+    """The config with `settings` applied in order, checked once at the end.
+
+    Args:
+        settings: "train.epochs=5", "optim.milestones=10,20" or "[10,20]", "train.ema=none", "method=mixup+rcad",
+            "method.alpha=0.7" (the last row that has the parameter), "method.rcad.alpha=0.7".
+        methods: the parameters of every method. Without it a parameter that no row holds goes to the last row,
+            and the engine judges it.
+    """
+    plain = to_plain(config)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise InputError(f"expected a setting like train.epochs=5, but got {setting!r}; write key=value")
+        if key == "method":
+            plain["method"] = rows_to_plain(spelled(parse_method(text)))
+        elif key.startswith("method."):
+            _set_parameter(plain["method"], key, parse_any(text), methods)
+        else:
+            _set_field(plain, key, text)
+    return from_plain(plain)
+
+
+def parse(name: str, kind: Kind, text: str) -> Any:
+    """The text as a value of `kind`. For an optional field "none" or nothing is None, unless "none" is a choice."""
+    text = text.strip()
+    if kind.optional and (not text or (text.lower() == "none" and "none" not in kind.choices)):
+        return None
+    if kind.many:
+        items = _items(text)
+        return [_parse_one(f"{name}[{index}]", kind.item, item) for index, item in enumerate(items)]
+    return _parse_one(name, kind, text)
+
+
+def parse_any(text: str) -> Any:
+    """The text as what it looks like: none, true, false, a number, a list with commas, else a text."""
+    text = text.strip()
+    if "," in text or _bracketed(text):
+        return [parse_any(item) for item in _items(text)]
+    if text.lower() in ("none", "true", "false"):
+        return {"none": None, "true": True, "false": False}[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _set_field(plain: dict[str, Any], key: str, text: str) -> None:
+    if key == "seed":
+        plain["seed"] = parse("seed", Kind(int), text)
+        return
+    title, _, name = key.partition(".")
+    if key not in KEYS:
+        known = [one for one in KEYS if one.startswith(f"{title}.")] if title in SECTIONS else list(KEYS)
+        raise InputError(f"expected a key of the config to set, but got {key!r}{did_you_mean(key, known)}")
+    plain[title][name] = parse(key, kinds(SECTIONS[title])[name], text)
+
+
+def _set_parameter(rows: list[dict[str, Any]], key: str, value: Any, methods: Defaults | None) -> None:
+    owner, _, name = key.removeprefix("method.").rpartition(".")
+    candidates = [row for row in rows if not owner or row["name"] == owner]
+    if not candidates:
+        hint = did_you_mean(owner, [row["name"] for row in rows])
+        raise InputError(f"expected a method of the config, but got {owner!r}{hint}")
+    holders = [row for row in candidates if name in _parameters(row, methods)]
+    if not holders and methods is not None:
+        known = sorted({one for row in candidates for one in _parameters(row, methods)})
+        raise InputError(f"expected a parameter of the method, but got {key!r}{did_you_mean(name, known)}")
+    if not name.isidentifier() or name == "name":
+        raise InputError(f"expected a parameter like method.alpha, but got {key!r}")
+    (holders or candidates)[-1][name] = value
+
+
+def _parameters(row: Mapping[str, Any], methods: Defaults | None) -> set[str]:
+    return {key for key in row if key != "name"} | set((methods or {}).get(row["name"], ()))
+
+
+def _parse_one(name: str, kind: Kind, text: str) -> Any:
+    if kind.base is str:
+        return text
+    if kind.base is bool:
+        if text.lower() not in _BOOLS:
+            raise wrong(name, kind, text)
+        return _BOOLS[text.lower()]
+    try:
+        return kind.base(text)
+    except ValueError:
+        raise wrong(name, kind, text) from None
+
+
+def _items(text: str) -> list[str]:
+    inner = text[1:-1] if _bracketed(text) else text
+    return [item.strip() for item in inner.split(",")] if inner.strip() else []
+
+
+def _bracketed(text: str) -> bool:
+    return text[:1] + text[-1:] in ("[]", "()")

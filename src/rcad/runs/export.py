@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.runs.atomic import replacing, write_text
+from rcad.runs.files import dumps, replacing, write_text
 from rcad.runs.record import RunRecord
-from rcad.runs.strict_json import dumps
 
 FORMATS = (".csv", ".parquet", ".json")
 _FIRST = ("id", "data", "model", "method", "seed", "status", "epochs")

@@ -19,9 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from rcad.errors import InputError, shown
-from rcad.runs.atomic import make_folder, replacing
+from rcad.runs.files import dumps, loads, make_folder, replacing
 from rcad.runs.record import Numbers, RunRecord
-from rcad.runs.strict_json import dumps, loads
 
 SUFFIX = ".jsonl.gz"
 KIND, SCHEMA = "rcad runs", 1

@@ -1,20 +1,26 @@
-"""What a run gave: one frozen value, one strict JSON file."""
+"""What a run gave: one frozen value, one strict JSON file; and what it may depend on besides its config."""
 
 from __future__ import annotations
 
 import math
+import os
+import platform
 import re
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import metadata
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rcad.errors import InputError, Value, did_you_mean, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
+from rcad.runs.files import dumps, finite_or_none, loads
 from rcad.runs.plain import config_id, from_plain, to_plain
-from rcad.runs.strict_json import dumps, finite_or_none, loads
 
 SCHEMA = 1
 Status = Literal["running", "interrupted", "diverged", "done"]
@@ -238,3 +244,46 @@ def _split(name: str, value: Any) -> Split:
     if not isinstance(value, Mapping) or set(value) != {"size", "sha256"}:
         raise InputError(f"expected splits.{name} with size and sha256, but got {shown(value)}")
     return Split(**value)
+
+
+PACKAGES = ("rcad", "torch", "numpy")
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """The versions of Python and of the packages that are installed, without importing any."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def commit(file: Path = Path(__file__)) -> str | None:
+    """The commit of the checkout that tracks `file`, with "-dirty" where tracked files were changed; else None.
+
+    An installed package may lie in an environment inside somebody's own repository: only a tracked file counts.
+    """
+    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
+        return None
+    return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    surroundings = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**surroundings, "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -18,8 +18,8 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, MethodRow, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method
 from rcad.runs.config import RunConfig
+from rcad.runs.files import dumps
 from rcad.runs.plain import config_id
-from rcad.runs.strict_json import dumps
 from rcad.study.search_data import measured
 from rcad.study.search_ranges import applied, beginning, default_space, started
 from rcad.study.search_space import Values, drawn, resolved

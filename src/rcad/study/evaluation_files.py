@@ -9,8 +9,7 @@ from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.page import markdown, page
-from rcad.runs.atomic import check_folder, make_folder, read_text, write_text
-from rcad.runs.strict_json import dumps, loads
+from rcad.runs.files import check_folder, dumps, loads, make_folder, read_text, write_text
 from rcad.study.evaluations import KIND
 
 STEM = "evaluation"

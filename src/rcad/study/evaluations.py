@@ -16,10 +16,9 @@ from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.tables import NO_SPREAD
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.environment import versions
+from rcad.runs.files import finite_or_none
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
-from rcad.runs.strict_json import finite_or_none
+from rcad.runs.record import RunRecord, versions
 from rcad.study.statistics import FEWEST, Paired, paired
 
 KIND = "rcad evaluation"

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.runs.atomic import make_folder, read_text, write_text
-from rcad.runs.environment import versions
-from rcad.runs.strict_json import dumps, finite_or_none, loads
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.runs.record import versions
 from rcad.study.comparison import typical
 from rcad.study.verdict import RULE, Cells, compared, sentences, summaries
 

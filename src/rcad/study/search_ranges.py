@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, MethodRow, method_rows
 from rcad.runs.config import KEYS, RunConfig
-from rcad.runs.overrides import override
+from rcad.runs.configure import override
 from rcad.study.search_space import DIGITS, Space, Values, parse_space
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from rcad.errors import InputError, one_of, whole
-from rcad.runs.overrides import parse_any
+from rcad.runs.configure import parse_any
 
 Kind = Literal["log", "uniform", "int", "choice", "auto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.runs.atomic import make_folder, replacing
+from rcad.runs.files import make_folder, replacing
 from rcad.train.loop import Trainer
 from rcad.train.optim import optimizer_tensors, restore_optimizer
 

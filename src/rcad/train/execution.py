@@ -8,10 +8,9 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from rcad.runs.config import RunConfig
-from rcad.runs.environment import commit, versions
-from rcad.runs.log import LogWriter, read_log
+from rcad.runs.files import LogWriter, read_log
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, Split, Status, utc_now
+from rcad.runs.record import RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Course, Trainer

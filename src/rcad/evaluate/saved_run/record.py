@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, Value, one_of
-from rcad.runs.atomic import make_folder, read_text, write_text
-from rcad.runs.strict_json import dumps, finite_or_none, loads
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
 
 SCHEMA = 1
 FOLDER = "evaluation"

@@ -18,11 +18,10 @@ from rcad.evaluate.saved_run.ood import ood
 from rcad.evaluate.saved_run.record import FOLDER, Evaluation, parse, stored
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suite_result import Found, NotApplicable
-from rcad.runs.atomic import check_folder
 from rcad.runs.config import DataConfig, RunConfig
-from rcad.runs.environment import commit, versions
+from rcad.runs.files import check_folder
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, utc_now
+from rcad.runs.record import RunRecord, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.machine import device_words, suitable_threads
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.errors import InputError, Value, finite, one_of, whole
-from rcad.runs.strict_json import dumps
+from rcad.runs.files import dumps
 
 SUITES = ("calibration", "attacks", "corruptions", "ood")
 ATTACKS = ("fgsm", "pgd", "apgd_ce", "apgd_dlr")

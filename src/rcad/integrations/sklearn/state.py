@@ -16,7 +16,7 @@ from rcad.data.table_encoder import TableFeatures
 from rcad.errors import InputError
 from rcad.integrations.sklearn.network import Network
 from rcad.loss.method import Method
-from rcad.runs.atomic import replacing
+from rcad.runs.files import replacing
 
 VERSION = 2
 PLAIN = (

@@ -15,7 +15,7 @@ from rcad.paper.report.sections import figure
 from rcad.paper.report.tables import Links
 from rcad.report import html
 from rcad.report.document import Document, Section, Table
-from rcad.runs.atomic import make_folder, replacing, write_text
+from rcad.runs.files import make_folder, replacing, write_text
 
 TITLE = "Does RCAD hold up? Every table and figure, made again"
 LEAD = (

@@ -12,9 +12,8 @@ from rcad.paper.report.evaluations import KIND as EVALUATION
 from rcad.paper.report.parsing import from_suite
 from rcad.paper.report.studies import OLD, from_old, runs_study
 from rcad.paper.report.study import TITLES, Record, Study, named
-from rcad.runs.atomic import read_text
+from rcad.runs.files import loads, read_text
 from rcad.runs.pack import SUFFIX, read_pack
-from rcad.runs.strict_json import loads
 
 RUN, SUITE_RUNS, SUITE_PACKS = "record.json", "runs", "images"
 

@@ -30,7 +30,7 @@ from rcad.paper.theory.sweeps import (
     variants,
     window,
 )
-from rcad.runs.atomic import ready_folder, write_text
+from rcad.runs.files import ready_folder, write_text
 
 EXAMPLE = """example:
   python -m rcad.paper.theory --draws 200 --out results/theory

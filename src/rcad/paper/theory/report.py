@@ -12,8 +12,8 @@ from rcad.paper.pages import TRIAL_NOTE, verdict_counts, whose
 from rcad.paper.theory.claims import Claim, tally
 from rcad.paper.theory.study import Study
 from rcad.paper.theory.sweeps import ReadingGap, StepSize, Sweep, Together, Variant, Window
-from rcad.runs.atomic import write_text
-from rcad.runs.environment import versions
+from rcad.runs.files import write_text
+from rcad.runs.record import versions
 
 
 @dataclass(frozen=True)

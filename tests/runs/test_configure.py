@@ -7,7 +7,7 @@ import pytest
 
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
-from rcad.runs.overrides import override
+from rcad.runs.configure import override
 from rcad.runs.plain import to_plain
 
 METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.02, "bounds": None}}
@@ -104,7 +104,7 @@ def test_method_as_a_whole(config: RunConfig) -> None:
         ("optim.milestones=20,10", "expected optim.milestones to be ascending epochs, but got [20, 10]"),
         ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
         ("seed=x", "expected seed to be a whole number, but got 'x'"),
-        ("method=", "expected method[0].name to be the name of a method, but got ''"),
+        ("method=", "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got ''"),
         ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
         ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),
         ("method.alpha=inf", "expected method[1].alpha to be a finite number"),

@@ -1,0 +1,181 @@
+"""Files that can be trusted: either the old one or the new one, whatever happens in between; strict JSON; logs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rcad.errors import InputError
+
+_TEMP = ".*.partial"
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to: it takes the place of `path` at the end, or vanishes on an error."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise InputError(
+            f"expected {path} to be writable, but got: {error.strerror or error}; check the folder and the disk"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, or one line that says why not."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"expected {path} to be UTF-8 text, but got the byte 0x{error.object[error.start]:02x} at position "
+            f"{error.start}; save it as UTF-8"
+        ) from None
+    except OSError as error:
+        raise InputError(f"expected {path} to be a readable file, but got: {error.strerror or error}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Create `folder` and its parents so that they outlast a power cut."""
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
+    except OSError as error:
+        raise InputError(
+            f"expected {folder} to be a folder that can be written, but got: {error.strerror or error}; choose another"
+        ) from None
+
+
+def ready_folder(folder: Path) -> None:
+    """Create `folder` and see that files can be written there: before long work, not after it."""
+    make_folder(folder)
+    check_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """See that files can be written to `folder`, or to the nearest folder above that there is; nothing is left."""
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"0")
+    except OSError as error:
+        raise InputError(
+            f"expected {folder} to be a folder that can be written, but got: {error.strerror or error}; choose another"
+        ) from None
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What interrupted writes left at any depth below `folder`."""
+    return sorted(path for path in folder.rglob(_TEMP) if path.is_file())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a renaming in `folder` last."""
+    with contextlib.suppress(OSError):  # some file systems do not sync folders; the renaming itself stands
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """The value as JSON; a number that is not finite must have become None before (see `finite_or_none`)."""
+    return json.dumps(value, indent=indent, allow_nan=False)
+
+
+def loads(text: str, source: str) -> Any:
+    """The value of JSON text; `source` names the file in a message."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        reason = "lists nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+        raise InputError(
+            f"expected {source} to be valid JSON, but got: {reason}; restore the file or remove it"
+        ) from None
+
+
+def finite_or_none(value: Any) -> Any:
+    """The value with None for every number that is not finite, at any depth; tuples become lists."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite_or_none(item) for key, item in value.items()}
+    return [finite_or_none(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"the constant {constant}")
+
+
+class LogWriter:
+    """Appends events to a file, each whole. A torn last line, which no reader could use, is cut off first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            os.ftruncate(self._handle, _whole_length(path.read_bytes()))
+        except OSError as error:
+            raise InputError(f"expected {path} to be writable, but got: {error.strerror or error}") from None
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        """One event; numbers that are not finite become null."""
+        if self._handle is None:
+            raise InputError(f"expected {self.path} to be open, but it was closed")
+        line = memoryview((dumps(finite_or_none(event)) + "\n").encode())
+        while line:  # a write may take only a part
+            line = line[os.write(self._handle, line) :]
+
+    def close(self) -> None:
+        """Put the file on disk; a second call does nothing."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+            os.close(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The events of a log, without a torn last line; a file that is not there has none."""
+    if not path.exists():
+        return []
+    lines = read_text(path).split("\n")[:-1]
+    events = [loads(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    for number, event in enumerate(events, 1):
+        if not isinstance(event, dict):
+            raise InputError(f"expected an object in {path}, line {number}, but got {event!r}")
+    return events
+
+
+def _whole_length(content: bytes) -> int:
+    return content.rfind(b"\n") + 1
