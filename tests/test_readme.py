@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,3 +35,35 @@ def test_every_method_is_named() -> None:
     from rcad import METHODS
 
     assert all(f"`{name}`" in README for name in METHODS)
+
+
+ROWS = {
+    "ERM": "erm",
+    "RCAD": "rcad",
+    "random direction": "rcad_random",
+    "label smoothing": "label_smoothing",
+    "ME-ADA": "me_ada",
+}
+
+
+def last_epoch(metric: str) -> dict[str, np.ndarray]:
+    """A number of the last epoch by method, seed by seed, from the committed runs."""
+    with gzip.open(ROOT / "results/images/cifar100-2k-paper.jsonl.gz", "rt") as lines:
+        records = [json.loads(line)["record"] for line in list(lines)[1:]]
+    found: dict[str, dict[int, float]] = {}
+    for record in records:
+        name = record["config"]["method"][-1]["name"]
+        found.setdefault(name, {})[record["config"]["seed"]] = record["metrics"][f"last_{metric}"]
+    return {name: np.array([values[seed] for seed in range(10)]) for name, values in found.items()}
+
+
+@pytest.mark.parametrize("label", ROWS)
+def test_the_table_of_results_is_that_of_the_records(label: str) -> None:
+    row = next(line for line in README.splitlines() if line.startswith(f"| {label} |"))
+    cells = [cell.strip() for cell in row.split("|")[2:-1]]
+    for metric, digits, (shown, difference) in (("accuracy", 2, cells[:2]), ("nll", 3, cells[2:])):
+        values = last_epoch(metric)
+        assert shown == f"{values[ROWS[label]].mean():.{digits}f}"
+        gain = values[ROWS[label]] - values["erm"]
+        half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain))
+        assert difference == ("" if label == "ERM" else f"{gain.mean():+.{digits}f} ± {half:.{digits}f}")
