@@ -222,7 +222,7 @@ CASES = {
     ),
     "unknown option": (
         lambda t: tree(t / "pets", cat__a_dot_png=png()),
-        "the option size, but got 'sizes'",
+        "the options size, skip_bad, but got 'sizes'",
         {"sizes": 3},
     ),
     "parquet truncated": (

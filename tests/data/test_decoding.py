@@ -1,6 +1,7 @@
 """Pixels are exact, sizes are checked, and many processes write what one would."""
 
 import io
+import re
 import threading
 
 import numpy as np
@@ -74,6 +75,10 @@ def make_files(folder, count, shape=(6, 5, 3)):
     return [f"{i}.png" for i in range(count)], np.stack(images).transpose(0, 3, 1, 2)
 
 
+def labels_for(splits):
+    return {split: np.arange(sum(map(len, sources))) for split, sources in splits.items()}
+
+
 def test_processes_write_what_one_process_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "_BLOCK_BYTES", 300)
     names, images = make_files(tmp_path, 23)
@@ -91,16 +96,18 @@ def test_processes_write_what_one_process_writes(tmp_path, monkeypatch):
             assert threading.get_ident() == thread
             calls.append((done, total))
 
-        decode_splits(folder, splits, None, progress, workers)
+        decode_splits(folder, splits, labels_for(splits), None, progress, workers)
         np.testing.assert_array_equal(np.load(folder / "train_x.npy"), images[:20])
         np.testing.assert_array_equal(np.load(folder / "test_x.npy"), images[20:])
+        assert np.load(folder / "test_y.npy").tolist() == [0, 1, 2]
         assert calls[-1] == (23, 23)
         assert [done for done, _ in calls] == sorted(done for done, _ in calls)
         assert len(calls) > 2
 
 
-def runs_of(tmp_path, names):
-    return {"train": [ImageFiles(str(tmp_path), (name,)) for name in names]}
+def decode_files(tmp_path, names, *rest, **options):
+    splits = {"train": [ImageFiles(str(tmp_path), (name,)) for name in names]}
+    return decode_splits(tmp_path, splits, labels_for(splits), *rest, **options)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -108,10 +115,10 @@ def test_errors_keep_their_line_across_processes(tmp_path, workers):
     names, _ = make_files(tmp_path, 3)
     (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
     with pytest.raises(SizesDifferError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
-        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+        decode_files(tmp_path, names, None, None, workers)
     (tmp_path / "2.png").unlink()
     with pytest.raises(InputError, match=r"2\.png to be readable"):
-        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+        decode_files(tmp_path, names, None, None, workers)
 
 
 def started(monkeypatch, command=None):
@@ -134,7 +141,7 @@ def test_workers_end_when_progress_raises(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        decode_splits(tmp_path, runs_of(tmp_path, names), None, interrupt, 2)
+        decode_files(tmp_path, names, None, interrupt, 2)
     assert len(processes) == 2
     assert all(process.returncode is not None for process in processes)
 
@@ -143,7 +150,7 @@ def test_a_worker_that_dies_is_an_error_and_no_hang(tmp_path, monkeypatch):
     names, _ = make_files(tmp_path, 4)
     started(monkeypatch, ["sh", "-c", "exit 7"])
     with pytest.raises(InputError, match=r"^expected the images of .* ended with code 7; is an image damaged"):
-        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, 2)
+        decode_files(tmp_path, names, None, None, 2)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -152,7 +159,7 @@ def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, workers):
     # /dev/full refuses every write; the header goes to a real file first.
     monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
     with pytest.raises(OSError, match="No space left"):
-        decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+        decode_files(tmp_path, names, None, None, workers)
 
 
 @pytest.mark.parametrize("orientation", range(9))
@@ -191,12 +198,12 @@ def test_grey_images_keep_one_channel_unless_one_has_colour(tmp_path, workers):
     for i, pixels in enumerate(grey):
         (tmp_path / f"{i}.png").write_bytes(encode(pixels))
     names = [f"{i}.png" for i in range(4)]
-    decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+    decode_files(tmp_path, names, None, None, workers)
     np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), np.stack(grey)[:, None])
-    decode_splits(tmp_path, runs_of(tmp_path, names), 3, None, workers)
+    decode_files(tmp_path, names, 3, None, workers)
     assert np.load(tmp_path / "train_x.npy").shape == (4, 1, 3, 3)
     (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))
-    decode_splits(tmp_path, runs_of(tmp_path, names), None, None, workers)
+    decode_files(tmp_path, names, None, None, workers)
     both = np.load(tmp_path / "train_x.npy")
     assert both.shape == (4, 3, 6, 5)
     np.testing.assert_array_equal(both[0], np.stack([grey[0]] * 3))
@@ -211,3 +218,21 @@ def test_sixteen_bits_are_rounded_to_eight():
     for deep in (levels.astype(np.int32) * 2, -levels.astype(np.int32)):
         with pytest.raises(InputError, match="8 or 16 bits, but got mode I in x"):
             decode(encode(deep, "TIFF"), "x")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_broken_images_are_skipped_on_request_and_counted(tmp_path, workers, monkeypatch):
+    monkeypatch.setattr(decoding, "_BLOCK_BYTES", 200)
+    monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
+    names, images = make_files(tmp_path, 7)
+    (tmp_path / "0.png").write_bytes(b"hello")
+    (tmp_path / "3.png").unlink()
+    said = decode_files(tmp_path, names, None, None, workers, skip_bad=True)
+    assert len(said) == 1
+    assert re.fullmatch(r"2 of 7 images skipped, e.g.: expected .*0\.png to be an image, but .*", said[0])
+    np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), images[[1, 2, 4, 5, 6]])
+    assert np.load(tmp_path / "train_y.npy").tolist() == [1, 2, 4, 5, 6]
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InputError, match="but all are broken"):
+        decode_files(tmp_path, names, None, None, workers, skip_bad=True)

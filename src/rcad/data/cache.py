@@ -45,10 +45,11 @@ REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
 
 @dataclass(frozen=True)
 class Described:
-    """What a builder says about the arrays it wrote: class names in label order and a line for people."""
+    """What a builder says about its arrays: class names in label order, a line for people, what was left out."""
 
     classes: tuple[str, ...]
     note: str
+    omissions: tuple[str, ...] = ()
 
 
 def cache_root(cache_dir: Path | str | None = None) -> Path:
@@ -107,6 +108,7 @@ def open_entry(entry: Path) -> Dataset | None:
         test=test,
         classes=tuple(manifest["classes"]),
         note=manifest["note"],
+        omissions=tuple(manifest.get("omissions", ())),
     )
 
 
@@ -181,6 +183,7 @@ def _seal(folder: Path, described: Described) -> None:
             "sha256": digest(path),
         }
     manifest = {"format": FORMAT, "classes": described.classes, "note": described.note, "arrays": arrays}
+    manifest |= {"omissions": described.omissions} if described.omissions else {}
     with (folder / MANIFEST).open("w", encoding="utf-8") as out:
         json.dump({**manifest, "checksum": _checksum(manifest)}, out, indent=1)
         out.flush()

@@ -49,6 +49,7 @@ class Dataset:
         columns: the feature names of tabular data; empty for images.
         standard_splits: (train, test) index pairs into `train` where the source defines them (UCI has 20).
         note: one line on what was read (source, size), for people.
+        omissions: what of the source was left out, a sentence each: columns that name the rows, images that are broken.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Dataset:
     columns: tuple[str, ...] = ()
     standard_splits: tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...] = field(default=())
     note: str = ""
+    omissions: tuple[str, ...] = ()
 
     @property
     def is_image(self) -> bool:

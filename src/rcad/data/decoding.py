@@ -18,11 +18,12 @@ import threading
 import warnings
 import zipfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rcad.data.archives import readable
 from rcad.data.cache import allocate
@@ -36,6 +37,10 @@ SOURCE_LENGTH = 2048
 _WORTH_WORKERS = 1000
 _BLOCK_BYTES = 1 << 20
 _WORKER = "from rcad.data.decoding import work; work()"
+
+
+Encoded = tuple[str, bytes | InputError]
+"""How an error names an image, and its bytes or why there are none."""
 
 
 class SizesDifferError(InputError):
@@ -52,14 +57,15 @@ class ImageFiles:
     def __len__(self) -> int:
         return len(self.names)
 
-    def images(self) -> Iterator[tuple[str, bytes]]:
-        """(how an error names it, encoded bytes), in order."""
+    def images(self) -> Iterator[Encoded]:
         for name in self.names:
             path = Path(self.root, name)
+            data: bytes | InputError
             try:
-                yield str(path), path.read_bytes()
+                data = path.read_bytes()
             except OSError as error:
-                raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
+                data = InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file")
+            yield str(path), data
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,16 @@ class ZipMembers:
     def __len__(self) -> int:
         return len(self.names)
 
-    def images(self) -> Iterator[tuple[str, bytes]]:
-        """(how an error names it, encoded bytes), in order."""
+    def images(self) -> Iterator[Encoded]:
         with readable(Path(self.root)), zipfile.ZipFile(self.root) as archive:
             for name in self.names:
-                yield f"{self.root}:{name}", archive.read(name)
+                data: bytes | InputError
+                try:
+                    with readable(Path(self.root)):
+                        data = archive.read(name)
+                except InputError as error:
+                    data = error
+                yield f"{self.root}:{name}", data
 
 
 @dataclass(frozen=True)
@@ -93,8 +104,7 @@ class ParquetRows:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def images(self) -> Iterator[tuple[str, bytes]]:
-        """(how an error names it, encoded bytes), in order."""
+    def images(self) -> Iterator[Encoded]:
         parquet = need("pyarrow.parquet", "pyarrow")
         try:
             # One thread: every core already has its own process.
@@ -109,11 +119,8 @@ class ParquetRows:
                 f"but row group {self.group} cannot be read ({reason}); fetch it again"
             ) from None
         for row, data in enumerate(encoded, self.first + self.start):
-            if not data:
-                raise InputError(
-                    f"expected image bytes in {self.root} row {row}, but got none; store the bytes, not only the path"
-                )
-            yield f"{self.root} row {row}", data
+            none = f"expected image bytes in {self.root} row {row}, but got none; store the bytes, not only the path"
+            yield f"{self.root} row {row}", data or InputError(none)
 
 
 Source = ImageFiles | ZipMembers | ParquetRows
@@ -121,13 +128,25 @@ Source = ImageFiles | ZipMembers | ParquetRows
 
 @dataclass(frozen=True)
 class Job:
-    """Decode `source` into the file `output` at byte `offset`; every image has `shape` (C, H, W)."""
+    """Decode `source` into `<split>_x.npy` from image `first` on; every image has `shape` (C, H, W)."""
 
     source: Source
     output: str
+    split: str
+    first: int
     offset: int
     shape: tuple[int, int, int]
     size: int | None
+    skip_bad: bool
+
+
+@dataclass
+class Block:
+    """So many images of a split are decoded, but for the bad ones: their places in the split, and what is wrong."""
+
+    split: str
+    count: int = 0
+    bad: list[tuple[int, str]] = field(default_factory=list)
 
 
 def in_parts(kind: type[ImageFiles] | type[ZipMembers], root: Path, names: Sequence[str]) -> list[Source]:
@@ -139,76 +158,142 @@ def in_parts(kind: type[ImageFiles] | type[ZipMembers], root: Path, names: Seque
 def decode_splits(
     folder: Path,
     splits: Mapping[str, Sequence[Source]],
+    labels: Mapping[str, npt.NDArray[np.int64]],
     size: int | None,
     progress: Progress | None = None,
     workers: int | None = None,
-) -> None:
-    """Write `<split>_x.npy`, uint8 (N, C, H, W), for every split: C is 1 where every image is grey, else 3.
+    *,
+    skip_bad: bool = False,
+) -> tuple[str, ...]:
+    """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
 
     Args:
         splits: the images by split name; the first image sets H and W unless `size` does.
+        labels: of each split, one for each image.
         progress: called in this thread with (images done, images in all).
         workers: processes; by default one per core this process may use, or none for a small set.
+        skip_bad: leave out images that cannot be decoded.
+
+    Returns:
+        A sentence on the images left out, if any.
     """
-    origin, data = next(next(iter(splits.values()))[0].images())
-    grey = is_grey(data, origin)
-    height, width = (size, size) if size is not None else decode(data, origin).shape[1:]
-    if grey:
-        with contextlib.suppress(ColourError):  # not all are grey: begin again
-            return _decode_all(_jobs(folder, splits, (1, height, width), size), progress, workers)
-    return _decode_all(_jobs(folder, splits, (3, height, width), size), progress, workers)
+    grey, height, width = _first_image(next(iter(splits.values())), size, skip_bad)
+    bad: dict[str, dict[int, str]] = {}
+    for channels in (1, 3) if grey else (3,):
+        jobs = _jobs(folder, splits, (channels, height, width), size, skip_bad)
+        try:
+            bad = _decode_all(jobs, progress, workers)
+        except ColourError:  # not all are grey: begin again
+            continue
+        break
+    total = sum(map(len, labels.values()))
+    for split, y in labels.items():
+        kept = np.setdiff1d(np.arange(len(y)), list(bad[split]))
+        if not len(kept):
+            raise InputError(f"expected images that can be read in {splits[split][0].root}, but all are broken")
+        if len(kept) < len(y):
+            _keep(folder / f"{split}_x.npy", kept)
+        np.save(folder / f"{split}_y.npy", y[kept])
+    skipped = [problem for problems in bad.values() for problem in problems.values()]
+    return (f"{len(skipped)} of {total} images skipped, e.g.: {skipped[0]}",) if skipped else ()
+
+
+def _first_image(sources: Sequence[Source], size: int | None, skip_bad: bool) -> tuple[bool, int, int]:
+    """Whether the first image is grey, and its height and width."""
+    for origin, data in (image for source in sources for image in source.images()):
+        try:
+            pixels = decode(_bytes(data), origin)
+            return is_grey(_bytes(data), origin), size or pixels.shape[1], size or pixels.shape[2]
+        except InputError:
+            if not skip_bad:
+                raise
+    raise InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
+
+
+def _keep(path: Path, kept: npt.NDArray[np.int64]) -> None:
+    """Rewrite an array with these of its images."""
+    images = np.load(path, mmap_mode="r")
+    partial = path.with_suffix(".kept")
+    offset = allocate(partial, (len(kept), *images.shape[1:]))
+    with partial.open("r+b") as out:
+        out.seek(offset)
+        for start in range(0, len(kept), SOURCE_LENGTH):
+            out.write(images[kept[start : start + SOURCE_LENGTH]].data)
+    os.replace(partial, path)
 
 
 def _jobs(
-    folder: Path, splits: Mapping[str, Sequence[Source]], shape: tuple[int, int, int], size: int | None
+    folder: Path,
+    splits: Mapping[str, Sequence[Source]],
+    shape: tuple[int, int, int],
+    size: int | None,
+    skip_bad: bool,
 ) -> list[Job]:
     jobs = []
-    for name, sources in splits.items():
-        output = folder / f"{name}_x.npy"
+    for split, sources in splits.items():
+        output, first = folder / f"{split}_x.npy", 0
         offset = allocate(output, (sum(map(len, sources)), *shape))
         for source in sources:
-            jobs.append(Job(source, str(output), offset, shape, size))
-            offset += len(source) * int(np.prod(shape))
+            place = offset + first * int(np.prod(shape))
+            jobs.append(Job(source, str(output), split, first, place, shape, size, skip_bad))
+            first += len(source)
     return jobs
 
 
-def _decode_all(jobs: Sequence[Job], progress: Progress | None, workers: int | None) -> None:
+def _decode_all(jobs: Sequence[Job], progress: Progress | None, workers: int | None) -> dict[str, dict[int, str]]:
+    """Decode every job; by split, the places of the bad images and what is wrong with them."""
+    bad: dict[str, dict[int, str]] = {job.split: {} for job in jobs}
     total, done = sum(len(job.source) for job in jobs), 0
     if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = workers if total >= _WORTH_WORKERS else 1
     workers = min(workers, len(jobs))
-    counts = _in_workers(jobs, workers) if workers > 1 else (count for job in jobs for count in _decode_job(job))
-    with contextlib.closing(counts):  # ends the workers at once when `progress` raises or Ctrl-C comes
-        for count in counts:
-            done += count
+    blocks = _in_workers(jobs, workers) if workers > 1 else (block for job in jobs for block in _decode_job(job))
+    with contextlib.closing(blocks):  # ends the workers at once when `progress` raises or Ctrl-C comes
+        for block in blocks:
+            done += block.count
+            bad[block.split] |= dict(block.bad)
             if progress is not None:
                 progress(done, total)
+    return {split: dict(sorted(found.items())) for split, found in bad.items()}
 
 
-def _decode_job(job: Job) -> Iterator[int]:
-    """Decode one job block by block; yields how many images each block held."""
-    block = np.empty((max(1, _BLOCK_BYTES // int(np.prod(job.shape))), *job.shape), np.uint8)
-    filled = 0
+def _decode_job(job: Job) -> Iterator[Block]:
+    """Decode one job block by block."""
+    pixels = np.empty((max(1, _BLOCK_BYTES // int(np.prod(job.shape))), *job.shape), np.uint8)
+    block = Block(job.split)
     with open(job.output, "r+b") as output:
         output.seek(job.offset)
-        for origin, data in job.source.images():
-            pixels = decode(data, origin, job.size, grey=job.shape[0] == 1)
-            if pixels.shape != job.shape:
-                raise SizesDifferError(_differing(job.shape, pixels.shape, origin))
-            block[filled] = pixels
-            filled += 1
-            if filled == len(block):
-                output.write(block.data)
-                yield filled
-                filled = 0
-        if filled:
-            output.write(block[:filled].data)
-            yield filled
+        for place, (origin, data) in enumerate(job.source.images(), job.first):
+            try:
+                image = decode(_bytes(data), origin, job.size, grey=job.shape[0] == 1)
+                if image.shape != job.shape:
+                    raise SizesDifferError(_differing(job.shape, image.shape, origin))
+                pixels[block.count] = image
+            except (ColourError, SizesDifferError):
+                raise
+            except InputError as error:
+                if not job.skip_bad:
+                    raise
+                block.bad.append((place, str(error)))
+            block.count += 1
+            if block.count == len(pixels):
+                output.write(pixels.data)
+                yield block
+                block = Block(job.split)
+        if block.count:
+            output.write(pixels[: block.count].data)
+            yield block
+
+
+def _bytes(data: bytes | InputError) -> bytes:
+    if isinstance(data, InputError):
+        raise data
+    return data
 
 
 def work() -> None:
-    """The program of a worker: pickled jobs on stdin; counts, then None or an exception, on stdout."""
+    """The program of a worker: pickled jobs on stdin; blocks, then None or an exception, on stdout."""
     # Ctrl-C reaches the whole group; the parent decides, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
@@ -220,8 +305,8 @@ def work() -> None:
 
     try:
         for job in pickle.load(sys.stdin.buffer):
-            for count in _decode_job(job):
-                answer(pickle.dumps(count))
+            for block in _decode_job(job):
+                answer(pickle.dumps(block))
         answer(pickle.dumps(None))
     except (InputError, OSError) as error:
         answer(pickle.dumps(error))
@@ -229,7 +314,7 @@ def work() -> None:
         answer(pickle.dumps(RuntimeError(str(error) or type(error).__name__)))
 
 
-def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[int, None, None]:
+def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[Block, None, None]:
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     processes = [_start_worker() for _ in range(workers)]
     threads = [
@@ -279,7 +364,7 @@ def _follow(process: subprocess.Popen[bytes], jobs: Sequence[Job], answers: queu
     try:
         pickle.dump(jobs, process.stdin)
         process.stdin.close()
-        while isinstance(answer := pickle.load(process.stdout), int):
+        while isinstance(answer := pickle.load(process.stdout), Block):
             answers.put(answer)
         answers.put(answer)
     except Exception:  # whatever happened, somebody waits for an answer

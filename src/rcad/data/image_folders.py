@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_several
@@ -29,6 +30,7 @@ def load(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     size: int | None = None,
+    skip_bad: bool = False,
 ) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
@@ -39,6 +41,7 @@ def load(
 
     Args:
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
+        skip_bad: leave out images that cannot be decoded; the note counts them.
     """
     check_size(size)
     root = Path(name_or_path)
@@ -52,7 +55,7 @@ def load(
                 f"expected the classes of {found['train']} in {found['test']}, "
                 f"but got {name!r} as well; rename or remove it"
             )
-    dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders")
+    dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders", skip_bad=skip_bad)
     unread = [one.name for one in _named(root, TEST_NAMES) if _has_folders(one) and one != found.get("test")]
     note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
     return dataclasses.replace(dataset, note=note)
@@ -68,6 +71,7 @@ def read(
     *,
     kind: str,
     extra_files: Sequence[Path] = (),
+    skip_bad: bool = False,
 ) -> Dataset:
     """Decode image files below `root` that are already sorted by class.
 
@@ -79,21 +83,20 @@ def read(
 
     def build(folder: Path) -> Described:
         sources = {split: in_parts(ImageFiles, root, names) for split, names in flat.items()}
-        decode_splits(folder, sources, size, progress)
-        save_labels(folder, splits, classes)
-        return Described(classes, note)
+        omissions = decode_splits(folder, sources, labels_of(splits, classes), size, progress, skip_bad=skip_bad)
+        return Described(classes, note, omissions)
 
     note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
-    dataset = cached(kind, [*paths, *extra_files], root, {"size": size, "classes": classes}, build, cache_dir)
+    options = {"size": size, "classes": classes} | ({"skip_bad": True} if skip_bad else {})
+    dataset = cached(kind, [*paths, *extra_files], root, options, build, cache_dir)
     # A copy of a folder finds the cache of the first, with its name.
-    return dataclasses.replace(dataset, note=note)
+    return dataclasses.replace(dataset, note="; ".join([note, *dataset.omissions]))
 
 
-def save_labels(folder: Path, splits: Mapping[str, ClassFiles], classes: tuple[str, ...]) -> None:
-    """Write `<split>_y.npy` for images in class order."""
-    for split, files in splits.items():
-        counts = [len(files.get(name, ())) for name in classes]
-        np.save(folder / f"{split}_y.npy", np.repeat(np.arange(len(classes), dtype=np.int64), counts))
+def labels_of(splits: Mapping[str, ClassFiles], classes: tuple[str, ...]) -> dict[str, npt.NDArray[np.int64]]:
+    """The labels of images in class order, by split."""
+    counts = {split: [len(files.get(name, ())) for name in classes] for split, files in splits.items()}
+    return {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
 
 
 def split_folders(root: Path) -> dict[str, Path] | None:

@@ -35,6 +35,7 @@ def load(
     image_column: str | None = None,
     label_column: str | None = None,
     classes: Sequence[str] | None = None,
+    skip_bad: bool = False,
 ) -> Dataset:
     """Images from a folder of Parquet shards, or from one shard (then there is no test split).
 
@@ -46,6 +47,7 @@ def load(
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
         image_column: by default `img` or `image`.
         label_column: by default `label` or `fine_label`.
+        skip_bad: leave out images that cannot be decoded; the note counts them.
         classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
     """
     check_size(size)
@@ -55,9 +57,10 @@ def load(
     named = tuple(classes) if classes is not None else None
 
     def build(folder: Path) -> Described:
-        return _build(folder, path, shards, (image_column, label_column), named, size, progress)
+        return _build(folder, path, shards, (image_column, label_column), named, size, progress, skip_bad)
 
     options = {"size": size, "image": image_column, "label": label_column, "classes": named}
+    options |= {"skip_bad": True} if skip_bad else {}
     return cached("parquet", files, files[0].parent, options, build, cache_dir)
 
 
@@ -98,6 +101,7 @@ def _build(
     classes: tuple[str, ...] | None,
     size: int | None,
     progress: Progress | None,
+    skip_bad: bool,
 ) -> Described:
     tables = {split: [_Shard(file, *columns) for file in files] for split, files in shards.items()}
     labels = {split: np.concatenate([shard.labels() for shard in parts]) for split, parts in tables.items()}
@@ -113,13 +117,14 @@ def _build(
         classes = tuple(map(str, range(count_classes(labels["train"], _Origin(tables["train"])))))
     check_several(classes, str(path))
     sources: dict[str, Sequence[Source]] = {}
+    checked: dict[str, npt.NDArray[np.int64]] = {}
     for name, split in chosen.items():
-        origin = _Origin(tables[split])
-        np.save(folder / f"{name}_y.npy", check_labels(labels[split], len(classes), origin))
+        checked[name] = check_labels(labels[split], len(classes), _Origin(tables[split]))
         sources[name] = [part for shard in tables[split] for part in shard.sources()]
-    decode_splits(folder, sources, size, progress)
+    omissions = decode_splits(folder, sources, checked, size, progress, skip_bad=skip_bad)
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
-    return Described(classes, f"Parquet shards from {path.name}: {counts}")
+    note = "; ".join([f"Parquet shards from {path.name}: {counts}", *omissions])
+    return Described(classes, note, omissions)
 
 
 class _Shard:

@@ -21,7 +21,7 @@ from rcad.data.archives import readable, tar_files, zip_names
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several
 from rcad.data.decoding import ZipMembers, decode_splits, in_parts
-from rcad.data.image_folders import ClassFiles, read, save_labels
+from rcad.data.image_folders import ClassFiles, labels_of, read
 from rcad.data.images import check_size, is_image_name
 from rcad.data.official_sets import OFFICIAL
 from rcad.errors import InputError, need
@@ -232,8 +232,7 @@ def load_tiny_imagenet(
         classes, splits = _sort_tiny(texts[0], texts[1], inside, str(path))
         members = {split: [top + name for c in classes for name in files[c]] for split, files in splits.items()}
         sources = {split: in_parts(ZipMembers, path, names) for split, names in members.items()}
-        decode_splits(folder, sources, size, progress)
-        save_labels(folder, splits, classes)
+        decode_splits(folder, sources, labels_of(splits, classes), size, progress)
         return Described(classes, f"Tiny ImageNet, {len(classes)} classes, from {path.name}")
 
     return cached("tiny-imagenet", [path], path.parent, {"size": size, "check": check}, build, cache_dir)

@@ -25,6 +25,7 @@ from rcad.data.archives import is_archive, unpacked
 from rcad.data.dataset import Dataset, Progress
 from rcad.data.files import expanded
 from rcad.data.image_folders import class_folders, split_folders
+from rcad.data.image_labels import find_labels
 from rcad.data.official_sets import OFFICIAL
 from rcad.errors import InputError
 
@@ -37,6 +38,7 @@ LAYOUT_READERS: dict[str, Reader] = {
     "tiny-imagenet": "rcad.data.official_readers:load_tiny_imagenet",
     "parquet": "rcad.data.image_parquet:load",
     "folders": "rcad.data.image_folders:load",
+    "labels": "rcad.data.image_labels:load",
     "npz": "rcad.data.arrays:load",
     "tabular": "rcad.data.tables:load",
 }
@@ -93,7 +95,8 @@ def load(
     if name in READERS:
         dataset = _call(READERS[name], name, where, options)
     else:
-        dataset = _read(_recognised(_existing(name, root), cache_path), where, options)
+        path = _existing(name, root)
+        dataset = _read(_recognised(path, cache_path, told="labels" in options), where, options)
     return dataclasses.replace(dataset, name=name)
 
 
@@ -188,6 +191,8 @@ def _recognise_folder(folder: Path) -> Found | None:
             return Found(known.name, path)
     if any(folder.glob("*.parquet")) or any(folder.glob("data/*.parquet")):
         return Found("parquet", folder)
+    if find_labels(folder) is not None:
+        return Found("labels", folder)
     return Found("folders", folder) if split_folders(folder) or class_folders(folder) else None
 
 
@@ -233,8 +238,11 @@ def _existing(name: str, root: Path | None) -> Path:
     raise InputError(f"expected a path or one of {', '.join(READERS)}, but got {name!r}; {hint}")
 
 
-def _recognised(path: Path, cache_dir: Path) -> Found:
+def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
+    """The layout at `path`, unpacked where it is an archive; `told` where a table of labels is named."""
     found = recognise(path)
+    if told and path.is_dir() and (found is None or found.layout == "folders"):
+        return Found("labels", path)
     if found is not None and found.layout == "archive":
         found = recognise(unpacked(found.path, cache_dir))
     if found is None:

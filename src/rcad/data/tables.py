@@ -97,34 +97,44 @@ def encode(
     t = _target_position(table, target)
     for option, names in (("drop", drop), ("numeric", numeric), ("categorical", categorical)):
         for name in names:
-            _position(table, name, option)
+            column_position(table, name, option)
     both = sorted(set(numeric) & set(categorical))
     if both:
         raise InputError(f"expected column {both[0]!r} to be numeric or categorical, but got both")
-    table, skipped = _with_targets(table, t, skip_bad)
+    table, skipped = with_targets(table, t, skip_bad)
     columns = [j for j, name in enumerate(table.names) if j != t and name not in drop]
     encoder = TableEncoder.fit(table, columns, numeric=numeric, categorical=categorical, max_levels=max_levels)
-    left_out = "".join(f"; left out: {name!r}, {why}" for name, why in encoder.left_out)
+    omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
+    left_out = "".join(f"; {sentence}" for sentence in omissions)
     if not encoder.codes:
         raise InputError(f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none{left_out}")
     chosen, style, why = _choose_task(table, t, task)
     x = compact(encoder.transform(table))
-    y, classes = _classes(table, t) if chosen == "classification" else (_real(table, t, style), ())
+    y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
     count = len(encoder.codes)
     note = f"{table.path.name}: {len(table)} rows, {count} column{'s' if count > 1 else ''}"
     note += f", target {table.names[t]!r}; {why}{left_out}"
     if skipped:
-        note += f"; {skipped} row{'s' if skipped > 1 else ''} without a target skipped"
+        omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
+        note += f"; {omissions[-1]}"
     gaps = int(np.isnan(x).any(axis=0).sum())
     if gaps:
         note += (
             f"; values are missing in {gaps} column{'s' if gaps > 1 else ''}, filled by medians of training and marked"
         )
-    dataset = Dataset(table.path.stem, chosen, Split(x, y), classes=classes, columns=encoder.features, note=note)
+    dataset = Dataset(
+        table.path.stem,
+        chosen,
+        Split(x, y),
+        classes=classes,
+        columns=encoder.features,
+        note=note,
+        omissions=tuple(omissions),
+    )
     return dataset, encoder
 
 
-def _with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
+def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
     """The rows that have a target, and how many have none."""
     values = table.columns[t]
     found = values.numbers if isinstance(values, Text) else values
@@ -148,7 +158,7 @@ def _target_position(table: Table, target: str | int | None) -> int:
         try:
             target = int(target)  # a command line gives positions as text
         except ValueError:
-            return _position(table, str(target), "target")
+            return column_position(table, str(target), "target")
     if isinstance(target, str):
         return table.names.index(target)
     size = len(table.names)
@@ -157,7 +167,7 @@ def _target_position(table: Table, target: str | int | None) -> int:
     return target % size
 
 
-def _position(table: Table, name: str, option: str) -> int:
+def column_position(table: Table, name: str, option: str) -> int:
     if name not in table.names:
         near = difflib.get_close_matches(name, table.names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose out of {_some(table)}"
@@ -187,7 +197,7 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]
     return "regression", style, f"regression, since the target has {len(distinct)} numeric values (task= to change)"
 
 
-def _classes(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Labels 0..K-1 in the order of the class names: by value where all are numbers, else by letters."""
     text = as_text(table, t)
     numeric = text.numbers is not None
