@@ -50,4 +50,15 @@ def _options(request: Request) -> list[str]:
         "--model": request.model,
         "--lr": request.lr,
     }
-    return [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    return words + own_words(request.own)
+
+
+def own_words(own: Mapping[str, Any]) -> list[str]:
+    """The options for own data that gave these fields of a config."""
+    words = []
+    for key, value in own.items():
+        words.append(f"--{key.replace('_', '-')}")
+        if value is not True:
+            words.append(value if isinstance(value, str) else ",".join(value))
+    return words

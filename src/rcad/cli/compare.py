@@ -13,15 +13,24 @@ from rcad.cli.options import (
     CacheFolder,
     DataFolder,
     Device,
+    Drop,
     Epochs,
+    FileColumn,
+    Images,
     Json,
+    LabelColumn,
+    Labels,
     Model,
     Quiet,
     Recipe,
     Settings,
+    Size,
+    SkipBad,
     Target,
     Task,
     about,
+    data_name,
+    own_data,
 )
 
 HELP = about(
@@ -39,7 +48,7 @@ Text = str | None
 
 
 def compare(
-    data: Annotated[str, DATA],
+    data: Annotated[Text, DATA] = None,
     methods: Annotated[
         Text,
         typer.Option(
@@ -48,6 +57,13 @@ def compare(
     ] = None,
     target: Target = None,
     task: Task = None,
+    size: Size = None,
+    drop: Drop = None,
+    images: Images = None,
+    labels: Labels = None,
+    file_column: FileColumn = None,
+    label_column: LabelColumn = None,
+    skip_bad: SkipBad = False,
     seeds: Annotated[
         Text, typer.Option("--seeds", metavar="N|A,B,..", help="N splits (seeds 0 to N-1), or these. Default: 10.")
     ] = None,
@@ -87,7 +103,15 @@ def compare(
     ):
         need(module, package, extra)
     request = Request(
-        data=data, target=target, task=task, recipe=recipe, epochs=epochs, model=model, settings=setting or ()
+        data=data_name(data, images),
+        target=target,
+        task=task,
+        size=size,
+        own=own_data(drop, labels, file_column, label_column, skip_bad),
+        recipe=recipe,
+        epochs=epochs,
+        model=model,
+        settings=setting or (),
     )
     wanted = parse_seeds(None, seeds or str(SEEDS), setting)
     job = Job(request, methods, wanted, budget, controls, out.expanduser(), data_dir, cache_dir, device)

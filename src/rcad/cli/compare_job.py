@@ -108,7 +108,7 @@ class Job:
         device: str,
     ) -> None:
         self.out, self.seeds, self.places, self.device = out, seeds, (data_dir, cache_dir), device
-        self.about = {"data": request.data, "target": request.target, "task": request.task}
+        self.about = {"data": request.data, "target": request.target, "task": request.task, **request.own}
         self.known = earlier(out, self.about)
         first = replace(request, method="erm").configs()[0]
         if first.data.validation == 0:

@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import CacheFolder, DataFolder, Json, Size, Target, Task, about, help_without_command
+from rcad.cli.options import (
+    CacheFolder,
+    DataFolder,
+    Drop,
+    FileColumn,
+    Json,
+    LabelColumn,
+    Labels,
+    Size,
+    SkipBad,
+    Target,
+    Task,
+    about,
+    help_without_command,
+    own_data,
+)
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -94,6 +109,11 @@ def import_data(
     target: Target = None,
     task: Task = None,
     size: Size = None,
+    drop: Drop = None,
+    labels: Labels = None,
+    file_column: FileColumn = None,
+    label_column: LabelColumn = None,
+    skip_bad: SkipBad = False,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     as_json: Json = False,
@@ -105,8 +125,9 @@ def import_data(
 
     place = None if name is None else check_name(name, Path(path), data_dir)
     options = {key: value for key, value in (("target", target), ("task", task), ("size", size)) if value is not None}
+    own = own_data(drop, labels, file_column, label_column, skip_bad)
     with meter("reading") as progress:
-        dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **options)
+        dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **options, **own)
     if place is not None:
         keep(Path(path).expanduser(), place)
     if as_json:
@@ -114,7 +135,7 @@ def import_data(
         return
     show(dataset)
     where = {"--data-dir": data_dir, "--cache-dir": cache_dir}
-    say(f"\ntrain on it: {train_line(path if place is None else place.name, options, where)}")
+    say(f"\ntrain on it: {train_line(path if place is None else place.name, options, own, where)}")
 
 
 @app.command(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rcad.cli.commands import own_words
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
@@ -79,16 +80,20 @@ def show(dataset: Dataset) -> None:
             say(f"and {len(counts) - _CLASSES_SHOWN} more")
 
 
-def train_line(name: str, options: Mapping[str, object], where: Mapping[str, Path | None]) -> str:
+def train_line(
+    name: str, options: Mapping[str, object], own_fields: Mapping[str, Any], where: Mapping[str, Path | None]
+) -> str:
     """`rcad train ...` on what was read, as a shell takes it.
 
     Args:
         options: how it was read, by the name of the option without its dashes.
+        own_fields: further options for own data, as fields of a config.
         where: folders by option; those that the environment names need not be said again.
     """
     words = ["rcad", "train", "--data", name, "--method", "rcad"]
     for option, value in options.items():
         words += [f"--{option}", str(value)]
+    words += own_words(own_fields)
     for option, folder in where.items():
         if folder is not None and os.environ.get(_VARIABLES[option]) != str(folder):
             words += [option, str(folder)]

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rcad.errors import InputError
+
 RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the runs.")]
 DataFolder = Annotated[
     Path | None,
@@ -36,6 +38,22 @@ Task = Annotated[
     typer.Option("--task", metavar="TASK", help="classification or regression, of a table; else by the target."),
 ]
 Size = Annotated[int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")]
+Drop = Annotated[str | None, typer.Option("--drop", metavar="A,B,..", help="Columns of a table to leave out.")]
+Images = Annotated[
+    str | None, typer.Option("--images", metavar="DIR", help="Instead of --data: one folder of images, for --labels.")
+]
+Labels = Annotated[
+    str | None, typer.Option("--labels", metavar="FILE", help="A table of the images in one folder and their classes.")
+]
+FileColumn = Annotated[
+    str | None, typer.Option("--file-column", metavar="COLUMN", help="Its column of file names; else found.")
+]
+LabelColumn = Annotated[
+    str | None, typer.Option("--label-column", metavar="COLUMN", help="Its column of classes; else found.")
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out images that are broken and rows without a target; say how many.")
+]
 Recipe = Annotated[
     str | None,
     typer.Option("--recipe", metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data."),
@@ -65,6 +83,22 @@ Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="
 RUNS = Path("runs")
 DEVICES = ("auto", "cpu", "cuda")
 ENGINES = ("auto", "eager", "graph", "compile")
+
+
+def data_name(data: str | None, images: str | None) -> str | None:
+    """What --data or --images names."""
+    if data is not None and images is not None:
+        raise InputError(f"expected --data or --images, but got both: {data} and {images}; leave one out")
+    return data if images is None else images
+
+
+def own_data(
+    drop: str | None, labels: str | None, file_column: str | None, label_column: str | None, skip_bad: bool
+) -> dict[str, Any]:
+    """The fields of a config's data that options for own data set; only those that were given."""
+    dropped = [name.strip() for name in (drop or "").split(",") if name.strip()]
+    given = {"drop": dropped, "labels": labels, "file_column": file_column, "label_column": label_column}
+    return {key: value for key, value in {**given, "skip_bad": skip_bad}.items() if value}
 
 
 def about(text: str, *examples: str, more: str = "") -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from rcad.runs.plain import from_plain, from_toml
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the user asked for; None where nothing was said."""
+    """What the user asked for; None where nothing was said. `own` has further fields of the data, where given."""
 
     data: str | None = None
     target: str | None = None
     task: str | None = None
     size: int | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
     method: str | None = None
     recipe: str | None = None
     file: Path | None = None
@@ -49,7 +50,7 @@ class Request:
 
         for option, value in (("--data", self.data), ("--method", self.method)):
             if value is None:
-                raise InputError(f"expected {option}, but it is missing; see: rcad train --help")
+                raise InputError(f"expected {option}, but it is missing; see --help")
         assert self.method is not None
         fields = [
             f"{title}.{key}={value}" for title, key, value in self._fields() if title != "data" and key != "epochs"
@@ -102,6 +103,7 @@ class Request:
             ("data", "target", self.target),
             ("data", "task", self.task),
             ("data", "size", self.size),
+            *(("data", key, value) for key, value in self.own.items()),
             ("train", "epochs", self.epochs),
             ("train", "batch_size", self.batch_size),
             ("model", "name", self.model),

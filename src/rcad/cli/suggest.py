@@ -7,7 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DATA, CacheFolder, DataFolder, Json, Size, Target, about
+from rcad.cli.options import (
+    DATA,
+    CacheFolder,
+    DataFolder,
+    Drop,
+    FileColumn,
+    Images,
+    Json,
+    LabelColumn,
+    Labels,
+    Size,
+    SkipBad,
+    Target,
+    Task,
+    about,
+    data_name,
+    own_data,
+)
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
@@ -29,9 +46,16 @@ EXAMPLES, EPOCHS = 512, 15
 
 
 def suggest_alpha(
-    data: Annotated[str, DATA],
+    data: Annotated[str | None, DATA] = None,
     target: Target = None,
+    task: Task = None,
     size: Size = None,
+    drop: Drop = None,
+    images: Images = None,
+    labels: Labels = None,
+    file_column: FileColumn = None,
+    label_column: LabelColumn = None,
+    skip_bad: SkipBad = False,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Fit ERM for a moment and look where its predictions flip.")
     ] = True,
@@ -54,8 +78,12 @@ def suggest_alpha(
     from rcad.train.reporting import Silent
     from rcad.train.task import prepare, read
 
-    options = {"name": data, "target": target, "size": size}
+    data = data_name(data, images)
+    if data is None:
+        raise InputError("expected --data, but it is missing; see --help")
+    options = {"name": data, "target": target, "task": task, "size": size}
     given = {key: value for key, value in options.items() if value is not None}
+    given |= own_data(drop, labels, file_column, label_column, skip_bad)
     config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
     problem = prepare(config, read(config.data, data_dir, cache_dir, Silent()), torch.device("cpu"))
     if not problem.classes:

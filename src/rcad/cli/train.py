@@ -16,17 +16,26 @@ from rcad.cli.options import (
     CacheFolder,
     DataFolder,
     Device,
+    Drop,
     Epochs,
+    FileColumn,
+    Images,
     Join,
     Json,
+    LabelColumn,
+    Labels,
     Model,
     Quiet,
     Recipe,
     RunsFolder,
     Settings,
+    Size,
+    SkipBad,
     Target,
     Task,
     about,
+    data_name,
+    own_data,
 )
 
 HELP = about(
@@ -57,9 +66,13 @@ def train(
     method: Annotated[Text, METHOD] = None,
     target: Target = None,
     task: Task = None,
-    size: Annotated[
-        int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")
-    ] = None,
+    size: Size = None,
+    drop: Drop = None,
+    images: Images = None,
+    labels: Labels = None,
+    file_column: FileColumn = None,
+    label_column: LabelColumn = None,
+    skip_bad: SkipBad = False,
     recipe: Recipe = None,
     config: Annotated[
         Path | None,
@@ -108,10 +121,11 @@ def train(
 
     _check_machine(device, engine, at_once, join)
     request = Request(
-        data=data,
+        data=data_name(data, images),
         target=target,
         task=task,
         size=size,
+        own=own_data(drop, labels, file_column, label_column, skip_bad),
         method=method,
         recipe=recipe,
         file=config,

@@ -14,15 +14,24 @@ from rcad.cli.options import (
     CacheFolder,
     DataFolder,
     Device,
+    Drop,
     Epochs,
+    FileColumn,
+    Images,
     Json,
+    LabelColumn,
+    Labels,
     Model,
     Quiet,
     Recipe,
     Settings,
+    Size,
+    SkipBad,
     Target,
     Task,
     about,
+    data_name,
+    own_data,
 )
 
 HELP = about(
@@ -43,8 +52,8 @@ Text = str | None
 
 
 def tune(
-    data: Annotated[str, DATA],
     method: Annotated[str, METHOD],
+    data: Annotated[Text, DATA] = None,
     budget: Annotated[int, typer.Option("--budget", metavar="N", help="How many configurations to try.")] = 20,
     space: Annotated[
         Text, typer.Option("--space", metavar="SPACE", help="What to try; else the method's own range.")
@@ -60,6 +69,13 @@ def tune(
     ] = None,
     target: Target = None,
     task: Task = None,
+    size: Size = None,
+    drop: Drop = None,
+    images: Images = None,
+    labels: Labels = None,
+    file_column: FileColumn = None,
+    label_column: LabelColumn = None,
+    skip_bad: SkipBad = False,
     recipe: Recipe = None,
     setting: Settings = None,
     epochs: Epochs = None,
@@ -95,9 +111,11 @@ def tune(
     if search == "optuna":
         need("optuna", "optuna", "tune")
     request = Request(
-        data=data,
+        data=data_name(data, images),
         target=target,
         task=task,
+        size=size,
+        own=own_data(drop, labels, file_column, label_column, skip_bad),
         method=method,
         recipe=recipe,
         epochs=epochs,

@@ -155,6 +155,10 @@ class DataConfig(Section):
         split: which of the standard train/test splits, where the data has some.
         test_fraction: fraction set aside for the test, where the data has no test set of its own.
         size: side in pixels that images are brought to; None keeps theirs.
+        drop: columns of a table that are left out.
+        skip_bad: leave out broken images and rows without a target, instead of refusing the data.
+        labels: a table of the images in one folder and their classes; None where folders name the classes.
+        file_column, label_column: its columns of file names and of classes; None finds them.
         seed: which examples a subset and the hold-outs take; None goes by the run's seed, so that a spread over seeds
             includes the choice of examples. The released program has one subset for all runs.
     """
@@ -169,9 +173,14 @@ class DataConfig(Section):
     test_fraction: float = 0.2
     size: int | None = None
     seed: int | None = None
+    drop: tuple[str, ...] = ()
+    skip_bad: bool = False
+    labels: str | None = None
+    file_column: str | None = None
+    label_column: str | None = None
 
     def _check(self) -> None:
-        self._not_empty("name", "target")
+        self._not_empty("name", "target", "labels", "file_column", "label_column")
         self._fraction("validation", "test_fraction")
         self._above_zero("test_fraction")
         self._whole(0, "split", "seed")

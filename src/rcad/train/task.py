@@ -68,14 +68,18 @@ class Problem:
 def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, reporter: Reporter) -> Dataset:
     """The data set that a config names."""
     name, _ = parse_spec(config.name)
-    options = {"target": config.target, "size": config.size}
+    own = ("target", "size", "drop", "skip_bad", "labels", "file_column", "label_column")
+    options = {name: getattr(config, name) or None for name in own}
     options |= {"task": None if config.task == "auto" else config.task}
     given = {key: value for key, value in options.items() if value is not None}
 
     def progress(done: int, total: int) -> None:
         reporter.preparing("reading the data", done, total)
 
-    return load(name, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **given)
+    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **given)
+    for sentence in dataset.omissions:
+        reporter.note(sentence)
+    return dataset
 
 
 def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Problem:

@@ -1,0 +1,105 @@
+"""Own data as people have it, through the options that train, tune, compare and suggest-alpha share."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cli.conftest import Cli
+
+
+@pytest.fixture
+def table(cli: Cli) -> str:
+    rows = [f'u{i},{i % 7},"$1,{100 + i}.50",2020-01-{i % 28 + 1:02},{"red" if i % 2 else "blue"}' for i in range(40)]
+    Path("my.csv").write_text(
+        "name,a,price,day,colour\n" + "\n".join(rows) + "\nlast,3,$1,2020-02-01,\n".replace("$1,", "$9,")
+    )
+    return "my.csv"
+
+
+@pytest.fixture
+def kaggle(cli: Cli) -> str:
+    Path("set/pictures").mkdir(parents=True)
+    lines = ["id,kind"]
+    for i in range(24):
+        Image.fromarray(np.full((6, 6), 10 * (i % 2) + i, np.uint8)).save(f"set/pictures/{i}.png")
+        lines.append(f"{i},{'even' if i % 2 else 'odd'}")
+    Path("set/pictures/7.png").write_bytes(b"broken")
+    Path("set/what.csv").write_text("\n".join(lines))
+    return "--images set/pictures --labels set/what.csv --file-column id --label-column kind"
+
+
+SHORT = {
+    "train": "--method rcad --epochs 1",
+    "tune": "--method rcad --epochs 1 --budget 1",
+    "compare": "--methods rcad --no-controls --epochs 1 --budget 1 --seeds 2",
+    "suggest-alpha": "--no-check",
+}
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_a_messy_table_goes_through_every_command(cli: Cli, table: str, command: str) -> None:
+    words = f"--data {table} --target colour {SHORT[command]}".split()
+    refused = cli(command, *words)
+    assert refused.code == 2
+    assert "line 42, column 'colour' of my.csv, but it is missing; remove such rows, or pass --skip-bad" in refused.err
+    done = cli(command, *words, "--skip-bad", "--drop", "a, day")
+    assert done.code == 0, done.err
+    if command == "train":
+        assert "left out: 'name', a different text in every row" in done.out
+        assert "1 row without a target skipped" in done.out
+        (record,) = Path("runs").glob("*/record.json")
+        data = json.loads(record.read_text())["config"]["data"]
+        assert (data["drop"], data["skip_bad"]) == (["a", "day"], True)
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_kaggle_s_layout_goes_through_every_command(cli: Cli, kaggle: str, command: str) -> None:
+    words = f"{kaggle} {SHORT[command]}".split()
+    refused = cli(command, *words)
+    assert (refused.code, "set/pictures/7.png to be an image" in refused.err) == (2, True)
+    done = cli(command, *words, "--skip-bad")
+    assert done.code == 0, done.err
+    if command == "train":
+        assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in done.out
+    if command == "suggest-alpha":
+        assert "inputs of shape (1, 6, 6)" in done.out
+
+
+def test_the_printed_command_has_the_options(cli: Cli, table: str, kaggle: str) -> None:
+    done = cli("data", "import", table, "--target", "price", "--drop", "name,a", "--skip-bad")
+    assert done.code == 0, done.err
+    line = done.out[done.out.index("rcad train") :].strip()
+    assert "--drop name,a --skip-bad" in line
+    config = json.loads(cli(*shlex.split(line)[1:], "--dry-run", "--json").out)[0]["config"]
+    assert config["data"]["drop"] == ["name", "a"]
+    assert cli("data", "import", "set/pictures", *kaggle.split()[2:], "--skip-bad").code == 0
+
+
+def test_data_and_images_are_two_names_for_one_thing(cli: Cli, kaggle: str) -> None:
+    both = cli("train", "--data", "digits", "--images", "set", "--method", "erm")
+    assert (both.code, both.err) == (
+        2,
+        "rcad: expected --data or --images, but got both: digits and set; leave one out\n",
+    )
+    for command in SHORT:
+        assert cli(command, *SHORT[command].split()).err == "rcad: expected --data, but it is missing; see --help\n"
+    words = ["--data", "my.csv", "--labels", "x.csv", "--method", "erm"]
+    Path("my.csv").write_text("a,y\n1,0\n2,1\n3,0\n")
+    assert "but got 'labels'" in cli("train", *words).err
+
+
+def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:
+    def run_id(*words: str) -> str:
+        return str(
+            json.loads(cli("train", "--data", "my.csv", "--method", "erm", *words, "--dry-run", "--json").out)[0]["id"]
+        )
+
+    plain = run_id()
+    assert plain == run_id("--set", "data.drop=", "--set", "data.skip_bad=false")
+    assert len({plain, run_id("--drop", "a"), run_id("--skip-bad"), run_id("--labels", "b.csv")}) == 4
