@@ -44,9 +44,10 @@ def test_pass_by_pass_equals_one_graph(name: str, options: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_passes_and_third_backwards_are_as_promised(name: str) -> None:
     case, net, (x, y, raw) = CASES[name], deep_norm_net(), batch()
-    views = Criterion(case.likelihood, case.terms).loss.views(net, case.terms, x, y, **raw)
-    assert refusal(case.terms, views) is None
-    assert (third_backward(case.likelihood, case.terms, views) is not None) == case.third
+    loss = Criterion(case.likelihood, case.terms).loss
+    views = loss.views(net, loss.plan(0), x, y, **raw)
+    assert refusal(loss.plan(0), views) is None
+    assert (third_backward(loss.plan(0), views) is not None) == case.third
     counter = PassCounter(net)
     take(True, case, net, x, y, **raw)
     assert (counter.forwards, counter.backwards) == case.passes

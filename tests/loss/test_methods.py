@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from rcad import METHODS, RCAD, Categorical, Gaussian, Method, augment, compose, methods
 from rcad.loss.fused import refusal, third_backward
-from rcad.loss.terms import active
 from rederived import REDERIVED, rcad_and_label_smoothing
 from small_nets import (
     CLASSES,
@@ -180,10 +179,9 @@ def test_only_directions_of_their_own_take_a_third_backward() -> None:
     for name in NAMES:
         method, batch, net = make(name), views(name), net_for(name, smooth_net())
         loss = method.criterion().loss
-        terms = active(loss.terms, 0)
-        found = loss.views(net, terms, batch["x"], batch["target"], raw=batch["raw"])
-        assert refusal(terms, found) is None
-        found_why[name] = third_backward(loss.likelihood, terms, found)
+        found = loss.views(net, loss.plan(0), batch["x"], batch["target"], raw=batch["raw"])
+        assert refusal(loss.plan(0), found) is None
+        found_why[name] = third_backward(loss.plan(0), found)
     reason = "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
     expected = dict.fromkeys(("adversarial_training", "adversarial_two_views"), reason)
     assert {name: why for name, why in found_why.items() if why} == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rcad import Bernoulli, Categorical, Gaussian, GradientStep, InputError, Term
+from rcad import Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Term
 from rcad.loss.terms import MEASURES, active, check_terms, negative_entropy, nll, uniform_cross_entropy
 
 OUTPUT = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
@@ -78,3 +78,13 @@ def test_wrong_terms_are_named(make, says: str) -> None:
     with pytest.raises(InputError) as error:
         make()
     assert says in str(error.value)
+
+
+def test_the_plan_of_a_step_has_the_terms_that_are_due() -> None:
+    terms = (Term("nll"), *(Term(f"at{k}", "negative_entropy", 1.0, GradientStep(0.5), every=k) for k in (4, 6, 8)))
+    loss = Criterion(terms=terms).loss
+    for step in range(50):
+        planned = [term for look in loss.plan(step).looks for term in look.terms]
+        assert planned == active(terms, step)
+        assert loss.plan(step).passes == len(planned)
+        assert loss.plan(step) is loss.plan(step + 24)

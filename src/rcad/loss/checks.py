@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -57,7 +58,7 @@ def _callers_level() -> int:
     return level
 
 
-def check_input(view: View, terms: list[Term], units: str) -> None:
+def check_input(view: View, terms: Sequence[Term], units: str) -> None:
     """NaN in x raises; images that look normalised, and a model that is not set up to train, warn."""
     if not may_read(view, "input"):
         return

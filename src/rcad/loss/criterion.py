@@ -17,7 +17,7 @@ from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Inputs, Model, Output
 from rcad.loss.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
 from rcad.loss.perturbations import Channels, GradientStep, Norm
-from rcad.loss.terms import Losses, MeasureName, Term, active
+from rcad.loss.terms import Losses, MeasureName, Term
 
 log = logging.getLogger("rcad")
 
@@ -76,9 +76,9 @@ class Criterion:
         **options: Any,
     ) -> Losses:
         """The loss with its parts and the model's output. Options as in `Objective.forward`."""
-        terms = active(self.loss.terms, self._counter.next(step))
-        views = self.loss.views(model, terms, x, y, **options)
-        return evaluate(self.loss.likelihood, terms, views, generator=generator)
+        plan = self.loss.plan(self._counter.next(step))
+        views = self.loss.views(model, plan, x, y, **options)
+        return evaluate(self.loss.likelihood, plan, views, generator=generator)
 
     def backward(
         self,
@@ -108,17 +108,17 @@ class Criterion:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
-        terms = active(self.loss.terms, self._counter.next(step))
-        views = self.loss.views(model, terms, x, y, **options)
+        plan = self.loss.plan(self._counter.next(step))
+        views = self.loss.views(model, plan, x, y, **options)
         scale = None if scaler is None else scaler.scale
-        reason = refusal(terms, views)
+        reason = refusal(plan, views)
         if reason is None:
-            again = third_backward(self.loss.likelihood, terms, views, scaled=scaler is not None)
+            again = third_backward(plan, views, scaled=scaler is not None)
             if again is not None:
                 self._say_once(f"the direction takes a backward of its own ({again})")
             return fused_backward(
                 self.loss.likelihood,
-                terms,
+                plan,
                 views,
                 scale=scale,
                 divide=accumulate,
@@ -131,7 +131,7 @@ class Criterion:
                 f"expected passes that can be run backward one by one for {runs} runs in one batch, but {reason}"
             )
         self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
-        losses = evaluate(self.loss.likelihood, terms, views, generator=generator)
+        losses = evaluate(self.loss.likelihood, plan, views, generator=generator)
         if not losses.total.requires_grad:
             raise InputError(NOTHING_TO_TRAIN)
         share = losses.total / accumulate if accumulate != 1 else losses.total

@@ -19,71 +19,45 @@ from rcad.loss.augmentations import Source
 from rcad.loss.checks import NOTHING_TO_TRAIN, check_gradient, check_output
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
-from rcad.loss.objective import direction_loss, direction_losses, perturbed
+from rcad.loss.objective import perturbed
 from rcad.loss.perturbations import reaching_gradient
-from rcad.loss.terms import Losses, Term
+from rcad.loss.terms import Look, Losses, Plan, Term
 
 Scale = Callable[[Tensor], Tensor]
 
 
-def refusal(terms: Sequence[Term], views: dict[str, View]) -> str | None:
+def refusal(plan: Plan, views: Sequence[View]) -> str | None:
     """Why the passes cannot be run backward one after the other; None if they can."""
-    one_pass = len(views) == 1 and all(term.where is None for term in terms)
-    for view in views.values():
+    for view in views:
         if view.x.requires_grad:
             if isinstance(view.forward.model, nn.parallel.DistributedDataParallel):
                 return "what made the input learns in the clean pass, and gradients are exchanged in the last"
             if len(views) > 1:
                 return "two views are part of one larger graph, which the first backward would free"
         others = (view.target, view.weight, *view.forward.others())
-        if not one_pass and any(isinstance(other, Tensor) and other.grad_fn is not None for other in others):
+        if not plan.one_pass and any(isinstance(other, Tensor) and other.grad_fn is not None for other in others):
             return "targets, weights or other inputs come from a larger graph, which the first backward would free"
     return None
 
 
-def third_backward(
-    likelihood: Likelihood, terms: Sequence[Term], views: dict[str, View], *, scaled: bool = False
-) -> str | None:
+def third_backward(plan: Plan, views: Sequence[View], *, scaled: bool = False) -> str | None:
     """Why the clean backward of some view does not give the directions, so that they need one of their own."""
-    for name, view in views.items():
-        mine = [term for term in terms if term.view == name]
-        reason = _apart(likelihood, mine, weighted=view.weight is not None, scaled=scaled)
+    for look, view in zip(plan.looks, views, strict=True):
+        reason = look.why_apart(weighted=view.weight is not None, scaled=scaled)
         if reason:
             return reason
     return None
 
 
-def goes_back_twice(likelihood: Likelihood, terms: Sequence[Term]) -> bool:
+def goes_back_twice(plan: Plan) -> bool:
     """Whether some pass is run backward for a direction and then once more, without weights or a scaler."""
-    for name in {term.view for term in terms}:
-        mine = [term for term in terms if term.view == name]
-        times = len(direction_losses(likelihood, mine)) + any(term.where is None for term in mine)
-        if times > 1 and _apart(likelihood, mine, weighted=False, scaled=False):
-            return True
-    return False
-
-
-def _apart(likelihood: Likelihood, terms: list[Term], *, weighted: bool, scaled: bool) -> str | None:
-    directions = direction_losses(likelihood, terms)
-    if not directions:
-        return None
-    clean = [term for term in terms if term.where is None]
-    if len(clean) != 1 or clean[0].measure != "nll" or clean[0].weight <= 0:
-        return "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
-    if directions != [clean[0].likelihood or likelihood]:
-        return "the direction comes from another loss than the clean term's"
-    if weighted:
-        return "sample weights may be zero, which would erase directions"
-    moves = [term.where for term in terms if direction_loss(likelihood, term) is not None]
-    if scaled and any(getattr(move, "norm", None) not in ("l2", "linf") for move in moves):
-        return "a raw gradient cannot be told from its loss scale"
-    return None
+    return any(look.apart is not None and len(look.directions) + bool(look.clean) > 1 for look in plan.looks)
 
 
 def fused_backward(
     likelihood: Likelihood,
-    terms: Sequence[Term],
-    views: dict[str, View],
+    plan: Plan,
+    views: Sequence[View],
     *,
     scale: Scale | None = None,
     divide: float = 1.0,
@@ -99,9 +73,9 @@ def fused_backward(
         divide: the number of batches whose gradients are accumulated.
         runs: how many runs' examples alternate in the batch.
     """
-    step = _Step(likelihood, scale, divide, generator, after_pass, runs, _passes(terms))
-    for name, view in views.items():
-        step.look(view, [term for term in terms if term.view == name])
+    step = _Step(likelihood, scale, divide, generator, after_pass, runs, plan.passes)
+    for look, view in zip(plan.looks, views, strict=True):
+        step.look(view, look)
     assert step.total is not None
     return Losses(step.total, step.parts, step.output)
 
@@ -126,36 +100,33 @@ class _Step:
     total: Tensor | None = None
     output: Tensor | None = None
 
-    def look(self, view: View, terms: list[Term]) -> None:
+    def look(self, view: View, look: Look) -> None:
         """All passes over one view: at x where a clean term or a direction needs it, then at each x'."""
-        clean = [term for term in terms if term.where is None]
-        directions = direction_losses(self.likelihood, terms)
-        learned = bool(clean) and view.x.requires_grad  # x' is a constant
-        gradients: dict[Likelihood, Tensor] = {}
-        if clean or directions:
-            apart = _apart(self.likelihood, terms, weighted=view.weight is not None, scaled=self.scale is not None)
-            gradients = self._at_x(view, clean, directions, apart=apart is not None, learned=learned)
-        advanced, checked = bool(clean), bool(clean or directions)
-        for term in terms:
+        learned = bool(look.clean) and view.x.requires_grad  # x' is a constant
+        checked = bool(look.clean or look.directions)
+        gradients = self._at_x(view, look, learned=learned) if checked else []
+        advanced = bool(look.clean)
+        for term, source in zip(look.terms, look.source, strict=True):
             if term.where is not None:
-                self._beside_x(view, term, gradients, advanced=advanced, checked=checked, learned=learned)
+                gradient = None if source is None else gradients[source]
+                self._beside_x(view, term, gradient, advanced=advanced, checked=checked, learned=learned)
                 advanced = True
 
-    def _at_x(
-        self, view: View, clean: list[Term], directions: list[Likelihood], *, apart: bool, learned: bool
-    ) -> dict[Likelihood, Tensor]:
+    def _at_x(self, view: View, look: Look, *, learned: bool) -> list[Tensor]:
         """The clean terms go backward; the gradients for the directions, taken before them or left by them."""
+        clean, directions = look.clean, look.directions
+        apart = look.why_apart(weighted=view.weight is not None, scaled=self.scale is not None) is not None
         x = view.x.detach().requires_grad_(bool(directions) or view.x.requires_grad or self.reentrant)
-        gradients: dict[Likelihood, Tensor] = {}
+        gradients: list[Tensor] = []
         self.passes_left -= bool(clean)
         with _quiet(view, self.passes_left), nullcontext() if clean else frozen_batch_stats(view.forward):
             forward = view.forward if clean else view.forward.inner()
             prediction = forward(x, last=not (self.passes_left or x.requires_grad))
             check_output(view, self.likelihood, prediction)
             self._look_for_checkpoints(view, prediction, needed=x.requires_grad)
-            for loss in directions if apart else ():
+            for number, loss in enumerate(directions if apart else (), 1):
                 value = loss.nll(prediction, view.target).sum()
-                gradients[loss] = reaching_gradient(value, x, retain_graph=bool(clean) or loss != directions[-1])
+                gradients.append(reaching_gradient(value, x, retain_graph=bool(clean) or number < len(directions)))
             if clean:
                 self._backward(clean, prediction, view, learned=learned)
                 if learned and x.grad is not None:
@@ -168,33 +139,26 @@ class _Step:
             # is scaled there are none, and gradients in half precision would overflow.
             overflows = self.scale is not None and x.dtype.itemsize < 4
             undo = 1.0 if overflows else len(x) // self.runs * self.divide / clean[0].weight
-            gradients[directions[0]] = torch.zeros_like(x) if x.grad is None else x.grad * undo
-        for gradient in gradients.values():
+            gradients.append(torch.zeros_like(x) if x.grad is None else x.grad * undo)
+        for gradient in gradients:
             check_gradient(view, gradient)
         return gradients
 
     def _beside_x(
-        self,
-        view: View,
-        term: Term,
-        gradients: dict[Likelihood, Tensor],
-        *,
-        advanced: bool,
-        checked: bool,
-        learned: bool,
+        self, view: View, term: Term, gradient: Tensor | None, *, advanced: bool, checked: bool, learned: bool
     ) -> None:
         """The pass at a term's x'; BatchNorm's averages stay where they are if a pass has advanced them."""
-        x_adv = perturbed(term, self.likelihood, view, gradients, self.generator, reentrant=self.reentrant)
+        x_adv = perturbed(term, self.likelihood, view, gradient, self.generator, reentrant=self.reentrant)
         self.passes_left -= 1
         # The backward stays inside: activation checkpointing runs the forward again there.
         with _quiet(view, self.passes_left), frozen_batch_stats(view.forward) if advanced else nullcontext():
             moved = view.forward(x_adv, last=not self.passes_left)
             if not checked:
                 check_output(view, self.likelihood, moved)
-            self._backward([term], moved, view, learned=learned)
+            self._backward((term,), moved, view, learned=learned)
             self._passed()
 
-    def _backward(self, group: list[Term], prediction: Tensor, view: View, *, learned: bool) -> None:
+    def _backward(self, group: Sequence[Term], prediction: Tensor, view: View, *, learned: bool) -> None:
         values = {
             term.name: term.mean(self.likelihood, prediction, view.target, view.weight, self.runs) for term in group
         }
@@ -221,11 +185,6 @@ class _Step:
     def _passed(self) -> None:
         if self.after_pass is not None:
             self.after_pass()
-
-
-def _passes(terms: Sequence[Term]) -> int:
-    """How many forwards with a backward there are: one for the clean terms of a view, one for each other term."""
-    return len({term.view for term in terms if term.where is None}) + sum(term.where is not None for term in terms)
 
 
 def _quiet(view: View, passes_left: int) -> AbstractContextManager[None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 import torch
@@ -16,7 +18,7 @@ from rcad.loss.checks import check_gradient, check_input, check_output
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Inputs, Model, Output, View, frozen_batch_stats, make_view, reenters
 from rcad.loss.perturbations import reaching_gradient
-from rcad.loss.terms import Losses, Term, active, check_terms
+from rcad.loss.terms import Look, Losses, Plan, Term, active, check_terms, plan_passes
 
 ERM = (Term("nll"),)
 Units = Literal["pixels", "input"]
@@ -46,6 +48,8 @@ class Loss:
     units: Units = "pixels"
     checks: Checks = "always"
     output: Output | None = None
+    periods: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    plans: dict[tuple[bool, ...], Plan] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", check_terms(self.terms))
@@ -53,28 +57,40 @@ class Loss:
         one_of("checks", self.checks, ("always", "first"))
         if not isinstance(self.likelihood, Likelihood):
             raise InputError(f"expected a likelihood such as Categorical(), but got {self.likelihood!r}")
+        object.__setattr__(self, "periods", tuple(sorted({term.every for term in self.terms} - {1})))
+        kinds = {due: self._due(due) for due in product((False, True), repeat=len(self.periods))}
+        object.__setattr__(self, "plans", {due: plan_passes(self.likelihood, terms) for due, terms in kinds.items()})
+
+    def _due(self, due: tuple[bool, ...]) -> list[Term]:
+        """The terms of a step at which these periods are over."""
+        over = [period for period, is_over in zip(self.periods, due, strict=True) if is_over]
+        return active(self.terms, math.lcm(*over))
+
+    def plan(self, step: int) -> Plan:
+        """The passes of this step, derived when the loss was made."""
+        return self.plans[tuple(step % period == 0 for period in self.periods)]
 
     def views(
         self,
         model: Model,
-        terms: Sequence[Term],
+        plan: Plan,
         x: Inputs,
         target: Tensor,
         *,
         weight: Tensor | None = None,
         raw: Inputs | None = None,
         raw_target: Tensor | None = None,
-    ) -> dict[str, View]:
-        """The views that these terms look at, checked, in the order in which the terms name them."""
-        views: dict[str, View] = {}
-        for name in dict.fromkeys(term.view for term in terms):
+    ) -> list[View]:
+        """The views that the plan looks at, checked, in its order."""
+        views: list[View] = []
+        for look in plan.looks:
             inputs, labels = x, target
-            if name == "raw":
+            if look.view == "raw":
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
             keys = {"input_key": self.input_key, "mask_key": self.mask_key}
             view = make_view(model, inputs, labels, weight=weight, output=self.output, **keys)
-            views[name] = view._replace(check_always=self.checks == "always")
-            check_input(views[name], [term for term in terms if term.view == name], self.units)
+            views.append(view._replace(check_always=self.checks == "always"))
+            check_input(views[-1], look.terms, self.units)
         return views
 
 
@@ -92,23 +108,15 @@ class StepCounter:
         return self.value - 1
 
 
-def evaluate(
-    likelihood: Likelihood,
-    terms: Sequence[Term],
-    views: dict[str, View],
-    *,
-    generator: Source | None = None,
-) -> Losses:
+def evaluate(likelihood: Likelihood, plan: Plan, views: Sequence[View], *, generator: Source | None = None) -> Losses:
     """The weighted sum of the terms over the views, with the graph to run backward."""
     total: Tensor | None = None
     parts: dict[str, Tensor] = {}
     output: Tensor | None = None
-    one_pass = len(views) == 1 and all(term.where is None for term in terms)
-    for name, view in views.items():
-        mine = [term for term in terms if term.view == name]
-        clean, values = _evaluate_view(likelihood, mine, view, generator, last=one_pass)
+    for look, view in zip(plan.looks, views, strict=True):
+        clean, values = _evaluate_view(likelihood, look, view, generator, last=plan.one_pass)
         output = clean if output is None else output
-        for term, value in zip(mine, values, strict=True):
+        for term, value in zip(look.terms, values, strict=True):
             parts[term.name] = value.detach()
             total = term.weight * value if total is None else total + term.weight * value
     assert total is not None
@@ -116,14 +124,13 @@ def evaluate(
 
 
 def _evaluate_view(
-    likelihood: Likelihood, terms: list[Term], view: View, generator: Source | None, *, last: bool
+    likelihood: Likelihood, look: Look, view: View, generator: Source | None, *, last: bool
 ) -> tuple[Tensor | None, list[Tensor]]:
     """The clean output, and each term's mean in the order given."""
-    directions = direction_losses(likelihood, terms)
-    clean = any(term.where is None for term in terms)
+    clean, directions = bool(look.clean), look.directions
     output: Tensor | None = None
     reentrant = False
-    gradients: dict[Likelihood, Tensor] = {}
+    gradients: list[Tensor] = []
     if clean or directions:
         # One forward serves the clean terms and every direction; it advances BatchNorm only if a term is there.
         x = view.x if view.x.requires_grad or not directions else view.x.detach().requires_grad_(True)
@@ -133,17 +140,18 @@ def _evaluate_view(
             output = view.forward(x, last=last)
             check_output(view, likelihood, output)
             reentrant = x.requires_grad and reenters(view.forward, output)
-            for loss in directions:
+            for number, loss in enumerate(directions, 1):
                 value = loss.nll(output, view.target).sum()
-                gradients[loss] = reaching_gradient(value, x, retain_graph=follows or loss != directions[-1])
-                check_gradient(view, gradients[loss])
+                gradients.append(reaching_gradient(value, x, retain_graph=follows or number < len(directions)))
+                check_gradient(view, gradients[-1])
     values = []
-    for term in terms:
+    for term, source in zip(look.terms, look.source, strict=True):
         if term.where is None:
             assert output is not None
             values.append(term.mean(likelihood, output, view.target, view.weight))
             continue
-        x_adv = perturbed(term, likelihood, view, gradients, generator, reentrant=reentrant)
+        gradient = None if source is None else gradients[source]
+        x_adv = perturbed(term, likelihood, view, gradient, generator, reentrant=reentrant)
         with frozen_batch_stats(view.forward) if clean else nullcontext():
             moved = view.forward.inner()(x_adv)
         if output is None:
@@ -153,34 +161,20 @@ def _evaluate_view(
     return output, values
 
 
-def direction_losses(likelihood: Likelihood, terms: Sequence[Term]) -> list[Likelihood]:
-    """The distinct likelihoods whose gradient with respect to x these terms need."""
-    wanted = [loss for term in terms if (loss := direction_loss(likelihood, term)) is not None]
-    return list(dict.fromkeys(wanted))
-
-
-def direction_loss(likelihood: Likelihood, term: Term) -> Likelihood | None:
-    """The likelihood whose gradient with respect to x this term needs, if it needs one."""
-    chooses = getattr(term.where, "direction_loss", None)
-    return None if chooses is None else chooses(likelihood)
-
-
 def perturbed(
     term: Term,
     likelihood: Likelihood,
     view: View,
-    gradients: dict[Likelihood, Tensor],
+    gradient: Tensor | None,
     generator: Source | None,
     *,
     reentrant: bool,
 ) -> Tensor:
-    """x' for a term, from a gradient that is already known where there is one.
+    """x' for a term, from the gradient of its direction where it needs one.
 
     It needs a gradient itself where the model's checkpoints are `reentrant`, see `model_calls.reenters`.
     """
     assert term.where is not None
-    loss = direction_loss(likelihood, term)
-    gradient = None if loss is None else gradients[loss]
     x_adv = term.where(
         view.forward.inner(), view.x, view.target, likelihood, mask=view.mask, generator=generator, gradient=gradient
     )
@@ -235,6 +229,6 @@ class Objective(nn.Module):
             generator: the source of randomness of the perturbations that draw.
             step: which step this is, for terms with every > 1; default: the calls are counted.
         """
-        terms = active(self.loss.terms, self.counter.next(step))
-        views = self.loss.views(self.model, terms, x, target, weight=weight, raw=raw, raw_target=raw_target)
-        return evaluate(self.loss.likelihood, terms, views, generator=generator)
+        plan = self.loss.plan(self.counter.next(step))
+        views = self.loss.views(self.model, plan, x, target, weight=weight, raw=raw, raw_target=raw_target)
+        return evaluate(self.loss.likelihood, plan, views, generator=generator)

@@ -1,4 +1,7 @@
-"""A term of the objective: what is measured, where, how heavily, how often. Plain values, no model."""
+"""A term of the objective: what is measured, where, how heavily, how often; and the passes that a sum of terms takes.
+
+Plain values, no model: the plan of passes follows from likelihood and terms alone.
+"""
 
 from __future__ import annotations
 
@@ -132,3 +135,79 @@ def active(terms: Sequence[Term], step: int) -> list[Term]:
     """The terms that count at this step, each with its weight there: k times its own where every=k."""
     due = [term for term in terms if term.weight and step % term.every == 0]
     return [replace(term, weight=term.weight * term.every) if term.every > 1 else term for term in due]
+
+
+class Look(NamedTuple):
+    """The passes over one view: at x where a clean term or a direction needs it, then at each x'.
+
+    Attributes:
+        view: the batch, or the same examples before augmentation.
+        terms: the terms that look there, in their order.
+        clean: those measured at x itself.
+        directions: the distinct likelihoods whose gradient with respect to x is needed.
+        source: for each term the number of its direction; None where it needs none.
+        apart: why the gradient of the clean loss is not the direction, so that it takes a backward of its own.
+        keeps_length: whether a direction keeps the gradient's length, which a loss scale would change.
+    """
+
+    view: ViewName
+    terms: tuple[Term, ...]
+    clean: tuple[Term, ...]
+    directions: tuple[Likelihood, ...]
+    source: tuple[int | None, ...]
+    apart: str | None
+    keeps_length: bool
+
+    def why_apart(self, *, weighted: bool, scaled: bool) -> str | None:
+        """Why the clean backward of such a batch does not give the directions; None if it does, or none are needed."""
+        if not self.directions or self.apart is not None:
+            return self.apart
+        if weighted:
+            return "sample weights may be zero, which would erase directions"
+        return "a raw gradient cannot be told from its loss scale" if scaled and self.keeps_length else None
+
+
+class Plan(NamedTuple):
+    """The passes of one step.
+
+    Attributes:
+        looks: one for each view, in the order in which the terms name them.
+        passes: how many forwards with a backward there are: the clean terms of a view share one.
+    """
+
+    looks: tuple[Look, ...]
+    passes: int
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether there is a single forward, at x."""
+        return len(self.looks) == 1 and len(self.looks[0].clean) == len(self.looks[0].terms)
+
+
+def plan_passes(likelihood: Likelihood, terms: Sequence[Term]) -> Plan:
+    """The passes that these terms take together."""
+    names = dict.fromkeys(term.view for term in terms)
+    looks = tuple(_look(likelihood, name, tuple(term for term in terms if term.view == name)) for name in names)
+    moved = sum(term.where is not None for term in terms)
+    return Plan(looks, moved + sum(bool(look.clean) for look in looks))
+
+
+def _look(likelihood: Likelihood, view: ViewName, terms: tuple[Term, ...]) -> Look:
+    losses = [_direction_loss(likelihood, term) for term in terms]
+    directions = tuple(dict.fromkeys(loss for loss in losses if loss is not None))
+    source = tuple(None if loss is None else directions.index(loss) for loss in losses)
+    clean = tuple(term for term in terms if term.where is None)
+    moves = [term.where for term, loss in zip(terms, losses, strict=True) if loss is not None]
+    keeps_length = any(getattr(move, "norm", None) not in ("l2", "linf") for move in moves)
+    apart = None
+    if directions and (len(clean) != 1 or clean[0].measure != "nll" or clean[0].weight <= 0):
+        apart = "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
+    elif directions and directions != (clean[0].likelihood or likelihood,):
+        apart = "the direction comes from another loss than the clean term's"
+    return Look(view, terms, clean, directions, source, apart, keeps_length)
+
+
+def _direction_loss(likelihood: Likelihood, term: Term) -> Likelihood | None:
+    """The likelihood whose gradient with respect to x this term needs, if it needs one."""
+    chooses = getattr(term.where, "direction_loss", None)
+    return None if chooses is None else chooses(likelihood)

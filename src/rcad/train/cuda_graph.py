@@ -42,8 +42,7 @@ class Captured(Stepper):
 
     def __init__(self, update: Update, *, compiled: bool) -> None:
         super().__init__(update)
-        loss = update.criterion.loss
-        if compiled and goes_back_twice(loss.likelihood, loss.terms):
+        if compiled and goes_back_twice(update.criterion.loss.plan(0)):
             # A compiled pass may give its memory away in its first backward, and remembers that in a cache on disk.
             log.warning("the model is not compiled: this method runs a pass backward twice; the steps are captured")
             compiled = False
