@@ -18,7 +18,7 @@ from rcad.loss.terms import Losses
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.loop import Trainer
 from rcad.train.machine import side_stream
-from rcad.train.step import Engine
+from rcad.train.place import Engine
 from rcad.train.task import Problem, method_of, model_of, prepare
 from rcad.train.team import Team
 

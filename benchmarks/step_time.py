@@ -36,7 +36,7 @@ from step_jobs import CRITERIA, EPOCHS, METHODS, PASSES, Job, Layout, problem_of
 
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, device_words
-from rcad.train.step import Engine
+from rcad.train.place import Engine
 from rcad.train.task import model_of
 
 ROUND_SECONDS = 0.25

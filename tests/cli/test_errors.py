@@ -49,7 +49,7 @@ def test_a_report_that_cannot_be_written_costs_no_training(
     data = ("--data", "my.csv", "--target", "colour", "--epochs", "1")
     assert cli("train", *data, "--method", "erm", "--quiet").code == 0
     for work in (
-        "rcad.cli.tune_job.sweep",
+        "rcad.cli.tune_job.schedule",
         "rcad.study.stacked_backend.train_configs",
         "rcad.evaluate.saved_run.run._measured",
     ):

@@ -28,7 +28,7 @@ def test_list(cli: Cli) -> None:
 def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     first = cli("paper", "run", name.lower(), "--scale", "smoke", "--out", "out")
     assert first.code == 0, first.err
-    assert f"{name}: " in first.err
+    assert first.out.splitlines()[-1].startswith(f"{name}: ")
     record = json.loads(Path(f"out/{stem}.json").read_text())
     assert (record["target"], record["scale"]) == (name, "smoke")
     assert {"settings", "versions", "results", "seconds", "not_finite"} <= record.keys()
@@ -121,12 +121,12 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     words = ["--scale", "smoke", "--seeds", "1", "--only", "CIFAR-10", "--protocol", "two-views"]
     first = cli("paper", "run", "t1", *words)
     assert first.code == 0, first.err
-    assert first.out.splitlines() == [
+    assert first.out.splitlines()[-3:] == [
         "results/T1/T1-two-views.json",
         "results/T1/T1-two-views.md",
         "T1: 24 claims of the paper: a trial; 6 checks of ours: a trial (smoke scale: a trial, no evidence)",
     ]
-    assert "T1: 7 of 7 runs, 0.0 s left" in first.err
+    assert "7 of 7 runs done" in first.out
     again = '`rcad paper run T1 --scale smoke --seeds 1 --protocol two-views --only "CIFAR-10"`'
     assert again in Path("results/T1/T1-two-views.md").read_text()
     second = cli("paper", "run", "T1", *words)
@@ -167,10 +167,10 @@ def test_status_of_a_study(cli: Cli) -> None:
 
 
 def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rcad.paper.making.make", lambda *words: None)
-    result = cli("paper", "run", "T4", "--scale", "smoke")
-    assert result.code == 130
-    assert result.err == "rcad: stopped; every finished run is kept, and the same command goes on from here\n"
+    result = cli("paper", "run", "T4", "--scale", "smoke", "--only", "n=500", "--seeds", "1", "--minutes", "1e-6")
+    assert result.code == 2
+    assert result.err == "rcad: the time is up: 7 runs left; the same command goes on from here\n"
+    assert not Path("results/T4/T4.json").exists()
 
 
 def test_help_and_list_need_no_torch() -> None:

@@ -23,6 +23,7 @@ from rcad.runs.locks import RunLock
 from rcad.runs.plain import config_id, from_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
+from rcad.train.place import Place
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 KEYS = {"id", "data", "method", "seed", "status", "metrics", "epochs", "folder", "message", "timings"}
@@ -180,11 +181,11 @@ def test_own_data_in_one_line(cli: Cli) -> None:
 
 
 def _fake(status: Any, message: str) -> Callable[..., RunRecord]:
-    def run(config: RunConfig, store: Store, **options: Any) -> RunRecord:
+    def run(config: RunConfig, place: Place, *others: Any, **options: Any) -> RunRecord:
         finished = "2024-01-31T12:00:00+00:00" if status == "diverged" else None
         started = "2024-01-31T11:00:00+00:00"
         record = RunRecord(config=config, status=status, started=started, finished=finished, message=message)
-        store.write(record)
+        place.store.write(record)
         return record
 
     return run
@@ -204,7 +205,7 @@ def test_an_interruption_stops_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engine, "run", _fake("interrupted", "interrupted; the same command goes on"))
     result = cli(*SMALL, "--method", "erm", "--seeds", "3", "--json")
     assert result.code == 130
-    assert result.err == "rcad: interrupted; the same command goes on\n"
+    assert result.err == "rcad: stopped: 3 runs left; the same command goes on from here\n"
     assert [run["status"] for run in json.loads(result.out)] == ["interrupted"]
 
 

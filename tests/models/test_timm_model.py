@@ -16,6 +16,7 @@ from rcad.models.timm_model import import_timm
 from rcad.models.weights import load_weights
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
+from rcad.train.place import Place
 from rcad.train.run import run
 from timm_folder import load
 
@@ -75,7 +76,7 @@ def test_says_what_was_expected(name: str, message: str) -> None:
 def test_the_engine_trains_one(tmp_path: Path) -> None:
     settings = ("model.name=timm:test_efficientnet", "train.batch_size=32")
     config = configure("digits[:96]", [("rcad", {"alpha": 1.0})], epochs=2, seed=0, settings=settings)
-    record = run(config, Store.open(tmp_path))
+    record = run(config, Place(Store.open(tmp_path)))
     assert record.status == "done"
     first, second = (row["loss"] for row in record.epochs)
     assert second < first

@@ -21,15 +21,21 @@ from rcad.paper.collect import collect, settings
 from rcad.paper.grid import plan
 from rcad.paper.making import Order, make, standing
 from rcad.paper.tables import SUITES
+from rcad.paper.targets import Outcome
 from rcad.runs.pack import write_pack
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
+from rcad.train.progress import SILENT
+from rcad.train.scheduler import Outcome as Scheduled
 
 pytest.importorskip("sklearn")
 KEYS = {
     "target", "title", "about", "scale", "protocol", "metric", "higher_is_better", "unit", "rows", "columns",
     "controls", "cells", "claims", "rule", "notes", "versions", "seconds", "settings",
 }  # fmt: skip
+
+
+STOPPED = Scheduled((), frozenset(), unfinished=1, signal=2)
 
 
 def silent(*words: object) -> None:
@@ -59,8 +65,8 @@ def order(name: str, out: Path, **options: Any) -> Order:
 @pytest.fixture(scope="module")
 def t4(out: Path) -> tuple[Order, dict[str, Any]]:
     wanted = order("T4", out, only=("n=500",))
-    outcome = make(wanted, silent, silent, silent)
-    assert outcome is not None
+    outcome = make(wanted, SILENT, silent)
+    assert isinstance(outcome, Outcome)
     assert not outcome.reused
     assert outcome.files == [out / "T4" / "T4.json", out / "T4" / "T4.md"]
     return wanted, json.loads(wanted.record.read_text())
@@ -116,9 +122,9 @@ def test_the_page(t4: tuple[Order, dict[str, Any]]) -> None:
 
 def test_again_makes_no_run(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, record = t4
-    monkeypatch.setattr("rcad.train.executors.run", lambda *words, **options: pytest.fail("run again"))
-    again = make(wanted, silent, silent, silent)
-    assert again is not None
+    monkeypatch.setattr("rcad.train.run.run", lambda *words, **options: pytest.fail("run again"))
+    again = make(wanted, SILENT, silent)
+    assert isinstance(again, Outcome)
     assert again.reused
     assert json.loads(wanted.record.read_text()) == record
 
@@ -129,11 +135,11 @@ def test_packed_runs_give_the_same_record_without_folders_or_weights(
     wanted, record = t4
     store = Store(wanted.store)
     write_pack(tmp_path / "images" / "study.jsonl.gz", [store.packed(run) for run in store.ids()])
-    monkeypatch.setattr("rcad.train.executors.run", lambda *words, **options: pytest.fail("run again"))
+    monkeypatch.setattr("rcad.train.run.run", lambda *words, **options: pytest.fail("run again"))
     monkeypatch.setattr("rcad.evaluate.saved_run.finished_run.read", lambda *words: pytest.fail("data read"))
     elsewhere = replace(wanted, out=tmp_path)
     assert {one[2:] for one in standing(elsewhere)[0]} == {(3, 3)}
-    again = make(elsewhere, silent, silent, silent)
+    again = make(elsewhere, SILENT, silent)
     assert again is not None
     assert again.reused
     assert json.loads(elsewhere.record.read_text()) == record
@@ -156,7 +162,7 @@ def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
     finished = [kept for kept in Store.open(first.store).records() if kept.is_final]
     assert 4 <= len(finished) < 21
     write_pack(tmp_path / "second" / "images" / "first.jsonl.gz", [store.packed(kept.id) for kept in finished])
-    make(second, silent, silent, silent)
+    make(second, SILENT, silent)
     assert len(list(second.store.iterdir())) == 21 - len(finished)
     reference = {kept.id: kept for kept in Store(wanted.store).records()}
     made = {kept.id: kept for kept in Store(second.store, second.packs).records()}
@@ -181,7 +187,7 @@ def test_a_smaller_scale_does_not_replace_a_larger_one(t4: tuple[Order, dict[str
     for scale in ("small", "full"):
         wanted.record.write_text(json.dumps({"scale": scale}))
         with pytest.raises(InputError, match=f"holds the {scale} scale; pass another --out"):
-            make(wanted, silent, silent, silent)
+            make(wanted, SILENT, silent)
 
 
 def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,39 +196,39 @@ def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
     told: list[str] = []
 
-    def no_run(*words: object) -> bool:
+    def no_run(*words: object, **options: object) -> Scheduled:
         assert len(told) == 3
-        return False
+        return STOPPED
 
-    monkeypatch.setattr(making, "make_runs", no_run)
+    monkeypatch.setattr(making, "schedule", no_run)
     wanted = order("T1", tmp_path / "out", scale="small", data_dir=tmp_path)
-    assert make(wanted, silent, silent, told.append) is None
+    assert make(wanted, SILENT, told.append) is STOPPED
     assert [line.split(":")[0] for line in told] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert standing(wanted)[1] == tuple(told)
 
 
 def test_a_stop_writes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "make_runs", lambda *words: False)
+    monkeypatch.setattr(making, "schedule", lambda *words, **options: STOPPED)
     wanted = order("T3", tmp_path)
-    assert make(wanted, silent, silent, silent) is None
+    assert make(wanted, SILENT, silent) is STOPPED
     assert not wanted.record.exists()
 
 
 def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places, told = [], []
 
-    def make_runs(planned: Any, place: Any, *rest: Any) -> bool:
+    def seen(configs: Any, place: Any, *rest: Any, **options: Any) -> Scheduled:
         places.append(place)
-        return False
+        return STOPPED
 
-    monkeypatch.setattr(making, "make_runs", make_runs)
-    make(order("T3", tmp_path, joined=5), silent, silent, told.append)
-    make(order("T3", tmp_path), silent, silent, told.append)
+    monkeypatch.setattr(making, "schedule", seen)
+    make(order("T3", tmp_path, joined=5), SILENT, told.append)
+    make(order("T3", tmp_path), SILENT, told.append)
     assert [place.joined for place in places] == [5, 1]
     assert [words for words in told if "--join" in words] == ["--join: only for runs that share a GPU"]
     monkeypatch.setattr(making, "pick_device", lambda name: torch.device("cuda"))
     for workers in (1, 2):
-        make(order("T3", tmp_path, joined=5, workers=workers), silent, silent, told.append)
+        make(order("T3", tmp_path, joined=5, workers=workers), SILENT, told.append)
     assert len([words for words in told if "--join" in words]) == 2  # one worker has nobody to share with
 
 
@@ -231,16 +237,16 @@ def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkey
     before = wanted.record.read_text()
     half = replace(wanted, precision="bf16")
     with pytest.raises(InputError, match=r"^expected a GPU for --precision bf16, but got the CPU; use fp32$"):
-        make(half, silent, silent, silent)
+        make(half, SILENT, silent)
     assert wanted.record.read_text() == before
     # With every run there, a page can be made anywhere, and says how they were trained.
     planned = wanted.plan()
     monkeypatch.setattr(Order, "plan", lambda self: replace(planned, precision=self.precision))
     try:
-        assert make(half, silent, silent, silent) is not None
+        assert make(half, SILENT, silent) is not None
         record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
     finally:
-        make(wanted, silent, silent, silent)
+        make(wanted, SILENT, silent)
     assert record["settings"]["precision"] == "bf16"
     assert record["notes"][-1].startswith("Trained with products in bf16")
     assert '--seeds 3 --precision bf16 --only "n=500"`' in page
@@ -253,7 +259,7 @@ def test_each_protocol_has_a_record(out: Path) -> None:
 
 def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
     attacked = order("T6", out, seeds=range(1), only=("CIFAR-10, clean", "CIFAR-10, attacked"))
-    make(attacked, silent, silent, silent)
+    make(attacked, SILENT, silent)
     record = json.loads(attacked.record.read_text())
     cells = {(cell["row"], cell["column"]): cell["runs"] for cell in record["cells"]}
     for row in record["rows"]:
@@ -262,7 +268,7 @@ def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
         assert 0 <= hit["metrics"]["accuracy_under_fgsm_0.05"] <= 100
         assert "accuracy_under_fgsm_0.05" not in clean["metrics"]
     corrupted = order("F6", out, seeds=range(1), only=("CIFAR-10, mean", "CIFAR-10, fog"))
-    make(corrupted, silent, silent, silent)
+    make(corrupted, SILENT, silent)
     record = json.loads(corrupted.record.read_text())
     fog = record["columns"].index("CIFAR-10, fog") - 1
     (erm,) = (one for one in record["series"] if one["name"] == "ERM" and one["panel"] == "CIFAR-10")
@@ -280,7 +286,7 @@ def test_the_paper_s_attack_on_all_images_beyond_a_trial() -> None:
 
 def test_f1_shows_images_and_entropy(out: Path) -> None:
     wanted = order("F1", out, seeds=range(2))
-    outcome = make(wanted, silent, silent, silent)
+    outcome = make(wanted, SILENT, silent)
     assert outcome is not None
     record = json.loads(wanted.record.read_text())
     images = record["images"]
@@ -301,7 +307,7 @@ def test_f1_shows_images_and_entropy(out: Path) -> None:
 
 def test_gains_are_differences_by_seed(out: Path) -> None:
     wanted = order("F3", out, seeds=range(2), only=("CIFAR-10", "n=500"), runs=out / "T4" / "runs")
-    make(wanted, silent, silent, silent)
+    make(wanted, SILENT, silent)
     record = json.loads(wanted.record.read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
     by = {(one["name"], one["panel"]): one for one in record["series"]}

@@ -14,8 +14,8 @@ from rcad.runs.pack import packs_in, united
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
 from rcad.study.judge import CLAIM_RULE as RULE
-from rcad.train.executors import work
 from rcad.train.run import canonical_config
+from rcad.train.scheduler import cost
 from rcad.train.task import Method
 
 each = pytest.mark.parametrize("name", SUITES)
@@ -135,11 +135,11 @@ def test_growth_comes_in_proportion() -> None:
 
 def test_work_grows_with_method_epochs_and_images() -> None:
     by_row = {one.row: one.config for one in SUITES["T4"].runs("full", [0], "one view", ["n=500"])}
-    assert work(by_row["ME-ADA"]) > work(by_row["RCAD"]) > work(by_row["ERM"]) == 200 * 500
+    assert cost(by_row["ME-ADA"]) > cost(by_row["RCAD"]) > cost(by_row["ERM"]) == 200 * 500
     (whole,) = (one for one in SUITES["T4"].runs("full", [0], "one view", ["n=50,000"]) if one.row == "ERM")
-    assert work(whole.config) == 200 * 50_000
+    assert cost(whole.config) == 200 * 50_000
     longer = replace(whole.config, train=replace(whole.config.train, epochs=400))
-    assert work(longer) == 2 * work(whole.config)
+    assert cost(longer) == 2 * cost(whole.config)
 
 
 def test_one_step_size_a_column() -> None:

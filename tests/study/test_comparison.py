@@ -29,7 +29,7 @@ from rcad.study.comparison import (
     typical,
 )
 from rcad.study.stacked_backend import StackedBackend, can_stack
-from rcad.train.reporting import Silent
+from rcad.train.place import Place
 from rcad.train.run import method_defaults, run
 from rcad.train.task import Problem, prepare, read
 
@@ -55,7 +55,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> RunConfig:
 
 
 def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
-    dataset = read(config.data, None, None, Silent())
+    dataset = read(config.data, None, None)
     configs = {seed: split_of(config, seed, dataset) for seed in SEEDS}
     return {seed: (one, prepare(one, dataset, torch.device("cpu"))) for seed, one in configs.items()}
 
@@ -148,7 +148,7 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: 
     cell = compete(contestant(name), splits, 2, spy, DEFAULTS, lambda a, b: None)
     assert all(can_stack(one, splits[one.seed][1]) for one in asked)
     store = Store.open(tmp_path / "runs")
-    records = [run(one, store) for one in asked]
+    records = [run(one, Place(store)) for one in asked]
     trials = [trial for one in cell["seeds"].values() for trial in one["trials"]]
     for record, trial in zip(records, trials, strict=True):
         own = {k.removeprefix("val_"): v for k, v in record.metrics.items() if k.startswith("val_")}
@@ -193,7 +193,7 @@ def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.
 
 def test_images_are_not_stacked() -> None:
     config = configure("digits", parse_method("erm"))
-    dataset = read(config.data, None, None, Silent())
+    dataset = read(config.data, None, None)
     assert not can_stack(config, prepare(config, dataset, torch.device("cpu")))
 
 

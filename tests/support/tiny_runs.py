@@ -10,7 +10,7 @@ import torch
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.loop import Trainer
-from rcad.train.step import Engine
+from rcad.train.place import Engine
 from rcad.train.task import method_of, model_of, prepare
 from rcad.train.team import Seat
 

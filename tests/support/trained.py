@@ -8,6 +8,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
+from rcad.train.place import Place
 from rcad.train.run import run
 
 SETTINGS = ("model.width=8", "train.batch_size=32")
@@ -32,4 +33,4 @@ def train_some(folder: Path) -> None:
         config("erm", 0, "diabetes"),
         config("label_smoothing", 0, DIGITS, "data.validation=0", "train.selection=last"),
     ):
-        assert run(one, store, device="cpu").status == "done"
+        assert run(one, Place(store, device="cpu")).status == "done"

@@ -17,7 +17,8 @@ from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.cuda_graph import Captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.machine import deterministic, side_stream
-from rcad.train.step import Engine, Plan
+from rcad.train.place import Engine
+from rcad.train.step import Plan
 from tiny_runs import ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

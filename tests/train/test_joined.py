@@ -14,7 +14,7 @@ from rcad.data.dataset import Dataset, Split
 from rcad.train import cuda_graph as captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
-from rcad.train.step import Engine
+from rcad.train.place import Engine
 from rcad.train.task import method_of, model_of, prepare
 from rcad.train.team import Seat, Team
 from tiny_runs import CPU, config, distance, trainer

@@ -25,6 +25,7 @@ from rcad.runs.store import Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.loop import Trainer
 from rcad.train.machine import pick_device
+from rcad.train.place import Place
 from rcad.train.run import canonical_config, run
 
 SETTINGS = ("model.width=4", "train.batch_size=32")
@@ -52,7 +53,7 @@ def essence(record: Any) -> dict[str, Any]:
 
 def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
     store, config = Store.open(tmp_path), small()
-    record = run(config, store)
+    record = run(config, Place(store))
     assert record.status == "done"
     assert record == store.get(record.id)
     assert set(record.metrics) >= {"test_accuracy", "test_nll", "test_brier", "val_accuracy", "selected_epoch"}
@@ -68,7 +69,8 @@ def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
     store, config = Store.open(tmp_path), small("erm", epochs=8)
     config = replace(config, optim=replace(config.optim, lr=0.2))  # so large that the first epochs are the best
     chosen, last = (
-        run(replace(config, train=replace(config.train, selection=selection)), store) for selection in ("best", "last")
+        run(replace(config, train=replace(config.train, selection=selection)), Place(store))
+        for selection in ("best", "last")
     )
     assert chosen.metrics["selected_epoch"] < 8
     for name in ("accuracy", "nll", "brier"):
@@ -79,9 +81,9 @@ def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
 
 def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, config = Store.open(tmp_path), small(epochs=1)
-    first = run(config, store)
+    first = run(config, Place(store))
     monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda *args: pytest.fail("it was trained again"))
-    assert run(config, store) == first
+    assert run(config, Place(store)) == first
 
 
 def table(path: Path, flip: bool) -> RunConfig:
@@ -92,14 +94,14 @@ def table(path: Path, flip: bool) -> RunConfig:
 
 def test_another_content_under_the_same_name_is_refused(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "runs")
-    first = run(table(tmp_path / "d.csv", flip=False), store)
+    first = run(table(tmp_path / "d.csv", flip=False), Place(store))
     assert len(first.data_sha256) == 64
     changed = table(tmp_path / "d.csv", flip=True)
     with pytest.raises(InputError, match="has changed since; remove that run"):
-        run(changed, store)
+        run(changed, Place(store))
     assert store.get(first.id) == first
     (tmp_path / "d.csv").unlink()
-    assert run(changed, store) == first  # the result stays good without its data
+    assert run(changed, Place(store)) == first  # the result stays good without its data
 
 
 def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,16 +110,16 @@ def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monk
     course = Trainer.course
     monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda self, pause: pytest.fail("killed"))
     with pytest.raises(BaseException, match="killed"):
-        run(config, store)
+        run(config, Place(store))
     monkeypatch.setattr("rcad.train.loop.Trainer.course", course)
     assert store.status(config) == "interrupted"
     table(tmp_path / "d.csv", flip=True)
     with pytest.raises(InputError, match="has changed since"):
-        run(config, store)
+        run(config, Place(store))
 
 
 def test_a_record_says_what_auto_and_defaults_stood_for(tmp_path: Path) -> None:
-    record = run(small(epochs=1), Store.open(tmp_path))
+    record = run(small(epochs=1), Place(Store.open(tmp_path)))
     assert record.resolved["model"].startswith("SmallCNN, ")
     assert record.resolved["method"].startswith("rcad(alpha=0.5, lam=0.02, norm='l2', steps=1")
 
@@ -132,7 +134,7 @@ def test_writing_out_a_default_is_the_same_run() -> None:
 
 def test_the_global_generator_is_given_back(tmp_path: Path) -> None:
     before = torch.get_rng_state()
-    run(small(epochs=1), Store.open(tmp_path))
+    run(small(epochs=1), Place(Store.open(tmp_path)))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -141,11 +143,11 @@ def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
         "digits[:200]", [("erm", ())], epochs=3, settings=["optim.name=sgd", "optim.lr=1e30", "model.width=4"]
     )
     store = Store.open(tmp_path)
-    record = run(config, store)
+    record = run(config, Place(store))
     assert record.status == "diverged"
     assert "no longer finite in epoch" in record.message
     assert record.epochs[-1]["loss"] is None
-    assert run(config, store) == record
+    assert run(config, Place(store)) == record
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
 def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     with pytest.raises(InputError) as error:
-        run(change(small()), store)
+        run(change(small()), Place(store))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
@@ -199,10 +201,11 @@ WORKER = """
 import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
+from rcad.train.place import Place
 from rcad.train.run import run
 from rcad.runs.store import Store
 from rcad.runs.plain import load_config
-record = run(load_config(sys.argv[1]), Store.open(sys.argv[2]), checkpoint_seconds=float(sys.argv[3]))
+record = run(load_config(sys.argv[1]), Place(Store.open(sys.argv[2]), checkpoint_seconds=float(sys.argv[3])))
 print(record.status, record.message)
 """
 
@@ -236,8 +239,8 @@ def test_a_signal_saves_and_the_same_command_goes_on(number: signal.Signals, tmp
     assert output.startswith("interrupted stopped between two steps; the same command goes on"), errors
     store = Store.open(folder)
     assert store.status(config) == "interrupted"
-    resumed = run(config, store)
-    whole = run(config, Store.open(tmp_path / "whole"))
+    resumed = run(config, Place(store))
+    whole = run(config, Place(Store.open(tmp_path / "whole")))
     assert essence(resumed) == essence(whole)
 
 
@@ -247,7 +250,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     chance = random.Random(0)
     config = small("rcad_random", epochs=60)
     plain = Store.open(tmp_path / "whole")
-    expected = run(config, plain)
+    expected = run(config, Place(plain))
     folder = tmp_path / "runs"
     checkpoint = folder / config_id(config) / "checkpoint" / "last.safetensors"
     ended = []
@@ -267,7 +270,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     store = Store.open(folder)
     assert store.status(config) == "interrupted"
     assert store.ids() == [config_id(config)]
-    record = run(config, store)
+    record = run(config, Place(store))
     assert essence(record) == essence(expected)
     ours, theirs = weights(store, config), weights(plain, config)
     assert ours.keys() == theirs.keys()
@@ -305,7 +308,7 @@ def test_tiny_problems_take_one_thread_and_give_the_rest_back(tmp_path: Path) ->
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert run(small(epochs=1), Store.open(tmp_path)).device == "CPU, 1 thread"
+        assert run(small(epochs=1), Place(Store.open(tmp_path))).device == "CPU, 1 thread"
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -20,7 +20,8 @@ from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
-from rcad.train.step import Engine, Plan, Stepper
+from rcad.train.place import Engine
+from rcad.train.step import Plan, Stepper
 from rcad.train.team import Team
 from tiny_runs import CPU, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,13 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.train import together
 from rcad.train.checkpoint import load_tensors
-from rcad.train.reporting import Silent
-from rcad.train.run import Place, canonical_config, run
+from rcad.train.place import Place
+from rcad.train.progress import Silent
+from rcad.train.run import canonical_config, run
+from rcad.train.stop import Stop
 from rcad.train.team import Team
-from rcad.train.together import can_share, in_groups, run_together
+from rcad.train.together import can_share, in_groups
+from side_by_side import Listening, Stopping, Told, run_together
 
 METHODS = ("erm", "rcad", "data_augmentation + rcad_random", "me_ada")
 
@@ -37,7 +38,7 @@ def config(method: str = "rcad", seed: int = 0, epochs: int = 3, **train: Any) -
 def go(configs: list[RunConfig], folder: Path, **options: Any) -> list[RunRecord | None]:
     seconds, joined = options.pop("seconds", 15.0), options.pop("joined", 1)
     place = Place(Store.open(folder), device="cpu", checkpoint_seconds=seconds, joined=joined)
-    return run_together(configs, place, reporter_of=options.pop("reporter_of", lambda index: Silent()), **options)
+    return run_together(configs, place, **options)
 
 
 def weights(folder: Path, record: RunRecord) -> dict[str, torch.Tensor]:
@@ -54,7 +55,7 @@ def same(one: RunRecord | None, other: RunRecord | None) -> bool:
 def test_neighbours_change_nothing(tmp_path: Path) -> None:
     configs = [config(method, seed) for method in METHODS for seed in (0, 1)]
     beside = go(configs, tmp_path / "a", at_once=5)
-    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    alone = [run(one, Place(Store.open(tmp_path / "b"), device="cpu")) for one in configs]
     for one, other in zip(beside, alone, strict=True):
         assert same(one, other)
         assert one is not None
@@ -65,17 +66,18 @@ def test_neighbours_change_nothing(tmp_path: Path) -> None:
 def test_the_record_says_how_many_shared_the_device(tmp_path: Path) -> None:
     records = go([config(seed=seed, epochs=1) for seed in range(3)], tmp_path, at_once=2)
     assert [record.resolved["engine"] for record in records if record] == ["eager, 2 runs at once"] * 3
-    assert run(config(seed=9, epochs=1), Store.open(tmp_path), device="cpu").resolved["engine"] == "eager"
+    assert run(config(seed=9, epochs=1), Place(Store.open(tmp_path), device="cpu")).resolved["engine"] == "eager"
 
 
 def test_never_more_at_once_than_asked(tmp_path: Path) -> None:
     live, most = set(), []
 
-    class Watching(Silent):
+    class Watching(Listening):
         def __init__(self, index: int) -> None:
+            super().__init__()
             self.index = index
 
-        def started(self, epochs: int, steps: int, finished: int) -> None:
+        def started(self) -> None:
             live.add(self.index)
             most.append(len(live))
 
@@ -83,7 +85,7 @@ def test_never_more_at_once_than_asked(tmp_path: Path) -> None:
         [config(seed=seed, epochs=2) for seed in range(5)],
         tmp_path,
         at_once=2,
-        reporter_of=Watching,
+        progress_of=Watching,
         ended=lambda index, record: live.discard(index),
     )
     assert max(most) == 2
@@ -91,13 +93,8 @@ def test_never_more_at_once_than_asked(tmp_path: Path) -> None:
 
 
 def test_a_stop_saves_every_run_and_the_same_call_goes_on(tmp_path: Path) -> None:
-    class Stopping(Silent):
-        def epoch(self, epoch: int, row: Any) -> None:
-            if epoch == 2:
-                os.kill(os.getpid(), signal.SIGINT)
-
     configs = [config(seed=seed, epochs=4) for seed in range(4)]
-    stopped = go(configs, tmp_path / "a", at_once=3, reporter_of=lambda index: Stopping() if not index else Silent())
+    stopped = go(configs, tmp_path / "a", at_once=3, progress_of=lambda index: Silent() if index else Stopping(2.0))
     assert [record and record.status for record in stopped] == ["interrupted"] * 3 + [None]
     resumed = go(configs, tmp_path / "a", at_once=3)
     straight = go(configs, tmp_path / "b", at_once=4)
@@ -112,10 +109,10 @@ def close(one: RunRecord | None, other: RunRecord | None) -> bool:
 
 def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> None:
     configs = [config(method, seed) for seed in (0, 1, 2) for method in ("rcad", "me_ada", "data_augmentation + mixup")]
-    assert in_groups(configs, 2) == [[0, 3], [1, 4], [2, 5], [6], [7], [8]]
+    assert in_groups(configs, 2) == [[0, 3], [2, 5], [6], [8], [1], [4], [7]]
     assert in_groups(configs, 1) == [[i] for i in range(9)]
     joined = go(configs, tmp_path / "a", joined=2)
-    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    alone = [run(one, Place(Store.open(tmp_path / "b"), device="cpu")) for one in configs]
     assert all(close(one, other) for one, other in zip(joined, alone, strict=True))
     words = [record.resolved["engine"].removesuffix(", 9 runs at once") for record in joined if record]
     # Sets that grow cannot be joined, and the third seed has nobody to join.
@@ -123,13 +120,8 @@ def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> N
 
 
 def test_joined_runs_stop_and_go_on_together(tmp_path: Path) -> None:
-    class Stopping(Silent):
-        def stepped(self, epoch: int, step: int) -> None:
-            if (epoch, step) == (2, 2):
-                os.kill(os.getpid(), signal.SIGINT)
-
     configs = [config(seed=seed, epochs=3) for seed in range(3)]
-    stopped = go(configs, tmp_path / "a", joined=3, reporter_of=lambda i: Stopping() if i == 1 else Silent())
+    stopped = go(configs, tmp_path / "a", joined=3, progress_of=lambda i: Stopping(2.0) if i == 1 else Silent())
     assert [record and record.status for record in stopped] == ["interrupted"] * 3
     resumed = go(configs, tmp_path / "a", joined=3, seconds=0.0)  # and a checkpoint after every step
     straight = go(configs, tmp_path / "b", joined=3)
@@ -139,7 +131,7 @@ def test_joined_runs_stop_and_go_on_together(tmp_path: Path) -> None:
 
 def test_a_joined_run_that_is_done_already_is_not_waited_for(tmp_path: Path) -> None:
     configs = [config(seed=seed) for seed in range(3)]
-    run(configs[1], Store.open(tmp_path), device="cpu")
+    run(configs[1], Place(Store.open(tmp_path), device="cpu"))
     records = go(configs, tmp_path, joined=3)
     assert [record and record.resolved["engine"].partition(",")[2] for record in records] == [
         " 2 joined, 3 runs at once",
@@ -149,13 +141,13 @@ def test_a_joined_run_that_is_done_already_is_not_waited_for(tmp_path: Path) -> 
 
 
 def test_when_a_joined_run_fails_the_others_keep_what_they_have(tmp_path: Path) -> None:
-    class Failing(Silent):
-        def epoch(self, epoch: int, row: Any) -> None:
+    class Failing(Listening):
+        def epoch(self, epoch: int) -> None:
             raise InputError("expected a disk, but got none")
 
     configs = [config(seed=seed) for seed in range(3)]
     with pytest.raises(InputError, match="a disk"):
-        go(configs, tmp_path, joined=3, reporter_of=lambda index: Failing() if index == 1 else Silent())
+        go(configs, tmp_path, joined=3, progress_of=lambda index: Failing() if index == 1 else Silent())
     store = Store.open(tmp_path)
     saved = [(store.checkpoint(run) / "last.safetensors").exists() for run in store.ids()]
     assert sorted(saved) == [False, True, True]
@@ -171,18 +163,18 @@ def test_joined_runs_that_find_no_memory_go_on_unjoined(tmp_path: Path, monkeypa
     records = go(configs, tmp_path / "a", joined=2, at_once=4)
     assert [record and record.status for record in records] == ["done"] * 4
     assert all("joined" not in record.resolved["engine"] for record in records if record)
-    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    alone = [run(one, Place(Store.open(tmp_path / "b"), device="cpu")) for one in configs]
     assert all(same(one, other) for one, other in zip(records, alone, strict=True))
 
 
 def test_when_one_run_fails_the_others_keep_what_they_have(tmp_path: Path) -> None:
-    class Failing(Silent):
-        def epoch(self, epoch: int, row: Any) -> None:
+    class Failing(Listening):
+        def epoch(self, epoch: int) -> None:
             raise InputError("expected a disk, but got none")
 
     configs = [config(seed=seed) for seed in range(3)]
     with pytest.raises(InputError, match="a disk"):
-        go(configs, tmp_path, reporter_of=lambda index: Failing() if index == 1 else Silent())
+        go(configs, tmp_path, progress_of=lambda index: Failing() if index == 1 else Silent())
     store = Store.open(tmp_path)
     assert [store.status(one) for one in configs] == ["interrupted"] * 3
     saved = [(store.checkpoint(run) / "last.safetensors").exists() for run in store.ids()]
@@ -193,29 +185,30 @@ def test_when_one_run_fails_the_others_keep_what_they_have(tmp_path: Path) -> No
 def test_a_run_that_finds_no_memory_waits_for_room(tmp_path: Path) -> None:
     failed = []
 
-    class Greedy(Silent):
+    class Greedy(Listening):
         def __init__(self, index: int) -> None:
+            super().__init__()
             self.index = index
 
-        def epoch(self, epoch: int, row: Any) -> None:
+        def epoch(self, epoch: int) -> None:
             if self.index == 2 and not failed:
                 failed.append(epoch)
                 raise torch.OutOfMemoryError("no memory")
 
-    records = go([config(seed=seed) for seed in range(4)], tmp_path, at_once=4, reporter_of=Greedy)
+    records = go([config(seed=seed) for seed in range(4)], tmp_path, at_once=4, progress_of=Greedy)
     assert failed == [1]
     assert [record and record.status for record in records] == ["done"] * 4
 
 
 def test_a_run_too_large_even_alone_is_refused_in_one_line(tmp_path: Path) -> None:
-    class Greedy(Silent):
-        def epoch(self, epoch: int, row: Any) -> None:
+    class Greedy(Listening):
+        def epoch(self, epoch: int) -> None:
             raise torch.OutOfMemoryError("no memory")
 
     with pytest.raises(InputError, match=r"fit into the GPU's memory.*batch_size smaller"):
-        run(config(), Store.open(tmp_path), device="cpu", reporter=Greedy())
+        run(config(), Place(Store.open(tmp_path), device="cpu"), Greedy())
     with pytest.raises(InputError, match=r"fit into the GPU's memory.*batch_size smaller"):
-        go([config()], tmp_path, reporter_of=lambda index: Greedy())
+        go([config()], tmp_path, progress_of=lambda index: Greedy())
 
 
 def test_who_may_share_a_device() -> None:
@@ -232,19 +225,19 @@ def test_who_may_share_a_device() -> None:
 @pytest.mark.parametrize("engine", ["graph", "compile"])
 def test_graphs_need_a_gpu(engine: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"expected a GPU for engine={engine}, but got the CPU; use eager"):
-        run(config(), Store.open(tmp_path), device="cpu", engine=engine)  # type: ignore[arg-type]
+        run(config(), Place(Store.open(tmp_path), device="cpu", engine=engine))  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"engine.*'warp'"):
-        run(config(), Store.open(tmp_path), device="cpu", engine="warp")  # type: ignore[arg-type]
+        run(config(), Place(Store.open(tmp_path), device="cpu", engine="warp"))  # type: ignore[arg-type]
 
 
 def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The first run goes alone until it has all it needs; then as many join as fit, with room to spare."""
     place = Place(Store.open(tmp_path), device="cpu")
-    crowd = together._Crowd([config()] * 10, place, 10, lambda index: Silent(), lambda c: (), _Event())
+    crowd = together._Crowd(Told([config()] * 10, place), 10)  # type: ignore[arg-type]
     crowd.device = torch.device("cuda")  # only words: every question about memory is answered below
     reserved, free = [100.0], [1000.0]
     monkeypatch.setattr(crowd, "_reserved", lambda: reserved[0])
@@ -265,7 +258,7 @@ def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place = Place(Store.open(tmp_path), device="cpu", joined=4)
     configs = [config(seed=seed) for seed in range(12)]
-    crowd = together._Crowd(configs, place, 9, lambda index: Silent(), lambda c: (), _Event())
+    crowd = together._Crowd(Told(configs, place), 9)  # type: ignore[arg-type]
     assert list(crowd.waiting) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     crowd._admit()
     assert [lane.index for lane in crowd.lanes] == list(range(8))  # the third four would make twelve
@@ -289,24 +282,16 @@ def test_as_many_at_once_as_pay(
     joined: int, at_once: int | None, runs: int, limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[int] = []
-    monkeypatch.setattr(together._Crowd, "go", lambda self, ended: seen.append(self.limit))
+    monkeypatch.setattr(together._Crowd, "go", lambda self: seen.append(self.limit))
     go([config(seed=seed) for seed in range(runs)], tmp_path, joined=joined, at_once=at_once)
     assert seen == [limit]
 
 
 def test_nobody_joins_after_a_signal(tmp_path: Path) -> None:
-    place = Place(Store.open(tmp_path), device="cpu")
-    crowd = together._Crowd([config()] * 3, place, 2, lambda index: Silent(), lambda c: (), _Event(True))
+    told = Told([config()] * 3, Place(Store.open(tmp_path), device="cpu"), Stop(minutes=0))
+    crowd = together._Crowd(told, 2)  # type: ignore[arg-type]
     crowd._admit()
     assert not crowd.lanes
-
-
-class _Event:
-    def __init__(self, is_set: bool = False) -> None:
-        self._is_set = is_set
-
-    def is_set(self) -> bool:
-        return self._is_set
 
 
 def _lane(epochs: int) -> together.Lane:

@@ -25,10 +25,12 @@ from rcad.train import execution, together
 from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
-from rcad.train.reporting import Reporter, Silent, Tracker
-from rcad.train.run import Place, canonical_config, run
+from rcad.train.place import Place
+from rcad.train.progress import Progress, Silent, Tracker
+from rcad.train.run import canonical_config, run
 from rcad.train.team import Team
-from rcad.train.together import in_groups, run_together
+from rcad.train.together import in_groups
+from side_by_side import Listening, Stopping, run_together
 
 PATIENCE_S = 20
 
@@ -41,7 +43,7 @@ def config(seed: int, epochs: int = 2, **train: Any) -> RunConfig:
 def go(configs: Sequence[RunConfig], folder: Path, joined: int = 3, **options: Any) -> list[RunRecord | None]:
     place = Place(Store.open(folder), device="cpu", checkpoint_seconds=options.pop("seconds", 15.0), joined=joined)
     with _not_for_ever():
-        return run_together(configs, place, **{"reporter_of": lambda index: Silent(), **options})
+        return run_together(configs, place, **options)
 
 
 @contextmanager
@@ -89,15 +91,6 @@ def checkpoints(folder: Path) -> list[tuple[dict[str, torch.Tensor], dict[str, A
     return [load_tensors(path) for path in paths if path.exists()]
 
 
-class Stopping(Silent):
-    def __init__(self, epoch: int, step: int) -> None:
-        self._when = epoch, step
-
-    def stepped(self, epoch: int, step: int) -> None:
-        if (epoch, step) == self._when:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_nobody_waits_for_a_seat_whose_run_was_never_made(tmp_path: Path) -> None:
     def trackers(config: RunConfig) -> Sequence[Tracker]:
         if config.seed == 1:
@@ -125,11 +118,11 @@ def test_nobody_waits_for_a_run_that_cannot_be_reached(
         failed.append(when)
         raise InputError("expected a disk, but got none")
 
-    failing = Silent()
+    failing = Listening()
     monkeypatch.setattr(failing, when, fails)
     monkeypatch.setattr(together.Lane, "queue", property(broken))
     with pytest.raises(InputError, match="a disk"):
-        go([config(seed) for seed in range(3)], tmp_path, reporter_of=lambda i: failing if i == 1 else Silent())
+        go([config(seed) for seed in range(3)], tmp_path, progress_of=lambda i: failing if i == 1 else Silent())
     assert len(checkpoints(tmp_path)) == 1
 
 
@@ -177,9 +170,9 @@ def test_a_signal_while_some_are_being_saved_stops_all_after_one_step(
 
 def test_who_is_the_only_one_left_is_as_if_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     configs = [config(seed) for seed in range(3)]
-    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    alone = [run(one, Place(Store.open(tmp_path / "b"), device="cpu")) for one in configs]
     for one in configs[:2]:
-        run(one, Store.open(tmp_path / "a"), device="cpu")
+        run(one, Place(Store.open(tmp_path / "a"), device="cpu"))
     records = go(configs, tmp_path / "a")
     assert engines(records) == ["eager", "eager", "eager, 3 runs at once"]
     assert equal(tmp_path / "a", records, tmp_path / "b", alone)
@@ -188,8 +181,8 @@ def test_who_is_the_only_one_left_is_as_if_alone(tmp_path: Path, caplog: pytest.
 
 def test_done_interrupted_busy_and_new_ones_together(tmp_path: Path) -> None:
     configs, told = [config(seed) for seed in range(5)], []
-    run(configs[0], Store.open(tmp_path), device="cpu")
-    run(configs[1], Store.open(tmp_path), device="cpu", reporter=Stopping(1, 2))
+    run(configs[0], Place(Store.open(tmp_path), device="cpu"))
+    run(configs[1], Place(Store.open(tmp_path), device="cpu"), Stopping(0.5))
     with Store.open(tmp_path).lock(canonical_config(configs[2])):
         records = go(configs, tmp_path, joined=5, busy=lambda index, error: told.append(index))
     assert [record and record.status for record in records] == ["done", "done", None, "done", "done"]
@@ -201,7 +194,7 @@ def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatc
     """One record was removed while the runs were stopped; the others may even find no memory."""
     configs = [config(seed) for seed in range(4)]
     straight = go(configs, tmp_path / "b", joined=4)
-    stopped = go(configs, tmp_path / "a", joined=4, reporter_of=lambda i: Stopping(1, 2) if i == 0 else Silent())
+    stopped = go(configs, tmp_path / "a", joined=4, progress_of=lambda i: Stopping(0.5) if i == 0 else Silent())
     assert stopped[2] is not None
     shutil.rmtree(tmp_path / "a" / stopped[2].id)
     if short:
@@ -211,7 +204,7 @@ def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatc
 
         monkeypatch.setattr(JoinedUpdate, "__init__", too_large)
     resumed = go(configs, tmp_path / "a", joined=4)
-    alone = run(configs[2], Store.open(tmp_path / "c"), device="cpu")
+    alone = run(configs[2], Place(Store.open(tmp_path / "c"), device="cpu"))
     if short:
         assert engines(resumed) == ["eager", "eager", "eager, 4 runs at once", "eager"]
     else:
@@ -227,18 +220,18 @@ def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatc
 def test_a_record_says_that_its_run_is_to_be_joined(tmp_path: Path) -> None:
     found = []
 
-    class Looking(Silent):
-        def started(self, epochs: int, batches: int, epoch: int) -> None:
+    class Looking(Listening):
+        def started(self) -> None:
             (record,) = Store.open(tmp_path).records()
             found.append((record.status, record.resolved["engine"]))
 
-    records = go([config(seed, epochs=1) for seed in range(3)], tmp_path, reporter_of=lambda i: _first(i, Looking()))
+    records = go([config(seed, epochs=1) for seed in range(3)], tmp_path, progress_of=lambda i: _first(i, Looking()))
     assert found == [("running", "eager, 3 to be joined, 3 runs at once")]
     assert engines(records) == ["eager, 3 joined, 3 runs at once"] * 3
 
 
-def _first(index: int, reporter: Reporter) -> Reporter:
-    return Silent() if index else reporter
+def _first(index: int, progress: Progress) -> Progress:
+    return Silent() if index else progress
 
 
 @pytest.mark.parametrize("joined", [1, 2])
@@ -274,7 +267,7 @@ def test_a_team_that_runs_out_of_memory_late_disturbs_no_other(tmp_path: Path, m
         return examples(self, index)
 
     configs = [config(seed) for seed in range(5)]
-    alone = [run(one, Store.open(tmp_path / "b"), device="cpu") for one in configs]
+    alone = [run(one, Place(Store.open(tmp_path / "b"), device="cpu")) for one in configs]
     undisturbed = go(configs[2:4], tmp_path / "c", joined=2)
     monkeypatch.setattr(JoinedUpdate, "examples", too_large)
     records = go(configs, tmp_path / "a", joined=2, at_once=5)
@@ -299,9 +292,9 @@ def test_those_who_found_no_memory_joined_go_side_by_side(tmp_path: Path, monkey
 
 def test_files_of_joined_runs_have_the_form_of_others(tmp_path: Path) -> None:
     configs = [config(seed, ema=0.9, channels_last=True) for seed in range(3)]
-    go(configs, tmp_path / "a", reporter_of=lambda index: Stopping(2, 2) if index == 0 else Silent())
+    go(configs, tmp_path / "a", progress_of=lambda index: Stopping(1.5) if index == 0 else Silent())
     for one in configs:
-        run(one, Store.open(tmp_path / "b"), device="cpu", reporter=Stopping(2, 2))
+        run(one, Place(Store.open(tmp_path / "b"), device="cpu"), Stopping(1.5))
     joined, alone = checkpoints(tmp_path / "a"), checkpoints(tmp_path / "b")
     assert len(joined) == 3
     for (tensors, meta), (others, its) in zip(joined, alone, strict=True):
@@ -312,7 +305,7 @@ def test_files_of_joined_runs_have_the_form_of_others(tmp_path: Path) -> None:
         assert torch.equal(tensors["rng.noise"], others["rng.noise"])
     records = go(configs, tmp_path / "a")
     for one, record in zip(configs, records, strict=True):
-        single = run(one, Store.open(tmp_path / "b"), device="cpu")
+        single = run(one, Place(Store.open(tmp_path / "b"), device="cpu"))
         assert _form(weights(tmp_path / "a", record)) == _form(weights(tmp_path / "b", single))
         assert record is not None
         assert [row.keys() for row in record.epochs] == [row.keys() for row in single.epochs]
@@ -344,7 +337,7 @@ def test_how_many_at_once(
     joined: int, at_once: int | None, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(together._Crowd, "go", lambda self, ended: seen.append(self.limit))
+    monkeypatch.setattr(together._Crowd, "go", lambda self: seen.append(self.limit))
     go([config(seed) for seed in range(30)], tmp_path, joined, at_once=at_once)
     assert seen == [limit]
 

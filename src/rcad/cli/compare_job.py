@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rcad.cli.commands import compare_line
-from rcad.cli.meter import meter
 from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.cli.sweep import canonical, open_store, sweep
-from rcad.cli.views import view
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_text, parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.files import ready_folder
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
 from rcad.runs.words import duration, plural, said_held_out
 from rcad.study.comparison import (
     Backend,
     Contestant,
     Metrics,
-    Progress,
     check_suitable,
     compete,
     lineup,
@@ -42,9 +37,12 @@ from rcad.study.stacked_backend import StackedBackend, can_stack
 from rcad.study.trials import default_goal, held_out
 from rcad.study.verdict import METRICS
 from rcad.train.machine import pick_device
-from rcad.train.reporting import Silent
+from rcad.train.place import Place
+from rcad.train.progress import Progress
 from rcad.train.run import method_defaults
+from rcad.train.scheduler import Outcome, canonical, schedule
 from rcad.train.task import prepare, read
+from rcad.train.terminal import shown
 
 TUNED, EPOCHS = 8, 10
 """Configurations a method tries on tables; epochs on small images, which take longer than tables."""
@@ -53,34 +51,23 @@ SIGINT = 2
 
 
 class Stopped(Exception):
-    """A signal ended the work."""
+    """Something ended the work before its end."""
 
-    def __init__(self, signal: int) -> None:
-        self.signal = signal
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
 
 
 class EngineBackend:
     """One run after the other through the store, or side by side on a GPU; what is there already is not run again."""
 
-    def __init__(
-        self, store: Store, places: tuple[Path | None, Path | None], device: str, *, quiet: bool, as_json: bool
-    ) -> None:
-        self._store, self._places, self._device = store, places, device
-        self._quiet, self._as_json = quiet, as_json
+    def __init__(self, place: Place, progress: Progress) -> None:
+        self._place, self._progress = place, progress
         self._records: list[RunRecord] = []
 
-    def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
-        outcome = sweep(
-            configs,
-            self._store,
-            view(quiet=self._quiet, as_json=self._as_json),
-            data_dir=self._places[0],
-            cache_dir=self._places[1],
-            device=self._device,
-            told=said_held_out,
-        )
-        if outcome.signal is not None:
-            raise Stopped(outcome.signal)
+    def fit(self, configs: Sequence[RunConfig], progress: Callable[[int, int], None]) -> list[Metrics | None]:
+        outcome = schedule(configs, self._place, self._progress, told=said_held_out)
+        if not outcome.complete:
+            raise Stopped(outcome)
         found = {record.id: record for record in outcome.records}
         self._records = [found[config_id(canonical(config))] for config in configs]
         return [held_out(record) for record in self._records]
@@ -116,7 +103,7 @@ class Job:
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
-        dataset = read(first.data, data_dir, cache_dir, Silent())
+        dataset = read(first.data, data_dir, cache_dir)
         if methods is None:
             methods = DEFAULT[dataset.task]
         people = lineup([parse_method(text) for text in split_methods(methods)], controls=controls)
@@ -162,38 +149,43 @@ class Job:
         """Train, write the report, print; returns the exit code."""
         ready_folder(self.out)
         hidden = quiet or as_json
-        backend: Backend
-        if self.stacked:
-            backend = StackedBackend({seed: problem for seed, (_, problem) in self.splits.items()})
-        else:
-            backend = EngineBackend(open_store(runs), self.places, self.device, quiet=quiet, as_json=as_json)
+        place = Place.of(runs, data_dir=self.places[0], cache_dir=self.places[1], device=self.device)
         if self.held_out.few and self.budget > 1:
             warn(
                 f"on each split {self.held_out}; hold out more (--set data.validation=0.3) or tune nothing (--budget 1)"
             )
         cells: dict[str, Any] = {}
         try:
-            for one in self.contestants:
-                self._compete(one, backend, cells, hidden=hidden)
+            with shown(quiet=quiet, as_json=as_json) as progress:
+                backend: Backend = EngineBackend(place, progress)
+                if self.stacked:
+                    backend = StackedBackend({seed: problem for seed, (_, problem) in self.splits.items()})
+                for one in self.contestants:
+                    self._compete(one, backend, cells, progress, hidden=hidden)
             self._report(cells, quiet=quiet, as_json=as_json)
         except (Stopped, KeyboardInterrupt) as stop:
             done = f"{len(cells)} of {plural(len(self.contestants), 'method')} done"
+            if isinstance(stop, Stopped):
+                warn(f"{done}; {stop.outcome.words()}")
+                return stop.outcome.exit_code
             warn(f"stopped with {done}; the same command goes on from here")
-            return 128 + (stop.signal if isinstance(stop, Stopped) else SIGINT)
+            return 128 + SIGINT
         return 0
 
-    def _compete(self, one: Contestant, backend: Backend, cells: dict[str, Any], *, hidden: bool) -> None:
+    def _compete(
+        self, one: Contestant, backend: Backend, cells: dict[str, Any], progress: Progress, *, hidden: bool
+    ) -> None:
         """One method, kept as soon as it is done."""
         begun, known = time.monotonic(), self.known.get(one.name)
-        with _progress(one.name, hidden or not self.stacked) as progress:
-            cell = compete(one, self.splits, self.budget, backend, method_defaults(), progress, known)
+        told = partial(progress.detail, one.name)
+        cell = compete(one, self.splits, self.budget, backend, method_defaults(), told, known)
         cells[one.name] = cell
         # Methods of an earlier comparison that are not in this one stay until its report is written.
         keep(self.out, self.about, {**self.known, **cells})
         if not hidden:
             again = known is not None and known.get("key") == cell["key"]
             took = "there already" if again else duration(time.monotonic() - begun)
-            say(f"{one.name}: {plural(cell['runs'], 'run')}, {took}")
+            progress.note(f"{one.name}: {plural(cell['runs'], 'run')}, {took}")
 
     def _report(self, cells: dict[str, Any], *, quiet: bool, as_json: bool) -> None:
         seconds = sum(cell["seconds"] for cell in cells.values())
@@ -235,12 +227,3 @@ def _tested(record: RunRecord) -> Metrics | None:
     found = {name.removeprefix("test_"): v for name, v in record.metrics.items() if name.startswith("test_")}
     good = {name: value for name, value in found.items() if value is not None}
     return good if good and len(good) == len(found) else None
-
-
-@contextlib.contextmanager
-def _progress(what: str, hidden: bool) -> Iterator[Progress]:
-    if hidden:
-        yield lambda done, total: None
-        return
-    with meter(what) as progress:
-        yield progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -77,15 +78,16 @@ def fetch_data(
     data_dir: DataFolder = None,
     extra: Annotated[bool, typer.Option("--extra", help="Also the optional files (SVHN: 1.3 GB).")] = False,
 ) -> None:
-    from rcad.cli.meter import meter
     from rcad.cli.screen import say
     from rcad.data.download import fetch
     from rcad.errors import InputError
+    from rcad.train.terminal import shown
 
     if data_dir is None:
         raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
-    with meter(f"fetching {name}", in_bytes=True) as progress:
-        files = fetch(name, data_dir.expanduser(), extra=extra, progress=progress)
+    with shown() as progress:
+        told = partial(progress.detail, f"fetching {name}", unit="B")
+        files = fetch(name, data_dir.expanduser(), extra=extra, progress=told)
     for file in files:
         say(f"{file}  checksum ok")
 
@@ -119,15 +121,16 @@ def import_data(
     as_json: Json = False,
 ) -> None:
     from rcad.cli.importing import check_name, describe, keep, show, train_line
-    from rcad.cli.meter import meter
     from rcad.cli.screen import say, say_json
     from rcad.data.registry import load
+    from rcad.train.terminal import shown
 
     place = None if name is None else check_name(name, Path(path), data_dir)
     options = {key: value for key, value in (("target", target), ("task", task), ("size", size)) if value is not None}
     own = own_data(drop, labels, file_column, label_column, skip_bad)
-    with meter("reading") as progress:
-        dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **options, **own)
+    with shown(as_json=as_json) as progress:
+        told = partial(progress.detail, "reading")
+        dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=told, **options, **own)
     if place is not None:
         keep(Path(path).expanduser(), place)
     if as_json:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -40,9 +36,15 @@ def demo(
     check_packages()
     from rcad.demo.page import HEADER
     from rcad.demo.run import run_demo
+    from rcad.train.terminal import shown
 
-    with _progress(hidden=quiet or as_json) as progress:
-        outcome = run_demo(out.expanduser(), progress, fast=fast)
+    with shown(quiet=quiet or as_json) as progress:
+
+        def told(act: str, what: str, share: float) -> None:
+            number = ACTS.index(act)
+            progress.overall(number + share, len(ACTS), f"act {number + 1} of {len(ACTS)}, {act}: {what}")
+
+        outcome = run_demo(out.expanduser(), told, fast=fast)
     if as_json:
         files = {"page": str(outcome.page), "record": str(outcome.record_file)}
         rows = [dict(zip(HEADER, row, strict=True)) for row in outcome.rows]
@@ -60,45 +62,3 @@ def demo(
         import webbrowser
 
         webbrowser.open(outcome.page.resolve().as_uri())
-
-
-@contextlib.contextmanager
-def _progress(*, hidden: bool) -> Iterator[Callable[[str, str, float], None]]:
-    """A bar for each act on a terminal; elsewhere a line on stderr for each new piece of work."""
-    from rcad.cli.screen import is_terminal
-
-    if hidden:
-        yield lambda act, what, share: None
-        return
-    started, last = time.monotonic(), ""
-    if not is_terminal(sys.stderr):
-
-        def line(act: str, what: str, share: float) -> None:
-            nonlocal last
-            if what != last:
-                last = what
-                number = f"act {ACTS.index(act) + 1} of {len(ACTS)}"
-                print(f"[{time.monotonic() - started:5.0f} s] {number}, {act}: {what}", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[what]}", markup=False),
-    )
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bars:
-        tasks = {act: bars.add_task(act, total=1.0, start=False, what="") for act in ACTS}
-
-        def draw(act: str, what: str, share: float) -> None:
-            for earlier in ACTS[: ACTS.index(act)]:
-                bars.update(tasks[earlier], completed=1.0, what="")
-                bars.stop_task(tasks[earlier])
-            bars.start_task(tasks[act])
-            bars.update(tasks[act], completed=share, what=what)
-
-        yield draw

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,11 +163,16 @@ def _measured(
     """What the suites found; a run that cannot be evaluated is left out, unless it is the only one."""
     from rcad.errors import InputError
     from rcad.evaluate.saved_run.run import evaluate_all
+    from rcad.train.terminal import shown
 
     on_error = None if len(chosen) == 1 and not left.out else left
     try:
-        with _progress(chosen, hidden=hidden) as progress:
-            outcomes = evaluate_all(shelf, chosen, suites, settings, progress, again=again, on_error=on_error)
+        with shown(quiet=hidden) as progress:
+
+            def told(run: str, suite: str, what: str, done: int, total: int) -> None:
+                progress.detail(f"run {chosen.index(run) + 1} of {len(chosen)}, {suite}: {what}", done, total)
+
+            outcomes = evaluate_all(shelf, chosen, suites, settings, told, again=again, on_error=on_error)
     except KeyboardInterrupt:
         kept = "every finished suite is kept beside its run; run the same command again to go on"
         raise KeyboardInterrupt(f"interrupted; {kept}") from None
@@ -191,39 +194,3 @@ def _tell(found: Mapping[str, Any], page: Path, *, quiet: bool, as_json: bool) -
         show(found)
         say()
     say(str(page))
-
-
-@contextlib.contextmanager
-def _progress(runs: Sequence[str], *, hidden: bool) -> Iterator[Progress]:
-    """A bar on a terminal; elsewhere a line on stderr for each new piece of work."""
-    from rcad.cli.screen import is_terminal
-
-    if hidden:
-        yield lambda run, suite, what, done, total: None
-        return
-    started, last = time.monotonic(), ""
-
-    def title(run: str, suite: str, what: str) -> str:
-        return f"run {runs.index(run) + 1} of {len(runs)}, {suite}: {what}"
-
-    if not is_terminal(sys.stderr):
-
-        def line(run: str, suite: str, what: str, done: int, total: int) -> None:
-            nonlocal last
-            if (text := title(run, suite, what)) != last:
-                last = text
-                print(f"[{time.monotonic() - started:5.0f} s] {text}", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("reading the data", total=None)
-
-        def draw(run: str, suite: str, what: str, done: int, total: int) -> None:
-            bar.update(task, description=title(run, suite, what), completed=done, total=total or None)
-
-        yield draw

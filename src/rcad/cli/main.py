@@ -10,16 +10,21 @@ import contextlib
 import errno
 import functools
 import io
+import logging
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
+from rcad.train.stop import SIGNALS, Interrupted, exit_code
+
+log = logging.getLogger("rcad")
 
 TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
-UNEXPECTED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+UNEXPECTED, USAGE, BROKEN_PIPE = 1, 2, 141
 # What a path or a disk can be like, whatever the program does.
 MENDABLE = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP)
 
@@ -33,11 +38,30 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "±" must not end a command on a terminal without one
-    sys.exit(run(sys.argv[1:]))
+    with _signals_heard():
+        sys.exit(run(sys.argv[1:]))
+
+
+@contextlib.contextmanager
+def _signals_heard() -> Iterator[None]:
+    """Where no scheduler waits for them, SIGTERM and a closed terminal end the command as Ctrl-C does: in one line."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    heard = [number for number in SIGNALS[1:] if signal.getsignal(number) == signal.SIG_DFL]
+    before = {number: signal.signal(number, interrupt) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; at most one line goes to stderr."""
+    if not any(isinstance(one, _Warnings) for one in log.handlers):
+        log.addHandler(_Warnings())
     try:
         code = _invoke(arguments)
         sys.stdout.flush()
@@ -46,11 +70,20 @@ def run(arguments: Sequence[str]) -> int:
         _close_stdout()
         return BROKEN_PIPE
     except KeyboardInterrupt as stop:
-        return _fail(str(stop) or "interrupted", INTERRUPTED)
+        return _fail(str(stop) or "interrupted", exit_code(getattr(stop, "number", signal.SIGINT)))
     except (InputError, MissingExtraError) as error:
         return _fail(str(error), USAGE)
     except Exception as error:
         return _unusual(error)
+
+
+class _Warnings(logging.Handler):
+    """What the engine warns of, as the command says such things."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from rcad.cli.screen import warn
+
+        warn(record.getMessage())
 
 
 def _invoke(arguments: Sequence[str]) -> int:
@@ -94,7 +127,7 @@ def _unusual(error: Exception) -> int:
         hint = f"{'' if message.endswith('?') else ';'} see: {context.command_path} --help" if context else ""
         return _fail(message + hint, USAGE)
     if type(error).__name__ == "Abort":  # a prompt was left with Ctrl-C or Ctrl-D
-        return _fail("interrupted", INTERRUPTED)
+        return _fail("interrupted", exit_code(signal.SIGINT))
     if _from_decoding(error):
         return _fail(str(error), USAGE)
     if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:

@@ -80,6 +80,13 @@ Join = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
 Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")]
 
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        "--minutes", metavar="N", help="Stop after this time, with everything saved; the same command goes on."
+    ),
+]
+
 RUNS = Path("runs")
 DEVICES = ("auto", "cpu", "cuda")
 ENGINES = ("auto", "eager", "graph", "compile")
@@ -127,3 +134,11 @@ def help_without_command(context: typer.Context) -> None:
         text = context.get_help()
         if text:  # with rich's help it has been printed already
             typer.echo(text)
+
+
+def check_minutes(minutes: float | None) -> None:
+    """A time limit must be one."""
+    from rcad.errors import InputError
+
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise InputError(f"expected --minutes to be a number above 0, but got {minutes:g}")

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Join, Json, about, help_without_command
+from rcad.cli.options import (
+    DEVICES,
+    CacheFolder,
+    DataFolder,
+    Device,
+    Join,
+    Json,
+    Minutes,
+    about,
+    check_minutes,
+    help_without_command,
+)
 
 if TYPE_CHECKING:
     from rcad.paper.making import Order
@@ -23,7 +34,6 @@ app = typer.Typer(
     ),
 )
 SCALES = ("smoke", "small", "full")
-SIGINT = 2
 PRECISIONS = ("fp32", "bf16")
 PROTOCOLS = {"one-view": "one view", "two-views": "two views"}
 
@@ -88,6 +98,7 @@ def run_target(
         typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU."),
     ] = None,
     join: Join = 1,
+    minutes: Minutes = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     out: Out = RESULTS,
@@ -103,7 +114,7 @@ def run_target(
     one_of("--precision", precision, PRECISIONS)
     whole("--join", join, minimum=1)
     if not TARGETS[wanted].is_suite:
-        given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
+        given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers, "--minutes": minutes}
         given |= {"--protocol": None if protocol == "one-view" else protocol, "--join": None if join == 1 else join}
         _no_options(wanted, {**given, "--precision": None if precision == "fp32" else precision})
         _run_study(wanted, scale, data_dir, out, again)
@@ -111,7 +122,8 @@ def run_target(
     _no_options(wanted, {"--again": again or None})
     one_of("--device", device, DEVICES)
     order = _order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out)
-    _run_suite(replace(order, joined=join))
+    check_minutes(minutes)
+    _run_suite(replace(order, joined=join, minutes=minutes))
 
 
 @app.command(
@@ -212,17 +224,16 @@ def _no_options(name: str, given: dict[str, object]) -> None:
 
 
 def _run_suite(order: Order) -> None:
-    from rcad.cli.paper_progress import grid_progress
     from rcad.cli.screen import say, warn
-    from rcad.cli.signals import last_signal
     from rcad.paper.making import make
+    from rcad.train.scheduler import Outcome
+    from rcad.train.terminal import shown
 
-    with last_signal() as signalled, grid_progress(order.name) as (tell, progress):
-        outcome = make(order, tell, progress, warn)
-        number = signalled()
-    if outcome is None:
-        warn("stopped; every finished run is kept, and the same command goes on from here")
-        raise typer.Exit(128 + (number or SIGINT))
+    with shown() as progress:
+        outcome = make(order, progress, warn)
+    if isinstance(outcome, Outcome):
+        warn(outcome.words())
+        raise typer.Exit(outcome.exit_code)
     if outcome.reused:
         say(f"{order.name}: every run was there already")
     for file in outcome.files:
@@ -233,13 +244,13 @@ def _run_suite(order: Order) -> None:
 
 
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
-    from rcad.cli.paper_progress import study_progress
     from rcad.cli.screen import say, warn
     from rcad.paper.targets import make
+    from rcad.train.terminal import shown
 
     folder = None if data_dir is None else data_dir.expanduser()
-    with study_progress(name) as progress:
-        outcome = make(name, scale, out, folder, progress, again=again)  # type: ignore[arg-type]
+    with shown() as progress:
+        outcome = make(name, scale, out, folder, progress.detail, again=again)  # type: ignore[arg-type]
     if outcome.reused:
         say(f"{name}: the numbers were there already, with the same settings; --again computes them again")
     for file in outcome.files:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.cli.sweep import Outcome, canonical
 from rcad.loss.method_rows import rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.runs.words import duration, leading, mean_and_spread, metric, said, seconds
+from rcad.train.scheduler import Outcome, canonical
 
 _SHOWN = 3
 
@@ -27,21 +27,8 @@ def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
     else:
         say()
         show_table(outcome.records, store)
-    if outcome.signal is not None:
-        stopped = next((record for record in outcome.records if not record.is_final), outcome.records[-1])
-        warn(stopped.message or f"run {stopped.id} was interrupted; run the same command again to go on")
-    elif outcome.left:
-        warn(f"left {_owners(outcome.left)}; the same command shows them when they are done")
-
-
-def _owners(left: Sequence[tuple[int, str]]) -> str:
-    """Which seeds each process has: "seeds 0, 2 to process 12 on host"."""
-    by_owner: dict[str, list[str]] = {}
-    for seed, owner in left:
-        by_owner.setdefault(owner, []).append(str(seed))
-    return "; ".join(
-        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)} to {owner}" for owner, seeds in by_owner.items()
-    )
+    if words := outcome.words():
+        warn(words)
 
 
 def show_table(records: Sequence[RunRecord], store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,13 +71,12 @@ def suggest_alpha(
         _check_figure(figure, check)
     import torch
 
-    from rcad.cli.meter import meter
     from rcad.cli.screen import say, say_json
     from rcad.errors import InputError
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
-    from rcad.train.reporting import Silent
     from rcad.train.task import prepare, read
+    from rcad.train.terminal import shown
 
     data = data_name(data, images)
     if data is None:
@@ -85,14 +85,15 @@ def suggest_alpha(
     given = {key: value for key, value in options.items() if value is not None}
     given |= own_data(drop, labels, file_column, label_column, skip_bad)
     config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
-    problem = prepare(config, read(config.data, data_dir, cache_dir, Silent()), torch.device("cpu"))
+    problem = prepare(config, read(config.data, data_dir, cache_dir), torch.device("cpu"))
     if not problem.classes:
         raise InputError(
             f"expected class labels to measure distances between classes, but {data} has real targets; choose alpha by "
             "rcad tune"
         )
-    with meter("measuring") as progress:
-        distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=progress)
+    with shown(as_json=as_json) as progress:
+        told = partial(progress.detail, "measuring")
+        distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=told)
     distances = distances[apart(distances)]
     alpha = 0.5 * distances.quantile(0.5).item()
     rows = _along(config, problem, alpha) if check else []

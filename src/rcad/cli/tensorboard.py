@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import MissingExtraError
-from rcad.train.reporting import Row
+from rcad.train.progress import Row
 
 
 class TensorBoard:

@@ -24,6 +24,7 @@ from rcad.cli.options import (
     Json,
     LabelColumn,
     Labels,
+    Minutes,
     Model,
     Quiet,
     Recipe,
@@ -34,6 +35,7 @@ from rcad.cli.options import (
     Target,
     Task,
     about,
+    check_minutes,
     data_name,
     own_data,
 )
@@ -56,7 +58,8 @@ HELP = about(
 )
 
 if TYPE_CHECKING:
-    from rcad.train.reporting import Tracker
+    from rcad.runs.config import RunConfig
+    from rcad.train.progress import Tracker
 
 Text = str | None
 
@@ -106,6 +109,7 @@ def train(
         int | None, typer.Option("--at-once", metavar="N", help="Runs that share a GPU; else as many as pay.")
     ] = None,
     join: Join = 1,
+    minutes: Minutes = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files, beside the record.")
     ] = False,
@@ -116,10 +120,13 @@ def train(
     from rcad.cli.request import Request
     from rcad.cli.results import print_configs, show
     from rcad.cli.seeds import parse_seeds
-    from rcad.cli.sweep import open_store, sweep
-    from rcad.cli.views import view
+    from rcad.runs.plain import config_id
+    from rcad.train.place import Place
+    from rcad.train.scheduler import schedule
+    from rcad.train.terminal import shown
 
     _check_machine(device, engine, at_once, join)
+    check_minutes(minutes)
     request = Request(
         data=data_name(data, images),
         target=target,
@@ -140,20 +147,16 @@ def train(
     if dry_run:
         print_configs(configs, as_json)
         return
-    outcome = sweep(
-        configs,
-        store := open_store(runs),
-        view(quiet=quiet, as_json=as_json),
-        data_dir=data_dir,
-        cache_dir=cache_dir,
-        device=device,
-        engine=engine,
-        at_once=at_once,
-        joined=join,
-        trackers=_tensorboard if tensorboard else _no_trackers,
-        leave_busy=True,
-    )
-    show(outcome, store, quiet=quiet, as_json=as_json)
+    place = Place.of(runs, data_dir=data_dir, cache_dir=cache_dir, device=device, engine=engine, joined=join)
+
+    def trackers(config: RunConfig) -> list[Tracker]:
+        from rcad.cli.tensorboard import TensorBoard
+
+        return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")] if tensorboard else []
+
+    with shown(quiet=quiet, as_json=as_json) as progress:
+        outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes, trackers=trackers)
+    show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -168,13 +171,3 @@ def _check_machine(device: str, engine: str, at_once: int | None, join: int) -> 
     whole("--join", join, minimum=1)
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
-
-
-def _tensorboard(folder: Path) -> list[Tracker]:
-    from rcad.cli.tensorboard import TensorBoard
-
-    return [TensorBoard(folder / "tensorboard")]
-
-
-def _no_trackers(folder: Path) -> list[Tracker]:
-    return []

@@ -98,10 +98,10 @@ def tune(
 ) -> None:
     from rcad.cli.request import Request
     from rcad.cli.seeds import parse_seeds
-    from rcad.cli.sweep import open_store
     from rcad.cli.tune_job import Job
     from rcad.errors import InputError, need, one_of, whole
     from rcad.runs.files import ready_folder
+    from rcad.train.place import Place
 
     one_of("--device", device, DEVICES)
     one_of("--search", search, SEARCHES)
@@ -127,7 +127,8 @@ def tune(
         raise InputError(f"expected a folder for --out, but {out} is a file; name another")
     job = Job(request, space, search, by, budget, out.expanduser(), data_dir, cache_dir)
     ready_folder(job.out)
-    job.work(open_store(runs or out.expanduser() / "runs"), device, quiet=quiet, as_json=as_json)
+    place = Place.of(runs or out / "runs", data_dir=data_dir, cache_dir=cache_dir, device=device)
+    job.work(place, quiet=quiet, as_json=as_json)
     job.draw()
     job.show(quiet=quiet, as_json=as_json)
     raise typer.Exit(job.exit_code)

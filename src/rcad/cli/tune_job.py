@@ -10,14 +10,11 @@ from typing import Any
 from rcad.cli.commands import train_line
 from rcad.cli.request import Request
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.cli.sweep import Outcome, canonical, sweep
-from rcad.cli.views import view
 from rcad.errors import InputError, one_of
 from rcad.loss.method_rows import Defaults, label
 from rcad.runs.config import RunConfig
 from rcad.runs.files import replacing, write_text
 from rcad.runs.plain import config_id, to_plain
-from rcad.runs.store import Store
 from rcad.runs.words import said_held_out
 from rcad.study.optuna_search import OptunaSearch
 from rcad.study.resolution import HeldOut
@@ -27,8 +24,12 @@ from rcad.study.search_ranges import applied, beginning, check_space, default_sp
 from rcad.study.search_record import build, refuse_other, write
 from rcad.study.search_space import Space, Values, drawn, grid, parse_space, resolved
 from rcad.study.trials import Goal, Trial, best, default_goal, trial
+from rcad.train.place import Place
+from rcad.train.progress import Progress
 from rcad.train.run import method_defaults
+from rcad.train.scheduler import Outcome, canonical, schedule
 from rcad.train.task import method_of
+from rcad.train.terminal import shown
 
 
 class Job:
@@ -66,7 +67,7 @@ class Job:
         refuse_other(self.path, self.settings)
         self.trials: list[Trial] = []
         self.planned = budget
-        self.signal: int | None = None
+        self.stopped: Outcome | None = None
         self.pictures: list[Path] = []
 
     @property
@@ -75,21 +76,16 @@ class Job:
 
     @property
     def exit_code(self) -> int:
-        """128 and the signal where one stopped it, 1 where every trial diverged."""
-        return 128 + self.signal if self.signal is not None else int(best(self.trials, self.goal) is None)
+        """The scheduler's where something stopped it, 1 where every trial diverged."""
+        return self.stopped.exit_code if self.stopped is not None else int(best(self.trials, self.goal) is None)
 
-    def work(self, store: Store, device: str, *, quiet: bool, as_json: bool) -> None:
+    def work(self, place: Place, *, quiet: bool, as_json: bool) -> None:
+        with shown(quiet=quiet, as_json=as_json) as progress:
+            self._work(place, progress)
+
+    def _work(self, place: Place, progress: Progress) -> None:
         def run(configs: Sequence[RunConfig]) -> Outcome:
-            shown = view(quiet=quiet, as_json=as_json)
-            return sweep(
-                configs,
-                store,
-                shown,
-                data_dir=self.data_dir,
-                cache_dir=self.cache_dir,
-                device=device,
-                told=said_held_out,
-            )
+            return schedule(configs, place, progress, told=said_held_out)
 
         if self.held_out.few and self.budget > 1:
             warn(f"{self.held_out}; hold out more (--set data.validation=0.3) or average over more --seeds")
@@ -106,7 +102,7 @@ class Job:
         for _ in range(self.budget):
             point = study.ask()
             self._note([point], run(self._configs(point)))
-            if self.signal is not None:
+            if self.stopped is not None:
                 return
             metrics = self.trials[-1].metrics
             study.tell(None if metrics is None else self.goal.key(metrics)[0])
@@ -122,7 +118,7 @@ class Job:
             ids = [config_id(canonical(config)) for config in self._configs(point)]
             if all(run in records for run in ids):
                 self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
-        self.signal = outcome.signal
+        self.stopped = None if outcome.complete else outcome
         self.record = build(
             self.settings, self.goal, self.trials, self.held_out, planned=self.planned, command=self._command()
         )
@@ -165,8 +161,8 @@ class Job:
             else:
                 say(f"best of {len(self.trials)}: {shown_values(first['values'])}  held-out {told(self.record, first)}")
                 say(self.record["command"])
-        if self.signal is not None:
-            warn(f"stopped after {len(self.trials)} of {self.planned} trials; the same command goes on from here")
+        if self.stopped is not None:
+            warn(f"{len(self.trials)} of {self.planned} trials done; {self.stopped.words()}")
 
 
 def _prepared(

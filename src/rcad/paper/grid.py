@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from rcad.errors import InputError, one_of
 from rcad.paper.benchmarks import Scale, Views, missing
 from rcad.paper.suite import PlannedRun, Suite
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id
-from rcad.runs.record import FINISHED, RunRecord
-from rcad.runs.store import Store
-from rcad.train.executors import Executor, work
-from rcad.train.run import Place
 
 Precision = Literal["fp32", "bf16"]
 
@@ -87,82 +82,3 @@ def plan(
 
 def _in_bf16(config: RunConfig) -> RunConfig:
     return replace(config, train=replace(config.train, precision="bf16", channels_last=True))
-
-
-class Standing(NamedTuple):
-    """How far a grid is.
-
-    Attributes:
-        done, total: runs, those finished before included.
-        share: of the work that was left at the start.
-        left: seconds; None while nobody can know.
-        text: what has just happened; empty where a run only went on.
-    """
-
-    done: int
-    total: int
-    share: float
-    left: float | None
-    text: str
-
-
-Tell = Callable[[Standing], None]
-
-
-@dataclass
-class Progress:
-    """A Watcher that reckons the time that is left from the work done so far."""
-
-    configs: Sequence[RunConfig]
-    before: int
-    tell: Tell
-    shares: dict[int, float] = field(default_factory=dict)
-    begun: dict[int, float] = field(default_factory=dict)
-    started: float | None = None
-    finished: int = 0
-
-    def moved(self, index: int, share: float) -> None:
-        self._see(index, share)
-        self.tell(self._standing(""))
-
-    def ended(self, index: int, record: RunRecord) -> None:
-        self._see(index, 1.0)
-        self.finished += 1
-        self.tell(self._standing(f"{record.status}: {record.config.data.name}, seed {record.config.seed}"))
-
-    def _see(self, index: int, share: float) -> None:
-        # The clock starts with the first sign of life: processes take seconds to start. A run that goes on from a
-        # checkpoint begins with a share. Neither says how fast the machine is.
-        if self.started is None:
-            self.started = time.monotonic()
-            self.begun[index] = share
-        elif share < 1:
-            self.begun.setdefault(index, share)
-        self.shares[index] = share
-
-    def _standing(self, text: str) -> Standing:
-        works = [work(config) for config in self.configs]
-        done = sum(works[index] * part for index, part in self.shares.items())
-        here = done - sum(works[index] * part for index, part in self.begun.items())
-        elapsed = time.monotonic() - (self.started or 0.0)
-        left = elapsed * (sum(works) - done) / here if here > 0 else None
-        total = self.before + len(self.configs)
-        return Standing(self.before + self.finished, total, done / sum(works), left, text)
-
-
-def unfinished(configs: dict[str, RunConfig], store: Store) -> list[RunConfig]:
-    """The runs that have no final record."""
-    return [config for config in configs.values() if store.status(config) not in FINISHED]
-
-
-def make_runs(planned: Plan, place: Place, executor_of: Callable[[Sequence[RunConfig]], Executor], tell: Tell) -> bool:
-    """Make what is left; False where a signal stopped it.
-
-    Args:
-        executor_of: the executor for these runs.
-    """
-    every = planned.configs()
-    left = unfinished(every, place.store)
-    if not left:
-        return True
-    return executor_of(left)(left, place, Progress(left, len(every) - len(left), tell))

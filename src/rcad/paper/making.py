@@ -11,8 +11,8 @@ from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.finished_run import Shelf
 from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale, Views
-from rcad.paper.collect import Say, collect
-from rcad.paper.grid import Plan, Precision, Tell, make_runs, plan
+from rcad.paper.collect import collect
+from rcad.paper.grid import Plan, Precision, plan
 from rcad.paper.suite_page import markdown, tally
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS, Outcome
@@ -20,9 +20,11 @@ from rcad.runs.files import make_folder, write_text
 from rcad.runs.pack import packs_in
 from rcad.runs.record import FINISHED
 from rcad.runs.store import Store
-from rcad.train.executors import suitable
 from rcad.train.machine import pick_device
-from rcad.train.run import Place
+from rcad.train.place import Place
+from rcad.train.progress import Progress
+from rcad.train.scheduler import Outcome as Scheduled
+from rcad.train.scheduler import schedule
 
 RUNS = "runs"
 PACKS = "images"
@@ -40,6 +42,7 @@ class Order:
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
         precision: of the products in training.
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
+        minutes: the time limit for the runs.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Order:
     workers: int | None = None
     precision: Precision = "fp32"
     joined: int = 1
+    minutes: float | None = None
 
     @property
     def record(self) -> Path:
@@ -85,8 +89,8 @@ class Order:
         )
 
 
-def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Outcome | None:
-    """The suite's files; None where a signal stopped the runs. Starting again makes only what is left.
+def make(order: Order, progress: Progress, warn: Callable[[str], None]) -> Outcome | Scheduled:
+    """The suite's files; what became of the runs where some are left. Starting again makes only those.
 
     Args:
         warn: told of each data set that is missing, and of options without effect, before any run.
@@ -103,10 +107,19 @@ def make(order: Order, tell: Tell, say: Say, warn: Callable[[str], None]) -> Out
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or pick_device(order.device).type == "cpu"):
         warn("--join: only for runs that share a GPU")
-    if not make_runs(planned, place, lambda configs: suitable(order.device, configs, order.workers), tell):
-        return None
+    runs = schedule(
+        list(planned.configs().values()),
+        place,
+        progress,
+        at_once=order.workers,
+        processes=order.workers,
+        minutes=order.minutes,
+        told=None,
+    )
+    if not runs.complete:
+        return runs
     shelf = Shelf(store, order.data_dir, order.cache_dir, order.device)
-    record = records.plain(collect(planned, shelf, say))
+    record = records.plain(collect(planned, shelf, progress.detail))
     files, note = [order.record, order.record.with_suffix(".md")], ""
     if order.name == "F1":
         picture = order.record.with_suffix(".png")

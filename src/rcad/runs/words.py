@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
@@ -123,6 +123,16 @@ def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
     else:
         parts.append(f"run {record.id}")
     return "  ".join(part for part in parts if part)
+
+
+_EPOCH = (("loss",), ("val_accuracy", "accuracy", "val_rmse"), ("val_nll",))
+
+
+def epoch_words(row: Mapping[str, float], epochs: int) -> str:
+    """The telling numbers of an epoch: "epoch 3/10  loss 0.412  val_accuracy 91.3%"."""
+    shown = [next((name for name in names if name in row), None) for names in _EPOCH]
+    numbers = [f"{name} {metric(name, row[name])}" for name in shown if name is not None]
+    return "  ".join([f"epoch {int(row['epoch'])}/{epochs}", *numbers])
 
 
 def left_to(error: BusyError) -> str:

@@ -8,13 +8,12 @@ import torch
 
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import RunConfig
-from rcad.train.reporting import Silent
 from rcad.train.task import Problem, prepare, read
 
 
 def opened(config: RunConfig, data_dir: Path | None, cache_dir: Path | None) -> Problem:
     """The config's examples, on the CPU."""
-    return prepare(config, read(config.data, data_dir, cache_dir, Silent()), torch.device("cpu"))
+    return prepare(config, read(config.data, data_dir, cache_dir), torch.device("cpu"))
 
 
 def measured(problem: Problem) -> float | None:

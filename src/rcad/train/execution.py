@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Literal
 
 from rcad.runs.config import RunConfig
 from rcad.runs.files import LogWriter, read_log
@@ -13,15 +12,20 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
-from rcad.train.loop import Course, Trainer
+from rcad.train.loop import Course, Trainer, unheard
 from rcad.train.machine import device_words, peak_memory
 from rcad.train.metrics import measure
-from rcad.train.reporting import Row, Tracker
+from rcad.train.progress import Row, Tracker
+from rcad.train.stop import Stop
 from rcad.train.task import Problem
 
 CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
 SAVING_SHARE = 0.02
 """Checkpoints take at most about this share of the time, however slow the disk is."""
+
+
+class Stopped(Exception):
+    """Asked to stop in the middle of an evaluation."""
 
 
 class Execution:
@@ -50,26 +54,29 @@ class Execution:
         self.logged = 0
         self.started = utc_now()
 
-    def course(self, stop: threading.Event) -> Generator[None, None, RunRecord]:
+    def course(self, stop: Stop) -> Generator[None, None, RunRecord]:
         """The whole run in instalments; yields whenever work was launched on the device."""
         self._resume()
         self._write("running")
-        self.trainer.announce()
+        self.trainer.tell()
         with LogWriter(self.store.log(config_id(self.config))) as log:
-            reporter, self.trainer.reporter = self.trainer.reporter, _Recording(self, log)
+            self.trainer.on_epoch = lambda epoch, row: self._keep(log, epoch, row)
             try:
                 outcome = yield from self._fit(stop)
             finally:
-                self.trainer.reporter = reporter
+                self.trainer.on_epoch = unheard  # no cycle may keep a GPU's memory
                 for tracker in self.trackers:
                     tracker.close()
-        if outcome == "interrupted":
+        if outcome == "done" and not stop.is_set():
+            try:
+                return self._finish(stop)
+            except Stopped:
+                outcome = "interrupted"
+        if outcome != "diverged":
             save_trainer(self.trainer, self.checkpoint)
             return self._write("interrupted", message="stopped between two steps; the same command goes on from here")
-        if outcome == "diverged":
-            epoch = self.trainer.epoch
-            return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
-        return self._finish()
+        epoch = self.trainer.epoch
+        return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
 
     def _resume(self) -> None:
         if self.store.status(self.config) != "new":
@@ -78,9 +85,9 @@ class Execution:
         self.logged = max((int(row["epoch"]) for row in read_log(self.store.log(config_id(self.config)))), default=0)
         if self.checkpoint.exists():
             restore_trainer(self.trainer, self.checkpoint)
-            self.trainer.reporter.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
+            self.trainer.progress.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
 
-    def _fit(self, stop: threading.Event) -> Course:
+    def _fit(self, stop: Stop) -> Course:
         """Trains; pauses to save where enough time has passed."""
         wait = self.interval
         while True:
@@ -94,23 +101,34 @@ class Execution:
             save_trainer(self.trainer, self.checkpoint)
             wait = max(self.interval, (time.monotonic() - start) * self.beside / SAVING_SHARE)
 
-    def _finish(self) -> RunRecord:
+    def _keep(self, log: LogWriter, epoch: int, row: Row) -> None:
+        """An epoch's numbers, in the log and the trackers."""
+        if epoch > self.logged:
+            self.logged = epoch
+            log.append(row)
+            for tracker in self.trackers:
+                tracker.log(epoch, row)
+
+    def _finish(self, stop: Stop) -> RunRecord:
         """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
         trainer, problem = self.trainer, self.trainer.problem
-        last = {}
+        last, weights = {}, {}
         if self.config.train.selection == "best":
             # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
-            scores = measure(trainer.selected, problem, *problem.test, calibration=True)
-            last = {f"last_{name}": value for name, value in scores.items()}
+            last = {f"last_{name}": value for name, value in self._measured("test", stop).items()}
+            weights = {name: value.clone() for name, value in trainer.selected.state_dict().items()}
         trainer.restore_selected()
         start = time.perf_counter()
-        scores = measure(trainer.selected, problem, *problem.test, calibration=True)
-        metrics = {f"test_{name}": value for name, value in scores.items()}
-        seconds = time.perf_counter() - start
-        metrics |= last
-        if len(problem.val[1]):
-            scores = measure(trainer.selected, problem, *problem.val)
-            metrics |= {f"val_{name}": value for name, value in scores.items()}
+        try:
+            metrics = {f"test_{name}": value for name, value in self._measured("test", stop).items()}
+            seconds = time.perf_counter() - start
+            metrics |= last
+            if len(problem.val[1]):
+                metrics |= {f"val_{name}": value for name, value in self._measured("val", stop).items()}
+        except Stopped:
+            if weights:
+                trainer.selected.load_state_dict(weights)
+            raise
         metrics["epochs"] = float(trainer.epoch)
         chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
         metrics["selected_epoch"] = float(chosen)
@@ -118,6 +136,18 @@ class Execution:
         record = self._write("done", metrics=metrics, test_seconds=seconds)
         self.checkpoint.unlink(missing_ok=True)
         return record
+
+    def _measured(self, split: Literal["test", "val"], stop: Stop) -> dict[str, float]:
+        """The metrics of the weights that are there; a stop between two batches is a `Stopped`."""
+        problem = self.trainer.problem
+
+        def told(done: int, total: int) -> None:
+            self.trainer.progress.detail("evaluating", done, total)
+            if stop.is_set():
+                raise Stopped
+
+        x, y = getattr(problem, split)
+        return measure(self.trainer.selected, problem, x, y, calibration=split == "test", progress=told)
 
     def _write(
         self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
@@ -152,24 +182,6 @@ class Execution:
             "method": repr(self.trainer.method),
             "engine": f"{self.trainer.stepper.name}{shared}",
         }
-
-
-class _Recording:
-    """Passes on what the trainer says, and keeps each epoch in the log and the trackers."""
-
-    def __init__(self, owner: Execution, log: LogWriter) -> None:
-        self._shown, self._owner, self._log = owner.trainer.reporter, owner, log
-
-    def epoch(self, epoch: int, row: Row) -> None:
-        self._shown.epoch(epoch, row)
-        if epoch > self._owner.logged:
-            self._owner.logged = epoch
-            self._log.append(row)
-            for tracker in self._owner.trackers:
-                tracker.log(epoch, row)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._shown, name)
 
 
 def _splits(problem: Problem) -> dict[str, Split]:

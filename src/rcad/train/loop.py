@@ -14,17 +14,23 @@ from torch import Tensor, nn
 from rcad.loss.criterion import Criterion
 from rcad.loss.method import Method
 from rcad.runs.config import RunConfig
+from rcad.runs.words import epoch_words
 from rcad.train.metrics import measuring, read
 from rcad.train.optim import build_optimizer
-from rcad.train.reporting import Reporter, Silent
+from rcad.train.place import Engine
+from rcad.train.progress import SILENT, Progress, Row
 from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
-from rcad.train.step import Engine, Plan, Stepper, Update
+from rcad.train.step import Plan, Stepper, Update
 from rcad.train.task import Problem
 from rcad.train.team import Seat, stepper_for
 
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
+
+
+def unheard(epoch: int, row: Row) -> None:
+    """What is done with an epoch's numbers where nobody keeps them."""
 
 
 class Trainer:
@@ -37,6 +43,7 @@ class Trainer:
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
+        on_epoch: told the number (from 1) and the row of each epoch that ends.
         sums: loss, correct predictions and examples of the epoch under way, on the device.
         rows: the numbers of each finished epoch.
         best_epoch, best_score, best_weights: the selected epoch (from 1) so far.
@@ -49,12 +56,12 @@ class Trainer:
         problem: Problem,
         method: Method,
         model: nn.Module,
-        reporter: Reporter | None = None,
+        progress: Progress = SILENT,
         engine: Engine = "eager",
         seat: Seat | None = None,
     ) -> None:
-        self.config, self.problem, self.method = config, problem, method
-        self.reporter = reporter or Silent()
+        self.config, self.problem, self.method, self.progress = config, problem, method, progress
+        self.on_epoch: Callable[[int, Row], None] = unheard
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
         self.average = None if config.train.ema is None else copy.deepcopy(self.model).requires_grad_(False)
@@ -70,6 +77,7 @@ class Trainer:
         self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)
         self.best_weights: dict[str, Tensor] = {}
         self.seconds = 0.0
+        self._words = -1, ""
         update = self._update()
         self.stepper: Stepper = stepper_for(update, engine) if seat is None else seat.take(update)
 
@@ -78,9 +86,13 @@ class Trainer:
         """The model that is evaluated: the average where there is one."""
         return self.model if self.average is None else self.average
 
-    def announce(self) -> None:
-        """Tells the reporter what is to come."""
-        self.reporter.started(self.config.train.epochs, self._batches(), self.epoch)
+    def tell(self) -> None:
+        """Says how far it is."""
+        epochs = self.config.train.epochs
+        if self._words[0] != len(self.rows):
+            row = self.rows[-1] if self.rows else {"epoch": 1.0}
+            self._words = len(self.rows), epoch_words(row, epochs)
+        self.progress.overall(self.epoch + self.step / self._batches(), epochs, self._words[1])
 
     def fit(self, pause: Callable[[], bool] = lambda: False) -> Outcome:
         """Trains to the end, until `pause()` says so after a step, or until the loss is no longer finite."""
@@ -108,6 +120,8 @@ class Trainer:
             self.seconds += time.perf_counter() - start
             if not finite:
                 return "diverged"
+            if self.epoch < self.config.train.epochs and self.stepper.agreed(pause()):
+                return "interrupted"
         return "done"
 
     def enlarge(self, x: Tensor, y: Tensor) -> None:
@@ -178,7 +192,8 @@ class Trainer:
         for plan in left:
             self.stepper.step(plan)
             self.step += len(plan.sizes)
-            self.reporter.stepped(self.epoch + 1, self.step)
+            if plan is not plans[-1]:  # of the last one its epoch tells
+                self.tell()
             yield
             while self.stepper.waiting:
                 yield
@@ -201,7 +216,8 @@ class Trainer:
         self.rows.append(row)
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
-        self.reporter.epoch(self.epoch, row)
+        self.on_epoch(self.epoch, row)
+        self.tell()
         if finite:
             self._grow()
         return finite
@@ -229,6 +245,6 @@ class Trainer:
             self.y,
             self.criterion.loss.likelihood,
             generator=generator,
-            progress=lambda done, total: self.reporter.preparing("growing the training set", done, total),
+            progress=lambda done, total: self.progress.detail("growing the training set", done, total),
         )
         self.enlarge(x, y)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -56,27 +54,6 @@ def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         cudnn.benchmark = before[1]
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C ends the process as usual."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

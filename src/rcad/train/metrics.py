@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,18 @@ from rcad.loss.model_calls import logits_of
 from rcad.loss.predictions import Labelled, label_scores, value_scores
 from rcad.train.task import Problem
 
+Progress = Callable[[int, int], None]
+
 
 def measure(
-    model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024, calibration: bool = False
+    model: nn.Module,
+    problem: Problem,
+    x: Tensor,
+    y: Tensor,
+    *,
+    batch_size: int = 1024,
+    calibration: bool = False,
+    progress: Progress = lambda done, total: None,
 ) -> dict[str, float]:
     """Metrics of a model on examples, in eval mode; the model's mode is restored.
 
@@ -23,21 +33,30 @@ def measure(
 
     Args:
         calibration: adds a classifier's ece, the expected calibration error as a fraction.
+        progress: told after each batch how many examples of how many are behind.
     """
-    return read(measuring(model, problem, x, y, batch_size=batch_size, calibration=calibration))
+    return read(measuring(model, problem, x, y, batch_size=batch_size, calibration=calibration, progress=progress))
 
 
 @torch.no_grad()
 def measuring(
-    model: nn.Module, problem: Problem, x: Tensor, y: Tensor, *, batch_size: int = 1024, calibration: bool = False
+    model: nn.Module,
+    problem: Problem,
+    x: Tensor,
+    y: Tensor,
+    *,
+    batch_size: int = 1024,
+    calibration: bool = False,
+    progress: Progress = lambda done, total: None,
 ) -> dict[str, Tensor]:
     """`measure`, launched but not waited for: `read` gives the numbers."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
+    outputs: list[Tensor] = []
     try:
-        outputs = [
-            logits_of(model(as_unit_float(part.to(problem.device)))).float() for part in torch.split(x, batch_size)
-        ]
+        for part in torch.split(x, batch_size):
+            outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
+            progress(min(len(outputs) * batch_size, len(x)), len(x))
     finally:
         for module, training in modes:
             module.training = training

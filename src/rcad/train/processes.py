@@ -1,4 +1,4 @@
-"""An executor of local processes. Each takes one run after the other; a stop lets all of them save what they have."""
+"""The backend of local processes. Each takes one run after the other; one that dies is replaced and its run goes on."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from rcad.errors import InputError, MissingExtraError, whole
 from rcad.runs.config import RunConfig
+from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
-from rcad.train.executors import Watcher
-from rcad.train.machine import stop_signals
-from rcad.train.run import Place, run
+from rcad.runs.words import title
+from rcad.train.place import Place
+from rcad.train.scheduler import Work
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ATTEMPTS = 3
+"""A run during which so many workers died is at fault itself."""
 PATIENCE_S = 60.0
 """How long a worker may take to save its run."""
-_POLL_S = 0.2
-
-Answer = tuple[str, str]
-"""What became of a run: "final", "stopped", "refused" or "failed", and words on it."""
+_POLL_S, _TELL_S = 0.2, 0.5
 
 
 @dataclass(frozen=True)
@@ -37,117 +40,133 @@ class Processes:
     def __post_init__(self) -> None:
         whole("the number of processes", self.count, minimum=1)
 
-    def __call__(self, configs: Sequence[RunConfig], place: Place, watcher: Watcher) -> bool:
-        with stop_signals() as stop, _workers(min(self.count, len(configs)), place) as workers:
-            return _Crew(workers, configs, place, watcher, stop).go()
+    def __call__(self, work: Work) -> None:
+        crew = _Crew(work)
+        try:
+            crew.go(min(self.count, len(work.configs)))
+        finally:
+            crew.end()
 
 
 @dataclass(eq=False)
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    at_work: int | None = None
+    run: int | None = None
 
 
-@dataclass(eq=False)
 class _Crew:
-    """The workers and what is left to do."""
+    """The workers, and what is left to do."""
 
-    workers: list[_Worker]
-    configs: Sequence[RunConfig]
-    place: Place
-    watcher: Watcher
-    stop: threading.Event
-    next: int = 0
-    stopped: bool = False
-    problem: Exception | None = field(default=None)
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._waiting = deque(range(len(work.configs)))
+        self._workers: list[_Worker] = []
+        self._deaths: Counter[int] = Counter()
+        self._progress = {index: work.progress(index) for index in self._waiting}
+        self._problem: Exception | None = None
+        self._asked = False
 
-    def go(self) -> bool:
-        for worker in self.workers:
+    def go(self, count: int) -> None:
+        self._workers = [_started(self._work.place) for _ in range(count)]
+        for worker in self._workers:
             self._hand_out(worker)
-        while busy := [worker for worker in self.workers if worker.at_work is not None]:
-            if (self.stop.is_set() or self.problem) and not self.stopped:
-                self.stopped = True
+        while busy := [worker for worker in self._workers if worker.run is not None]:
+            if self._ending() and not self._asked:
+                self._asked = True
                 for worker in busy:
                     worker.process.terminate()  # the run takes it as a request to save and stop
             for pipe in wait([worker.pipe for worker in busy], _POLL_S):
                 self._hear(next(worker for worker in busy if worker.pipe is pipe))
-        if self.problem is not None:
-            raise self.problem
-        return not self.stop.is_set()
+        if self._problem is not None:
+            raise self._problem
 
-    def _hand_out(self, worker: _Worker) -> None:
-        worker.at_work = None
-        if self.next < len(self.configs) and not self.stop.is_set() and self.problem is None:
-            with contextlib.suppress(BrokenPipeError):  # it has died; what it says, nothing, tells so
-                worker.pipe.send(self.configs[self.next])
-            worker.at_work, self.next = self.next, self.next + 1
-
-    def _hear(self, worker: _Worker) -> None:
-        index = worker.at_work
-        assert index is not None
-        try:
-            kind, words = worker.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            self._lost(worker)
-            return
-        if kind == "final":
-            self.watcher.ended(index, self.place.store.get(config_id(self.configs[index])))
-        elif kind != "stopped" and self.problem is None:
-            self.problem = InputError(words) if kind == "refused" else RuntimeError(words)
-        elif kind == "stopped":
-            self.stop.set()
-        self._hand_out(worker)
-
-    def _lost(self, worker: _Worker) -> None:
-        worker.at_work = None
-        worker.process.join(1.0)
-        if not self.stopped and self.problem is None:
-            self.problem = InputError(
-                f"expected a worker process to go on, but it ended with {worker.process.exitcode} (killed, or out of "
-                "memory); the same command goes on from here, --workers 1 takes less memory"
-            )
-
-
-@contextlib.contextmanager
-def _workers(count: int, place: Place) -> Iterator[list[_Worker]]:
-    """Started with one thread each, and ended whatever happens."""
-    context = multiprocessing.get_context("spawn")
-    workers: list[_Worker] = []
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)  # heard only when a process starts
-    try:
-        for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=work, args=(theirs, place), daemon=True)
-            process.start()
-            theirs.close()
-            workers.append(_Worker(process, ours))
-        for name, value in before.items():
-            _restore(name, value)
-        yield workers
-    finally:
-        for name, value in before.items():
-            _restore(name, value)
-        for worker in workers:
+    def end(self) -> None:
+        for worker in self._workers:
             worker.pipe.close()
-        for worker in workers:
             worker.process.terminate()  # one that is at work saves its run first
-        for worker in workers:
+        for worker in self._workers:
             worker.process.join(PATIENCE_S)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
 
+    def _ending(self) -> bool:
+        return self._work.stop.is_set() or self._problem is not None
 
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
+    def _hand_out(self, worker: _Worker) -> None:
+        worker.run = None
+        if self._waiting and not self._ending():
+            worker.run = self._waiting.popleft()
+            with contextlib.suppress(BrokenPipeError):  # it has died; what it says, nothing, tells so
+                worker.pipe.send(self._work.configs[worker.run])
+
+    def _hear(self, worker: _Worker) -> None:
+        index = worker.run
+        assert index is not None
+        try:
+            kind, *words = worker.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._replace(worker, index)
+            return
+        if kind in ("overall", "detail", "note"):
+            getattr(self._progress[index], kind)(*words)
+            return
+        if kind == "ended":
+            self._work.ended(index, self._work.place.store.get(config_id(self._work.configs[index])))
+        elif kind == "busy":
+            self._work.busy(index, BusyError(*words))
+        elif self._problem is None and kind in ("refused", "failed"):
+            self._problem = InputError(*words) if kind == "refused" else RuntimeError(*words)
+        self._hand_out(worker)
+
+    def _replace(self, worker: _Worker, index: int) -> None:
+        """A worker has died: another takes its place, and its run goes on from its checkpoint."""
+        worker.process.join(1.0)
+        worker.pipe.close()
+        worker.run = None
+        self._workers.remove(worker)
+        if self._ending():
+            return
+        self._deaths[index] += 1
+        if self._deaths[index] >= ATTEMPTS:
+            self._problem = InputError(
+                f"expected a worker process to go on, but {ATTEMPTS} ended with {worker.process.exitcode} (killed, or "
+                f"out of memory) on {title(self._work.configs[index])}; the same command goes on from here, --workers "
+                "1 takes less memory"
+            )
+            return
+        self._waiting.appendleft(index)
+        self._workers.append(fresh := _started(self._work.place))
+        self._hand_out(fresh)
 
 
-def work(pipe: Connection, place: Place) -> None:
+def _started(place: Place) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work_for, args=(theirs, place), daemon=True)
+    with _one_thread():
+        process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Variables that a process hears only when it starts."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def work_for(pipe: Connection, place: Place) -> None:
     """A worker: takes configs until nobody sends any."""
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the parent's to hear, which then asks once
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -157,21 +176,46 @@ def work(pipe: Connection, place: Place) -> None:
         except (EOFError, OSError):
             return
         with contextlib.suppress(BrokenPipeError):
-            pipe.send(_answer(config, place))
+            pipe.send(_answer(config, place, pipe))
 
 
-def _answer(config: RunConfig, place: Place) -> Answer:
+def _answer(config: RunConfig, place: Place, pipe: Connection) -> tuple[Any, ...]:
+    """What became of a run, and words on it."""
+    from rcad.train.run import run
+
     try:
-        record = run(
-            config, place.store, data_dir=place.data_dir, cache_dir=place.cache_dir, device="cpu", engine=place.engine
-        )
+        run(config, place, _Piped(pipe))
+    except BusyError as error:
+        return "busy", error.run, error.owner
     except (InputError, MissingExtraError) as error:
         return "refused", str(error)
     except KeyboardInterrupt:
-        return "stopped", ""
+        return ("stopped",)
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
-    return ("final", record.status) if record.is_final else ("stopped", record.status)
+    return ("ended",)
+
+
+class _Piped:
+    """A run's Progress that tells the parent, now and then."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._last = pipe, float("-inf")
+
+    def overall(self, *words: Any) -> None:
+        if time.monotonic() - self._last >= _TELL_S:
+            self._last = time.monotonic()
+            self._send("overall", *words)
+
+    def detail(self, *words: Any) -> None:
+        """Several at once would take each other's place on the screen."""
+
+    def note(self, text: str) -> None:
+        self._send("note", text)
+
+    def _send(self, *message: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.send(message)
 
 
 def _end_with_parent() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
-from pathlib import Path
-from typing import Literal, get_args
 
 import torch
 
 from rcad.data.dataset import Dataset
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, without_defaults
 from rcad.loss.methods import METHODS
 from rcad.runs.config import DataConfig, RunConfig
@@ -22,55 +19,19 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.train.execution import CHECKPOINT, WEIGHTS, Execution
 from rcad.train.loop import Trainer
-from rcad.train.machine import deterministic, pick_device, side_stream, stop_signals, suitable_threads
-from rcad.train.reporting import Reporter, Silent, Tracker
-from rcad.train.step import Engine
+from rcad.train.machine import deterministic, side_stream, suitable_threads
+from rcad.train.place import Place
+from rcad.train.progress import SILENT, Progress, Tracker
+from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, method_of, model_of, prepare, read
 from rcad.train.team import Seat
 
-__all__ = ["CHECKPOINT", "ENGINES", "WEIGHTS", "Place", "canonical_config", "method_defaults", "run"]
+__all__ = ["CHECKPOINT", "WEIGHTS", "canonical_config", "method_defaults", "run"]
 
-EngineName = Literal["auto", "eager", "graph", "compile"]
-ENGINES = get_args(EngineName)
 TOO_LARGE = (
     "expected the run to fit into the GPU's memory, but there was too little; "
     "make train.batch_size smaller (and train.accumulate larger)"
 )
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where runs are made: folders, device, and how a step is taken there.
-
-    Args:
-        store: the folder of runs.
-        data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
-        device: "auto" takes a GPU where there is one.
-        engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
-            model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
-        checkpoint_seconds: time between checkpoints, more where saving is slow.
-        joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
-            Results differ by rounding alone.
-    """
-
-    store: Store
-    data_dir: Path | None = None
-    cache_dir: Path | None = None
-    device: str = "auto"
-    engine: EngineName = "auto"
-    checkpoint_seconds: float = 15.0
-    joined: int = 1
-
-    def resolve(self) -> tuple[torch.device, Engine]:
-        """The device and the engine themselves."""
-        one_of("engine", self.engine, ENGINES)
-        whole("joined", self.joined, minimum=1)
-        device = pick_device(self.device)
-        if self.engine == "auto":
-            return device, "graph" if device.type == "cuda" else "eager"
-        if self.engine != "eager" and device.type != "cuda":
-            raise InputError(f"expected a GPU for engine={self.engine}, but got the {device.type.upper()}; use eager")
-        return device, self.engine
 
 
 def method_defaults() -> Defaults:
@@ -88,30 +49,26 @@ def canonical_config(config: RunConfig) -> RunConfig:
 
 def run(
     config: RunConfig,
-    store: Store,
+    place: Place,
+    progress: Progress = SILENT,
     *,
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    device: str = "auto",
-    engine: EngineName = "auto",
-    reporter: Reporter | None = None,
     trackers: Sequence[Tracker] = (),
-    checkpoint_seconds: float = 15.0,
+    stop: Stop | None = None,
 ) -> RunRecord:
     """Trains, evaluates and records. A finished record comes back at once; a started run goes on.
 
-    Ctrl-C and SIGTERM save a checkpoint between two steps and give a record that is "interrupted". Everything that
-    can be wrong with the input is found before anything is written.
+    Ctrl-C, SIGTERM and SIGHUP save a checkpoint between two steps and give a record that is "interrupted", as `stop`
+    does where it is given. Everything that can be wrong with the input is found before anything is written.
     """
-    place = Place(store, data_dir, cache_dir, device, engine, checkpoint_seconds)
     where, _ = place.resolve()
     # The global generators are seeded inside; the caller's state is given back.
     with (
         torch.random.fork_rng(devices=[] if where.type == "cpu" else [where]),
         deterministic(config.train.deterministic, where),
         side_stream(where),
+        stopping() if stop is None else nullcontext(stop) as asked,
     ):
-        course = begin(config, place, reporter or Silent(), trackers)
+        course = begin(config, place, progress, trackers, stop=asked)
         try:
             while True:
                 next(course)
@@ -125,22 +82,22 @@ def run(
 def begin(
     config: RunConfig,
     place: Place,
-    reporter: Reporter,
+    progress: Progress,
     trackers: Sequence[Tracker] = (),
     *,
-    stop: threading.Event | None = None,
+    stop: Stop,
     beside: int = 1,
     seat: Seat | None = None,
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
     Args:
-        stop: asks the run to stop; by default signals do.
+        stop: asks the run to stop.
         beside: how many runs share the device.
         seat: its place among runs that take their steps together; left at the end, however that comes.
     """
     try:
-        return (yield from _course(config, place, reporter, trackers, stop, beside, seat))
+        return (yield from _course(config, place, progress, trackers, stop, beside, seat))
     finally:
         if seat is not None:
             seat.leave()
@@ -149,9 +106,9 @@ def begin(
 def _course(
     config: RunConfig,
     place: Place,
-    reporter: Reporter,
+    progress: Progress,
     trackers: Sequence[Tracker],
-    stop: threading.Event | None,
+    stop: Stop,
     beside: int,
     seat: Seat | None,
 ) -> Generator[None, None, RunRecord]:
@@ -160,7 +117,7 @@ def _course(
     if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
     try:
-        dataset = read(config.data, place.data_dir, place.cache_dir, reporter)
+        dataset = read(config.data, place.data_dir, place.cache_dir, progress)
     except InputError:
         if (record := _finished(store, config)) is not None:
             return record  # a result stays good when its data are no longer there
@@ -170,17 +127,16 @@ def _course(
     if (record := _finished(store, config)) is not None:
         return record
     method, model = method_of(config, problem), model_of(config, problem)
-    trainer = Trainer(config, problem, method, model, reporter, engine, seat)
-    reporter.note(_words(dataset, problem))
+    trainer = Trainer(config, problem, method, model, progress, engine, seat)
+    progress.note(_words(dataset, problem))
     with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:
             return record
-        with stop_signals() if stop is None else nullcontext(stop) as event:
-            execution = Execution(config, store, trainer, trackers, place.checkpoint_seconds, beside)
-            return (yield from execution.course(event))
+        execution = Execution(config, store, trainer, trackers, place.checkpoint_seconds, beside)
+        return (yield from execution.course(stop))
 
 
-def check_data_of_finished(configs: Sequence[RunConfig], place: Place, reporter: Reporter) -> None:
+def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> None:
     """Files of one's own may have changed since a run was finished: then its numbers are not those of this command.
 
     Data that are no longer there say nothing.
@@ -190,7 +146,7 @@ def check_data_of_finished(configs: Sequence[RunConfig], place: Place, reporter:
         same = replace(config.data, seed=None, split=None)
         if last is None or last[0] != same:
             try:
-                last = same, read(config.data, place.data_dir, place.cache_dir, reporter)
+                last = same, read(config.data, place.data_dir, place.cache_dir, progress)
             except InputError:
                 continue
         _check_same_data(place.store, config, prepare(config, last[1], torch.device("cpu")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ from rcad.runs.config import RunConfig
 from rcad.train.optim import set_learning_rate
 
 AfterPass = Callable[[], None]
-Engine = Literal["eager", "graph", "compile"]
 
 
 class Plan(NamedTuple):

@@ -24,7 +24,7 @@ from rcad.loss.methods import gaussian  # also fills METHODS
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
-from rcad.train.reporting import Reporter
+from rcad.train.progress import SILENT, Progress
 from rcad.train.seeds import derived
 
 AUTO, MEASURABLE = "auto", ("rcad", "rcad_random", "rcad_released")
@@ -65,7 +65,7 @@ class Problem:
         return Categorical() if self.classes else Gaussian()
 
 
-def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, reporter: Reporter) -> Dataset:
+def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, progress: Progress = SILENT) -> Dataset:
     """The data set that a config names."""
     name, _ = parse_spec(config.name)
     own = ("target", "size", "drop", "skip_bad", "labels", "file_column", "label_column")
@@ -73,12 +73,12 @@ def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, repo
     options |= {"task": None if config.task == "auto" else config.task}
     given = {key: value for key, value in options.items() if value is not None}
 
-    def progress(done: int, total: int) -> None:
-        reporter.preparing("reading the data", done, total)
+    def told(done: int, total: int) -> None:
+        progress.detail("reading the data", done, total)
 
-    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=progress, **given)
+    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=told, **given)
     for sentence in dataset.omissions:
-        reporter.note(sentence)
+        progress.note(sentence)
     return dataset
 
 

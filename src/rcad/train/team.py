@@ -17,7 +17,8 @@ from torch import Tensor
 from rcad.errors import InputError
 from rcad.train.cuda_graph import Captured
 from rcad.train.joined import JoinedUpdate
-from rcad.train.step import Engine, Plan, Stepper, Update
+from rcad.train.place import Engine
+from rcad.train.step import Plan, Stepper, Update
 
 log = logging.getLogger("rcad")
 

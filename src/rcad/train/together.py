@@ -7,9 +7,9 @@ queue. No run can see another: a record is the same whatever stood beside it, up
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,14 +17,21 @@ from typing import Any
 import torch
 
 from rcad.errors import InputError
+from rcad.loss.method import Method
+from rcad.loss.method_rows import rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
+from rcad.runs.words import plural
 from rcad.train.cuda_graph import WARM_UP
-from rcad.train.machine import deterministic, side_stream, stop_signals
-from rcad.train.reporting import Reporter, Row, Tracker
-from rcad.train.run import TOO_LARGE, Place, begin
+from rcad.train.machine import deterministic, side_stream
+from rcad.train.progress import Progress
+from rcad.train.run import TOO_LARGE, begin
+from rcad.train.scheduler import Work, one_by_one
+from rcad.train.task import AUTO
 from rcad.train.team import Seat, Team
+
+log = logging.getLogger("rcad")
 
 AT_ONCE, TEAMS = 10, 4
 """Runs, or teams of joined runs, at once where the user does not say: whichever is more runs."""
@@ -39,29 +46,42 @@ def can_share(config: RunConfig) -> bool:
     return not dropout and not model.name.startswith("timm:") and not config.train.deterministic
 
 
+def grows(config: RunConfig) -> bool:
+    """Whether the training set grows on the way: such runs cannot be joined."""
+    rows = [{key: value for key, value in row.items() if value != AUTO} for row in rows_to_plain(config.method)]
+    return Method.from_dict({"methods": rows}).growth is not None
+
+
 def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
-    """The indices of runs that differ in their seed alone, at most so many at a time, in the order of the configs."""
+    """The indices of runs that differ in their seed alone, at most so many at a time, in the order of the configs.
+
+    Runs that cannot be joined come last, one by one: in front they would hold up the others.
+    """
     groups: dict[RunConfig, list[list[int]]] = {}
+    alone: list[list[int]] = []
     for index, config in enumerate(configs):
+        if size > 1 and grows(config):
+            alone.append([index])
+            continue
         alike = groups.setdefault(replace(config, seed=0, data=replace(config.data, seed=None)), [[]])
         if len(alike[-1]) == size:
             alike.append([])
         alike[-1].append(index)
-    return sorted(group for alike in groups.values() for group in alike)
+    return sorted(group for alike in groups.values() for group in alike) + alone
 
 
 class _Counting:
     """Passes on what a run says, and counts the epochs it has finished here."""
 
-    def __init__(self, shown: Reporter) -> None:
-        self._shown, self.epochs = shown, 0
+    def __init__(self, shown: Progress) -> None:
+        self._shown, self._first, self.epochs = shown, -1.0, 0.0
+        self.detail, self.note = shown.detail, shown.note
 
-    def epoch(self, epoch: int, row: Row) -> None:
-        self.epochs += 1
-        self._shown.epoch(epoch, row)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._shown, name)
+    def overall(self, done: float, total: float, text: str) -> None:
+        if self._first < 0:
+            self._first = float(int(done))
+        self.epochs = done - self._first
+        self._shown.overall(done, total, text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,69 +108,55 @@ class Lane:
     @property
     def settled(self) -> bool:
         """Whether it has allocated all that it needs: every kind of step has been captured."""
-        return self.counter.epochs > WARM_UP
+        return int(self.counter.epochs) > WARM_UP
 
 
-def run_together(
-    configs: Sequence[RunConfig],
-    place: Place,
-    *,
-    at_once: int | None = None,
-    reporter_of: Callable[[int], Reporter],
-    trackers_of: Callable[[RunConfig], Sequence[Tracker]] = lambda config: (),
-    ended: Callable[[int, RunRecord], None] = lambda index, record: None,
-    busy: Callable[[int, BusyError], None] | None = None,
-) -> list[RunRecord | None]:
-    """The records in the order of the configs; None for those that were not begun before a signal came.
+@dataclass(frozen=True)
+class OneGPU:
+    """The backend of one GPU with many runs at once; those that cannot share it follow one by one.
 
     Args:
-        at_once: how many runs share the device; fewer where its memory does not hold so many.
-        reporter_of: the reporter of the config with this index.
-        ended: told of each record as it comes.
-        busy: told of a run that another process works on, which is left out; by default that is an error.
+        at_once: how many runs share the device; fewer where its memory does not hold so many. None for what pays.
     """
-    device, _ = place.resolve()
-    devices = [] if device.type == "cpu" else [device]
-    fastest = deterministic(False, device)
-    with torch.random.fork_rng(devices=devices), fastest, stop_signals() as stop:
-        limit = min(at_once or max(AT_ONCE, TEAMS * place.joined), len(configs))
-        crowd = _Crowd(configs, place, limit, reporter_of, trackers_of, stop, busy)
-        crowd.go(ended)
-        return crowd.records
+
+    at_once: int | None = None
+
+    def __call__(self, work: Work) -> None:
+        sharing = [index for index, config in enumerate(work.configs) if can_share(config)]
+        rest = [index for index in range(len(work.configs)) if index not in set(sharing)]
+        if len(sharing) == 1:
+            rest, sharing = list(range(len(work.configs))), []
+        device, _ = work.place.resolve()
+        if sharing:
+            with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), deterministic(False, device):
+                limit = min(self.at_once or max(AT_ONCE, TEAMS * work.place.joined), len(sharing))
+                _Crowd(work.some(sharing), limit).go()
+        one_by_one(work.some(rest))
 
 
 class _Crowd:
     """The lanes, and who may join them."""
 
-    def __init__(
-        self,
-        configs: Sequence[RunConfig],
-        place: Place,
-        limit: int,
-        reporter_of: Callable[[int], Reporter],
-        trackers_of: Callable[[RunConfig], Sequence[Tracker]],
-        stop: threading.Event,
-        busy: Callable[[int, BusyError], None] | None = None,
-    ) -> None:
-        self.configs, self.place, self.limit, self.stop, self.busy = configs, place, limit, stop, busy
-        self.device, self.engine = place.resolve()
+    def __init__(self, work: Work, limit: int) -> None:
+        self.work, self.place, self.limit, self.stop = work, work.place, limit, work.stop
+        self.device, self.engine = work.place.resolve()
         self.said: set[str] = set()
-        self.reporter_of, self.trackers_of = reporter_of, trackers_of
-        self.waiting = deque(in_groups(configs, min(place.joined, limit)))
+        size = min(work.place.joined, limit)
+        self.waiting = deque(in_groups(work.configs, size))
+        if size > 1 and (alone := sum(map(grows, work.configs))):
+            log.warning("%s not joined, since their training sets grow: they come last", plural(alone, "run"))
         self.lanes: list[Lane] = []
-        self.records: list[RunRecord | None] = [None] * len(configs)
         self.taken_before = self._reserved()
         self.need: float | None = None  # bytes that one run takes
 
-    def go(self, ended: Callable[[int, RunRecord], None]) -> None:
+    def go(self) -> None:
         try:
             while self.lanes or (self.waiting and not self.stop.is_set()):
                 self._admit()
                 for lane in tuple(self.lanes):
                     record = self._advance(lane)
                     if record is not None:
-                        self.records[lane.index] = record
-                        ended(lane.index, record)
+                        self.work.ended(lane.index, record)
         except BaseException:
             self._save_the_others()
             raise
@@ -163,8 +169,8 @@ class _Crowd:
             self.lanes += [self._lane(index, seat) for index, seat in zip(group, seats, strict=True)]
 
     def _lane(self, index: int, seat: Seat) -> Lane:
-        config, counter = self.configs[index], _Counting(self.reporter_of(index))
-        trackers = self.trackers_of(config)
+        config, counter = self.work.configs[index], _Counting(self.work.progress(index))
+        trackers = self.work.trackers(index)
         course = begin(config, self.place, counter, trackers, stop=self.stop, beside=self.limit, seat=seat)
         return Lane(index, course, side_stream(self.device), counter, seat)
 
@@ -196,10 +202,8 @@ class _Crowd:
             record: RunRecord = end.value
             return record
         except BusyError as error:
-            if self.busy is None:
-                raise
             self.lanes.remove(lane)
-            self.busy(lane.index, error)
+            self.work.busy(lane.index, error)
         except torch.OutOfMemoryError:
             self._put_off(lane)
             short = True
@@ -219,15 +223,15 @@ class _Crowd:
 
     def _save_the_others(self) -> None:
         """One run has failed, or the user insists: the others keep what they have."""
-        self.stop.set()
+        self.stop.ask()
         while self.lanes:
             for lane in tuple(self.lanes):  # in turns: some take their steps together
                 try:
                     with lane.queue:
                         next(lane.course)
                 except StopIteration as end:
-                    self.records[lane.index] = end.value
                     self.lanes.remove(lane)
+                    self.work.ended(lane.index, end.value)
                 except BaseException:  # a broken device, or the one that failed
                     self.lanes.remove(lane)
                     lane.seat.leave()  # which a course that was never begun does not do

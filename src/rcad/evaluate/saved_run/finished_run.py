@@ -27,7 +27,6 @@ from rcad.runs.store import Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.execution import WEIGHTS
 from rcad.train.machine import pick_device
-from rcad.train.reporting import Silent
 from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read
 
 Progress = Callable[[str, int, int], None]
@@ -132,7 +131,7 @@ class Shelf:
         # The count in name[:count] is applied later: subsets of one set share its data.
         key = replace(config, name=parse_spec(config.name)[0])
         if key not in self._read:
-            self._read[key] = read(config, self.data_dir, self.cache_dir, Silent())
+            self._read[key] = read(config, self.data_dir, self.cache_dir)
         return self._read[key]
 
     def other(self, name: str, size: int | None = None, target: str | None = None) -> Dataset:

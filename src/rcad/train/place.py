@@ -1,0 +1,61 @@
+"""Where runs are made: folders, device, and how a step is taken there. Handed through whole; needs no torch to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from rcad.errors import InputError, one_of, whole
+from rcad.runs.store import Store
+
+if TYPE_CHECKING:
+    import torch
+
+EngineName = Literal["auto", "eager", "graph", "compile"]
+Engine = Literal["eager", "graph", "compile"]
+ENGINES = get_args(EngineName)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how runs are made.
+
+    Args:
+        store: the folder of runs.
+        data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
+        device: "auto" takes a GPU where there is one.
+        engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
+            model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
+        checkpoint_seconds: time between checkpoints, more where saving is slow.
+        joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
+            Results differ by rounding alone.
+    """
+
+    store: Store
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    engine: EngineName = "auto"
+    checkpoint_seconds: float = 15.0
+    joined: int = 1
+
+    @staticmethod
+    def of(runs: Path, **options: object) -> Place:
+        """The place with this folder of runs, which is made when there is something to put there."""
+        runs = runs.expanduser()
+        store = Store.open(runs, create=False) if runs.exists() else Store(runs)
+        return Place(store, **options)  # type: ignore[arg-type]
+
+    def resolve(self) -> tuple[torch.device, Engine]:
+        """The device and the engine themselves; what cannot be had here is an InputError."""
+        from rcad.train.machine import pick_device
+
+        one_of("engine", self.engine, ENGINES)
+        whole("joined", self.joined, minimum=1)
+        device = pick_device(self.device)
+        if self.engine == "auto":
+            return device, "graph" if device.type == "cuda" else "eager"
+        if self.engine != "eager" and device.type != "cuda":
+            raise InputError(f"expected a GPU for engine={self.engine}, but got the {device.type.upper()}; use eager")
+        return device, self.engine

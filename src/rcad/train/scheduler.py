@@ -1,0 +1,398 @@
+"""Every command that trains goes through here: which runs are done, who makes the others, what became of them.
+
+A run is a pure function of its config and its record in the store is the answer. So a backend need not be of this
+machine: whatever makes runs and tells of their records will do.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from rcad.data.splits import parse_spec
+from rcad.errors import InputError, whole
+from rcad.runs.config import RunConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.plain import config_id
+from rcad.runs.record import FINISHED, RunRecord
+from rcad.runs.words import left_to, plural, said, title
+from rcad.train.place import Place
+from rcad.train.progress import SILENT, Progress, Tracker
+from rcad.train.stop import Stop, exit_code, stopping
+
+log = logging.getLogger("rcad")
+
+LEFT = 2
+"""The exit code where runs are left: to other processes, or for want of time."""
+SHOW_S = 0.05
+Told = Callable[[RunRecord, bool], str]
+"""A run's end in one line; the flag says that it had been finished before."""
+Trackers = Callable[[RunConfig], Sequence[Tracker]]
+short: Told = partial(said, most=2)
+
+
+class Backend(Protocol):
+    """Makes runs: in this process, in others, on a GPU, on a cluster."""
+
+    def __call__(self, work: Work) -> None:
+        """Make `work.configs` until all are over or `work.stop` is set, and then save those that are under way.
+
+        Of each run that was taken up, either `work.ended` is told its record, final or saved, or `work.busy` that
+        another process works on it. What is wrong with the input is raised, with the other runs saved.
+        """
+
+
+class Work:
+    """Runs to be made, and who wants to know of them: all that a backend is given.
+
+    Args:
+        configs: without a final record, each once.
+        stop: asks to end between two steps.
+        trackers: of a run, for the numbers of its epochs.
+    """
+
+    def __init__(
+        self, configs: Sequence[RunConfig], place: Place, stop: Stop, listener: Listener, trackers: Trackers
+    ) -> None:
+        self.configs, self.place, self.stop = configs, place, stop
+        self._listener, self._trackers = listener, trackers
+
+    def progress(self, index: int) -> Progress:
+        """Of one run: told its share by `overall`."""
+        return _RunProgress(self._listener, self.configs[index])
+
+    def trackers(self, index: int) -> Sequence[Tracker]:
+        return self._trackers(self.configs[index])
+
+    def ended(self, index: int, record: RunRecord) -> None:
+        """A run has a final record, or was saved."""
+        self._listener.ended(record)
+
+    def busy(self, index: int, error: BusyError) -> None:
+        """Another process works on a run."""
+        self._listener.busy(self.configs[index], error)
+
+    def some(self, indices: Sequence[int]) -> Work:
+        """The same for some of the runs."""
+        return Work([self.configs[index] for index in indices], self.place, self.stop, self._listener, self._trackers)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the runs that were asked for.
+
+    Attributes:
+        records: of those that were begun, now or earlier, in order.
+        already: the ids of those that had been finished before.
+        left: runs that other processes were working on, and who.
+        unfinished: how many have no final record.
+        signal: the number of the signal that stopped the work, if one did.
+        out_of_time: whether the time limit stopped it.
+    """
+
+    records: tuple[RunRecord, ...]
+    already: frozenset[str]
+    left: tuple[tuple[RunConfig, str], ...] = ()
+    unfinished: int = 0
+    signal: int | None = None
+    out_of_time: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run has a final record and nobody asked to stop."""
+        return not self.unfinished and self.signal is None
+
+    @property
+    def exit_code(self) -> int:
+        """130 or 143 where a signal stopped it, 2 where runs are left, 1 where a run diverged."""
+        if self.signal is not None:
+            return exit_code(self.signal)
+        if self.unfinished:
+            return LEFT
+        return int(any(record.status == "diverged" for record in self.records))
+
+    def words(self) -> str:
+        """Why it is not complete and what is left, in one line; empty where it is."""
+        again = "the same command goes on from here"
+        if self.signal is not None or self.out_of_time:
+            why = "stopped" if self.signal is not None else "the time is up"
+            kept = f"{plural(self.unfinished, 'run')} left" if self.unfinished else "every run is done"
+            return f"{why}: {kept}; {again}" if self.unfinished else f"{why}: {kept}"
+        if self.left:
+            return f"left {_owners(self.left)}; the same command shows them when they are done"
+        return ""
+
+
+def schedule(
+    configs: Sequence[RunConfig],
+    place: Place,
+    progress: Progress = SILENT,
+    *,
+    backend: Backend | None = None,
+    at_once: int | None = None,
+    processes: int | None = 1,
+    minutes: float | None = None,
+    told: Told | None = short,
+    trackers: Trackers = lambda config: (),
+) -> Outcome:
+    """Makes every run that has no final record yet; stopped by a signal or by the clock, it goes on next time.
+
+    A run that another process works on is left to it and looked at again at the end; it is an error only where no
+    run is free.
+
+    Args:
+        backend: who makes the runs; None for what suits them and the device.
+        at_once: how many share a GPU; None for as many as pay.
+        processes: worker processes on the CPU; None for as many as pay. Each has one thread.
+        minutes: the time limit.
+        told: how a run's end is said; None to say nothing.
+    """
+    every = {config_id(config): config for config in map(canonical, configs)}
+    with stopping(minutes) as stop:
+        listener = Listener(every, place, progress, told)
+        listener.look()
+        fresh = [config for run, config in every.items() if run not in listener.already]
+        if fresh:
+            work = Work(fresh, place, stop, listener, trackers)
+            (backend or suitable(fresh, place, at_once, processes))(work)
+            # By now the other process may have finished a run that was left to it, or have been stopped.
+            again = [index for index, config in enumerate(fresh) if config_id(config) in listener.left]
+            if again and not stop.is_set():
+                listener.look_again()
+                one_by_one(work.some([index for index in again if config_id(fresh[index]) in listener.left]))
+        return listener.outcome(stop)
+
+
+def canonical(config: RunConfig) -> RunConfig:
+    """The config under which the run is kept: without parameters that are the method's defaults."""
+    if not any(values for _, values in config.method):
+        return config  # nothing to leave out, and no need to wait for torch
+    from rcad.train.run import canonical_config
+
+    return canonical_config(config)
+
+
+class Listener:
+    """What has become of the runs so far, told on as one Progress.
+
+    Attributes:
+        already: the ids of those that had been finished before.
+        records, left: by id, of those that were begun, and of those that another process works on.
+    """
+
+    def __init__(self, configs: Mapping[str, RunConfig], place: Place, progress: Progress, told: Told | None) -> None:
+        self.configs, self.place, self.shown, self._told = configs, place, progress, told
+        self.already: set[str] = set()
+        self.records: dict[str, RunRecord] = {}
+        self.left: dict[str, BusyError] = {}
+        self._notes: set[str] = set()
+        self._costs = {run: cost(config) for run, config in configs.items()}
+        self._shares: dict[str, float] = {}
+        self._done, self._total = 0.0, sum(self._costs.values())
+        self._shown_at = float("-inf")
+
+    def look(self) -> None:
+        """Which runs are done; that they were done on the data that are there now."""
+        store = self.place.store
+        self.records = {run: store.get(run) for run, one in self.configs.items() if store.status(one) in FINISHED}
+        self.already = set(self.records)
+        _check_data([self.configs[run] for run in self.records], self.place, self.shown)
+        for run, record in self.records.items():
+            self._total -= self._costs[run]
+            self._say_end(record, already=True)
+
+    def look_again(self) -> None:
+        """Which of the runs that were left to others are done by now."""
+        for run in tuple(self.left):
+            if self.place.store.status(self.configs[run]) in FINISHED:
+                del self.left[run]
+                self.already.add(run)
+                self.ended(self.place.store.get(run))
+
+    def moved(self, run: str, share: float, text: str) -> None:
+        """So much of a run is done. Called at every step."""
+        if run not in self._shares:
+            # What a run that goes on has behind it says nothing of how fast this machine is.
+            self._total -= self._costs[run] * share
+        else:
+            self._done += self._costs[run] * (share - self._shares[run])
+        self._shares[run] = share
+        now = time.monotonic()
+        if now - self._shown_at >= SHOW_S or share == 1:
+            self._shown_at = now
+            done, total = round(self._done, 3), round(self._total, 3)
+            self.shown.overall(done, total, self._words(self.configs[run], text))
+
+    def ended(self, record: RunRecord) -> None:
+        self.left.pop(record.id, None)
+        self.records[record.id] = record
+        if record.is_final and (len(self.configs) > 1 or self._shares.get(record.id) != 1):
+            self._shares.setdefault(record.id, 0.0)
+            self.moved(record.id, 1.0, "done")
+        self._say_end(record, already=record.id in self.already)
+
+    def busy(self, config: RunConfig, error: BusyError) -> None:
+        if len(self.configs) == 1:
+            raise error
+        self.left[config_id(config)] = error
+        if self._told is not None:
+            self.shown.note(f"{title(config)}  {left_to(error)}")
+
+    def note(self, text: str) -> None:
+        """What ten runs say, once."""
+        if self._told is not None and text not in self._notes:
+            self._notes.add(text)
+            self.shown.note(text)
+
+    def outcome(self, stop: Stop) -> Outcome:
+        if self.left and not self.records:
+            raise InputError(
+                f"expected one of {len(self.configs)} runs to be free, but {next(iter(self.left.values())).owner} is "
+                "working on them; wait for it or stop it"
+            )
+        found = [self.records[run] for run in self.configs if run in self.records]
+        unfinished = len(self.configs) - sum(record.is_final for record in found)
+        # A record that says "interrupted" was stopped by a signal, though it may have come to another process.
+        number = stop.signal
+        if number is None and not stop.out_of_time and any(not record.is_final for record in found):
+            number = 2
+        return Outcome(
+            records=tuple(found),
+            already=frozenset(self.already),
+            left=tuple((self.configs[run], error.owner) for run, error in self.left.items()),
+            unfinished=unfinished,
+            signal=number,
+            out_of_time=number is None and stop.out_of_time and unfinished > 0,
+        )
+
+    def _words(self, config: RunConfig, text: str) -> str:
+        total = len(self.configs)
+        if total == 1:
+            return f"{title(config)}: {text}"
+        done = sum(record.is_final for record in self.records.values())
+        at_work = sum(share < 1 for share in self._shares.values())
+        beside = f", {at_work} at work" if at_work > 1 else ""
+        return f"{done} of {total} runs done{beside}; {title(config)}: {text}"
+
+    def _say_end(self, record: RunRecord, *, already: bool) -> None:
+        if self._told is not None:
+            self.shown.note(self._told(record, already))
+
+
+class _RunProgress:
+    """The Progress of one run among several."""
+
+    def __init__(self, listener: Listener, config: RunConfig) -> None:
+        self._listener, self._run = listener, config_id(config)
+        self.detail, self.note = listener.shown.detail, listener.note
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        self._listener.moved(self._run, done / total if total else 0.0, text)
+
+
+def _check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) -> None:
+    """That what is done already was done on the data that are there now."""
+    from rcad.data.registry import READERS
+
+    # The sets that rcad knows by name do not change, and to say so needs no torch.
+    own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
+    if own:
+        from rcad.train.run import check_data_of_finished
+
+        check_data_of_finished(own, place, progress)
+
+
+def _owners(left: Sequence[tuple[RunConfig, str]]) -> str:
+    """Which seeds each process has: "seeds 0, 2 to process 12 on host"."""
+    by_owner: dict[str, list[str]] = {}
+    for config, owner in left:
+        by_owner.setdefault(owner, []).append(str(config.seed))
+    return "; ".join(
+        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)} to {owner}" for owner, seeds in by_owner.items()
+    )
+
+
+def one_by_one(work: Work) -> None:
+    """The backend of this process: one run after the other."""
+    from rcad.train import run as engine
+
+    for index, config in enumerate(work.configs):
+        if work.stop.is_set():
+            return
+        try:
+            record = engine.run(config, work.place, work.progress(index), trackers=work.trackers(index), stop=work.stop)
+        except BusyError as error:
+            work.busy(index, error)
+        else:
+            work.ended(index, record)
+            if not record.is_final:
+                return
+
+
+MOST_PROCESSES = 2
+"""Where the user does not say: a laptop must stay usable."""
+LEAST_WORK = 50_000
+"""Starting processes takes seconds; for less work (see `cost`), half a minute of tiny runs, it does not pay."""
+
+
+def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, processes: int | None) -> Backend:
+    """The backend for these runs.
+
+    Args:
+        at_once, processes: as in `schedule`.
+    """
+    given = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
+    if place.device != "cpu" and len(configs) > 1:
+        from rcad.train.machine import allow_many_queues, pick_device
+        from rcad.train.together import OneGPU, can_share
+
+        allow_many_queues()
+        if pick_device(place.device).type == "cuda":
+            if at_once == 1:
+                return one_by_one
+            if given and sum(map(can_share, configs)) < 2:
+                log.warning("%s: not for dropout, timm or train.deterministic", " and ".join(given))
+            return OneGPU(at_once)
+    if given and len(configs) > 1 and processes == 1:
+        log.warning("%s: only for runs that share a GPU; on the CPU they go one after the other", " and ".join(given))
+    wanted = processes
+    if wanted is None:
+        wanted = min(MOST_PROCESSES, cores()) if sum(map(cost, configs)) >= LEAST_WORK else 1
+    whole("the number of processes", wanted, minimum=1)
+    if min(wanted, len(configs)) == 1:
+        return one_by_one
+    from rcad.train.processes import Processes
+
+    return Processes(wanted)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+COST: Mapping[str, float] = {
+    "adversarial_training": 1.7,
+    "adversarial_two_views": 3.4,
+    "ls_on_adv": 2.0,
+    "rcad": 2.0,
+    "rcad_random": 1.7,
+    "ada": 3.3,
+    "me_ada": 3.3,
+    "two_views": 2.0,
+}
+"""Time of a run relative to ERM's, roughly."""
+WHOLE_SET = 50_000
+"""Images of a whole set, where a config does not name a number."""
+
+
+def cost(config: RunConfig) -> float:
+    """How long a run takes, in passes over an image by ERM: the time that is left is reckoned with it."""
+    _, count = parse_spec(config.data.name)
+    times = 1.0 + sum(COST.get(name, 1.0) - 1.0 for name, _ in config.method)
+    return times * config.train.epochs * (count or WHOLE_SET)

@@ -1,0 +1,79 @@
+"""How work is asked to end, between two steps and with everything saved: by a signal, or because its time is up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that came where nothing waits for one.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int, text: str = "interrupted") -> None:
+        super().__init__(text)
+        self.number = number
+
+
+class Stop:
+    """Whether work should end at the next good moment.
+
+    Args:
+        minutes: after which the time is up; None for never.
+
+    Attributes:
+        signal: the number of the signal that asked, if one did.
+    """
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self.signal: int | None = None
+        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self._asked = False
+
+    @property
+    def out_of_time(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def ask(self) -> None:
+        """Ask without a signal."""
+        self._asked = True
+
+    def is_set(self) -> bool:
+        """Whether anybody has asked."""
+        return self._asked or self.signal is not None or self.out_of_time
+
+
+@contextmanager
+def stopping(minutes: float | None = None) -> Iterator[Stop]:
+    """A Stop that Ctrl-C, SIGTERM and SIGHUP ask; a second signal is an `Interrupted` at once."""
+    stop = Stop(minutes)
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if stop.signal is not None:
+            raise Interrupted(number)
+        stop.signal = number
+
+    # Under nohup a closed terminal is ignored, and stays so.
+    heard = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heard}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_code(number: int) -> int:
+    """What the shell expects of a command that a signal ended: 130 or 143; a closed terminal counts as SIGTERM."""
+    return 128 + (signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)

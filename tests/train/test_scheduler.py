@@ -1,0 +1,377 @@
+"""One scheduler for all: nothing finished is repeated, busy runs are left, stops are clean, dead workers replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.runs import locks
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import configure
+from rcad.runs.locks import BusyError
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord, Status
+from rcad.runs.store import Store
+from rcad.train import run as engine
+from rcad.train import scheduler
+from rcad.train.place import Place
+from rcad.train.processes import ATTEMPTS, Processes
+from rcad.train.progress import Silent
+from rcad.train.scheduler import Outcome, Work, one_by_one, schedule, suitable
+from rcad.train.stop import Interrupted, Stop, exit_code, stopping
+from rcad.train.together import OneGPU
+
+STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
+
+
+def config(seed: int = 0, epochs: int = 2, method: str = "erm", **train: Any) -> RunConfig:
+    made = configure("digits[:60]", [(method, ())], epochs=epochs, seed=seed, settings=["model.width=4"])
+    return replace(made, train=replace(made.train, **train))
+
+
+CONFIGS = [config(seed) for seed in range(4)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(Store.open(tmp_path / "runs"), device="cpu")
+
+
+def written(config: RunConfig, status: Status = "done") -> RunRecord:
+    finished = FINISHED if status in ("done", "diverged") else None
+    return RunRecord(config=config, status=status, started=STARTED, finished=finished, metrics={"test_accuracy": 50.0})
+
+
+class Hearing(Silent):
+    def __init__(self) -> None:
+        self.shares: list[tuple[float, float]] = []
+        self.texts: list[str] = []
+        self.notes: list[str] = []
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        self.shares.append((done, total))
+        self.texts.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Broken:
+    """Stands for `run`: works until a given call, and there does what it is told to."""
+
+    def __init__(self, at: int, how: Callable[[RunConfig, Stop], RunRecord]) -> None:
+        self.at, self.how = at, how
+        self.made: Counter[int] = Counter()
+
+    def __call__(self, config: RunConfig, place: Place, *others: object, stop: Stop, **options: object) -> RunRecord:
+        if sum(self.made.values()) == self.at:
+            self.at = -1
+            return self.how(config, stop)
+        self.made[config.seed] += 1
+        record = written(config, "diverged" if config.seed == 3 else "done")
+        place.store.write(record)
+        return record
+
+
+def asked_to_stop(config: RunConfig, stop: Stop) -> RunRecord:
+    os.kill(os.getpid(), signal.SIGTERM)
+    return written(config, "interrupted")
+
+
+def killed(config: RunConfig, stop: Stop) -> RunRecord:
+    raise KeyboardInterrupt
+
+
+def crashed(config: RunConfig, stop: Stop) -> RunRecord:
+    raise RuntimeError("the machine is on fire")
+
+
+@pytest.mark.parametrize("how", [asked_to_stop, killed, crashed])
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_whatever_stops_it_nothing_finished_is_repeated(
+    at: int, how: Callable[[RunConfig, Stop], RunRecord], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Broken(at, how)
+    monkeypatch.setattr(engine, "run", run)
+    try:
+        outcome = schedule(CONFIGS, place)
+        assert (outcome.exit_code, outcome.unfinished, outcome.complete) == (143, 4 - at, False)
+        left = "1 run" if at == 3 else f"{4 - at} runs"
+        assert outcome.words() == f"stopped: {left} left; the same command goes on from here"
+    except (KeyboardInterrupt, RuntimeError):
+        assert how is not asked_to_stop
+    assert sum(run.made.values()) == at
+    outcome = schedule(CONFIGS, place)
+    assert run.made == Counter(range(4))
+    assert (outcome.complete, outcome.words(), outcome.exit_code) == (True, "", 1)  # one diverged
+    assert len(outcome.already) == at
+    monkeypatch.setattr(engine, "run", lambda *words, **options: pytest.fail("no run is left"))
+    assert [record.config.seed for record in schedule(CONFIGS, place).records] == [0, 1, 2, 3]
+
+
+def test_a_signal_in_a_runs_last_moment_is_not_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def finishing(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
+        os.kill(os.getpid(), signal.SIGINT)
+        place.store.write(record := written(config))
+        return record
+
+    monkeypatch.setattr(engine, "run", finishing)
+    outcome = schedule(CONFIGS, place)
+    assert (outcome.exit_code, outcome.unfinished) == (130, 3)
+    last = schedule(CONFIGS[:2], place)
+    assert (last.exit_code, last.words()) == (130, "stopped: every run is done")
+
+
+def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place) -> None:
+    done = schedule(CONFIGS[:1], place)
+    outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, minutes=0.005)
+    assert [record.status for record in outcome.records] == ["done", "interrupted"]
+    assert (outcome.exit_code, outcome.out_of_time, outcome.signal) == (2, True, None)
+    assert outcome.words() == "the time is up: 2 runs left; the same command goes on from here"
+    assert schedule(CONFIGS[:1], place, minutes=1e-9).records == done.records
+
+
+def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
+    heard = Hearing()
+    spelled = replace(CONFIGS[0], method=(("label_smoothing", (("eps", 0.01),)),))
+    outcome = schedule([CONFIGS[0], spelled, CONFIGS[0]], place, heard)
+    assert len(outcome.records) == len({record.id for record in outcome.records}) <= 2
+    assert sum(note.startswith("done: ") for note in heard.notes) == len(outcome.records)
+    assert "done already: erm on digits[:60], seed 0" in _said(schedule(CONFIGS[:1], place, again := Hearing()), again)
+
+
+def _said(outcome: Outcome, heard: Hearing) -> str:
+    return "\n".join(note.split("  ")[0] for note in heard.notes)
+
+
+def test_busy_runs_are_left_to_others_and_looked_at_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
+    lock = place.store.lock(CONFIGS[1])
+    heard = Hearing()
+    outcome = schedule(CONFIGS, place, heard)
+    assert [record.config.seed for record in outcome.records] == [0, 2, 3]
+    assert (outcome.exit_code, outcome.complete, len(outcome.left)) == (2, False, 1)
+    assert outcome.words().startswith(f"left seed 1 to process {os.getpid()} on ")
+    assert sum("seed 1  left to process" in note for note in heard.notes) == 2
+    with pytest.raises(BusyError):
+        schedule(CONFIGS[1:2], place)
+    other = place.store.lock(config(9))
+    with pytest.raises(InputError, match="expected one of 2 runs to be free, but process"):
+        schedule([CONFIGS[1], config(9)], place)
+    other.release()
+    train = engine.run
+
+    def freeing(*words: Any, **options: Any) -> RunRecord:
+        lock.release()
+        return train(*words, **options)
+
+    monkeypatch.setattr(engine, "run", freeing)
+    assert schedule([CONFIGS[1], config(9)], place).complete
+
+
+def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "cost", lambda config: 10.0)
+    monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
+    place.store.write(written(CONFIGS[0]))
+    heard = Hearing()
+
+    def backend(work: Work) -> None:
+        first, second = work.progress(0), work.progress(1)
+        first.overall(5, 10, "epoch 5/10")  # goes on from a checkpoint
+        first.overall(7.5, 10, "epoch 7/10")
+        second.overall(1, 10, "epoch 1/10")
+        second.note("digits: 10 classes")
+        first.note("digits: 10 classes")
+        work.ended(0, written(work.configs[0]))
+        work.ended(2, written(work.configs[2]))  # told of at its end only, as by another machine
+        work.ended(1, written(work.configs[1], "interrupted"))
+
+    outcome = schedule(CONFIGS, place, heard, backend=backend)
+    assert heard.shares == [(0.0, 25.0), (2.5, 25.0), (2.5, 24.0), (5.0, 24.0), (15.0, 24.0)]
+    assert heard.texts[1] == "1 of 4 runs done; erm on digits[:60], seed 1: epoch 7/10"
+    assert "2 at work" in heard.texts[2]
+    assert heard.notes.count("digits: 10 classes") == 1
+    assert (outcome.unfinished, outcome.exit_code) == (1, 130)
+
+
+def test_backends_suit_the_work(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = [replace(one, data=replace(one.data, name="digits[:50000]")) for one in CONFIGS]
+    monkeypatch.setattr(scheduler, "cores", lambda: 16)
+    assert suitable(CONFIGS, place, None, None) is one_by_one
+    assert suitable(CONFIGS, place, None, 3) == Processes(3)
+    assert suitable(many, place, None, None) == Processes(2)
+    assert suitable(many, place, None, 1) is one_by_one
+    assert suitable(many[:1], place, None, 4) is one_by_one
+    with pytest.raises(InputError, match="the number of processes"):
+        suitable(many, place, None, 0)
+    monkeypatch.setattr(scheduler, "cores", lambda: 1)
+    assert suitable(many, place, None, None) is one_by_one
+    assert not caplog.records
+    assert suitable(CONFIGS, replace(place, joined=2), 2, 1) is one_by_one
+    assert caplog.messages == [
+        "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
+    ]
+    monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cuda"))
+    gpu = replace(place, device="auto")
+    assert suitable(CONFIGS, gpu, None, 1) == OneGPU(None)
+    assert suitable(CONFIGS, gpu, 4, None) == OneGPU(4)
+    assert suitable(CONFIGS, gpu, 1, None) is one_by_one
+    assert suitable(CONFIGS[:1], gpu, None, None) is one_by_one
+    assert len(caplog.records) == 1
+    suitable([config(deterministic=True), config(1)], replace(gpu, joined=2), None, None)
+    assert caplog.messages[1] == "--join: not for dropout, timm or train.deterministic"
+
+
+def test_one_device_takes_those_that_cannot_share_one_by_one(place: Place) -> None:
+    configs = [config(0), config(1, deterministic=True), config(2)]
+    outcome = schedule(configs, place, backend=OneGPU())
+    words = [record.resolved["engine"] for record in outcome.records]
+    assert words == ["eager, 2 runs at once", "eager", "eager, 2 runs at once"]
+    alone = schedule(configs, Place(Store.open(place.store.path / "alone"), device="cpu"))
+    assert [record.metrics for record in outcome.records] == [record.metrics for record in alone.records]
+
+
+def killing(seed: int, times: int, folder: Path) -> str:
+    """Code for worker processes: the worker that trains this seed is killed so often in its second epoch."""
+    return f"""
+import os, signal
+from pathlib import Path
+from rcad.train import execution
+keep, folder = execution.Execution._keep, Path({str(folder)!r})
+def killed(self, log, epoch, row):
+    keep(self, log, epoch, row)
+    if self.config.seed == {seed} and epoch >= 2 and len(list(folder.glob("died*"))) < {times}:
+        (folder / f"died{{len(list(folder.glob('died*')))}}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+execution.Execution._keep = killed
+"""
+
+
+@pytest.fixture
+def in_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Runs code in every process that is started from now on."""
+
+    def start_with(code: str) -> None:
+        (tmp_path / "site").mkdir()
+        (tmp_path / "site" / "sitecustomize.py").write_text(code)
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
+
+    return start_with
+
+
+def test_a_killed_worker_is_replaced_and_its_run_goes_on(
+    tmp_path: Path, place: Place, in_workers: Callable[[str], None]
+) -> None:
+    in_workers(killing(seed=2, times=ATTEMPTS - 1, folder=tmp_path))
+    configs = [config(seed, epochs=3) for seed in range(8)]
+    before = dict(os.environ)
+    outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), heard := Hearing(), processes=2)
+    assert len(list(tmp_path.glob("died*"))) == ATTEMPTS - 1
+    assert [record.status for record in outcome.records] == ["done"] * 8
+    assert dict(os.environ) == before
+    assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
+    assert any(note.startswith("going on after epoch 1") for note in heard.notes)
+    alone = schedule(configs[2:3], Place(Store.open(tmp_path / "alone"), device="cpu"))
+    assert outcome.records[2].metrics == alone.records[0].metrics
+
+
+def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
+    tmp_path: Path, place: Place, in_workers: Callable[[str], None]
+) -> None:
+    in_workers(killing(seed=1, times=99, folder=tmp_path))
+    with pytest.raises(InputError, match=r"ended with -9 \(killed, or out of memory\) on erm on digits\[:60\], seed 1"):
+        schedule([config(seed, epochs=2) for seed in range(2)], place, processes=2)
+    assert len(list(tmp_path.glob("died*"))) == ATTEMPTS
+    assert place.store.status(config(0)) in ("done", "interrupted")
+
+
+def test_what_a_worker_refuses_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
+    bad = replace(config(5), data=replace(config(5).data, name="nothing-of-this-name"))
+    with place.store.lock(config(0)), pytest.raises(InputError, match="nothing-of-this-name"):
+        schedule([config(0), config(1), bad], place, processes=1, backend=Processes(1))
+    assert place.store.status(config(1)) == "done"
+
+
+def test_workers_save_their_runs_when_the_time_is_up(place: Place) -> None:
+    outcome = schedule([config(seed, epochs=100_000) for seed in range(3)], place, minutes=0.2, processes=2)
+    assert [record.status for record in outcome.records] == ["interrupted"] * 2
+    assert (outcome.out_of_time, outcome.unfinished) == (True, 3)
+    assert all(len(record.epochs) for record in outcome.records)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, code: int) -> None:
+    before = signal.getsignal(number)
+    with stopping() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.is_set()
+        assert stop.signal == number
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
+    assert exit_code(number) == code
+
+
+def test_one_step_an_epoch_can_be_stopped_and_goes_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch as large as the set: there is no moment between two steps of an epoch."""
+
+    class Ending(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            if "epoch 2/6" in text and not stopped:
+                stopped.append(done)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
+    stopped: list[float] = []
+    whole = config(epochs=6, batch_size=1000)
+    (record,) = schedule([whole], place, Ending()).records
+    assert (record.status, len(record.epochs)) == ("interrupted", 2)
+    (resumed,) = schedule([whole], place).records
+    (straight,) = schedule([whole], Place(Store.open(place.store.path / "other"), device="cpu")).records
+    assert resumed.metrics == straight.metrics
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_signal_in_the_final_evaluation_is_heard(nth: int, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first evaluation is the last epoch's, the second the chosen one's, the third that of the held-out split."""
+    calls: list[str] = []
+
+    class Ending(Silent):
+        def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+            if what == "evaluating":
+                calls.append(what)
+                if len(calls) == nth:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+    one = replace(config(epochs=8), optim=replace(config().optim, lr=0.2))
+    outcome = schedule([one, config(1)], place, Ending())
+    assert (outcome.exit_code, [record.status for record in outcome.records]) == (130, ["interrupted"])
+    resumed = schedule([one], place).records
+    straight = schedule([one], Place(Store.open(place.store.path / "other"), device="cpu")).records
+    assert resumed[0].metrics == straight[0].metrics
+
+
+def test_records_may_come_from_elsewhere(place: Place) -> None:
+    """A backend need not train here: it has only to tell of the records."""
+
+    def cluster(work: Work) -> None:
+        for index, one in reversed(list(enumerate(work.configs))):
+            work.place.store.write(record := written(one))
+            work.ended(index, record)
+
+    outcome = schedule(CONFIGS, place, backend=cluster)
+    assert outcome.complete
+    assert [config_id(one) for one in CONFIGS] == [record.id for record in outcome.records]

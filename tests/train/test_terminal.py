@@ -1,0 +1,139 @@
+"""Progress as people see it: bars on a terminal, one line in a notebook, few lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rcad.train import terminal
+from rcad.train.progress import SILENT, Portion, Progress, Silent
+from rcad.train.terminal import Bars, Cell, Lines, shown
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(terminal, "time", made)
+    return made
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def play(progress: Progress, clock: Clock, epochs: int = 100) -> None:
+    """An hour of work, a second a call, with reading first and a note last."""
+    for done in range(0, 101, 10):
+        progress.detail("reading the data", done, 100)
+    for epoch in range(epochs + 1):
+        progress.overall(epoch, epochs, f"epoch {epoch}/{epochs}")
+        clock.now += 1.0
+    progress.note("done: seed 0")
+
+
+def test_lines_are_few_and_say_what_is_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    play(Lines(), clock)
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert (err, lines[-1]) == ("", "done: seed 0")
+    assert lines[0] == "epoch 0/100  0.0 s elapsed"
+    assert lines[1] == "epoch 5/100  1m 35s left"
+    assert lines[-2] == "epoch 100/100  1m 40s elapsed"
+    assert len(lines) == 22  # one every five seconds, and the note
+    assert "\x1b" not in out
+
+
+def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    for done in range(0, 31, 10):
+        lines.detail("fetching", done * 1000, 0 if done == 20 else 100_000, "B")
+        clock.now += 3.0
+    assert capsys.readouterr().out == "fetching 20.0 kB  6.0 s elapsed\n"
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_bars(width: int, clock: Clock) -> None:
+    stream = Terminal()
+    with Bars(Console(file=stream, force_terminal=True, width=width, highlight=False, markup=False)) as bars:
+        play(bars, clock, epochs=4)
+        bars.overall(2, 4, "epoch 2/4")
+        bars.detail("evaluating", 10, 0)
+        bars._bars.refresh()
+        whole, piece = bars._bars.tasks
+        assert (whole.completed, whole.total) == (2, 4)
+        assert (piece.completed, piece.total) == (10, None)
+        bars.detail("evaluating", 20, 20)
+        assert len(bars._bars.tasks) == 1
+    text = stream.getvalue()
+    assert "done: seed 0" in text
+    if width >= 80:
+        assert "left epoch 2/4" in text
+        assert "elapsed evaluating 10" in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
+
+
+def test_a_notebook_has_one_line_that_changes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+
+    def display(bundle: dict[str, str], **options: Any) -> Any:
+        seen.append(bundle["text/plain"])
+        return SimpleNamespace(update=lambda bundle, raw: seen.append(bundle["text/plain"]))
+
+    play(Cell(display), clock, epochs=3)
+    assert capsys.readouterr().out == "done: seed 0\n"
+    assert [line.split("  ")[0] for line in seen] == [f"epoch {epoch}/3" for epoch in range(4)]
+
+
+def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(**options: bool) -> type:
+        with shown(**options) as progress:
+            return type(progress)
+
+    assert (kind(), kind(quiet=True), kind(as_json=True)) == (Lines, Silent, Silent)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert (kind(), kind(quiet=True), kind(as_json=True)) == (Bars, Silent, Bars)
+    monkeypatch.setenv("TERM", "dumb")
+    assert kind() is Lines
+    shell = type("ZMQInteractiveShell", (), {})
+    notebook = SimpleNamespace(get_ipython=shell, display=SimpleNamespace(display=print))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    assert (kind(), kind(as_json=True)) == (Cell, Silent)
+
+
+def test_a_closed_pipe_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    Lines().note("hours of training")
+
+
+def test_a_portion_of_a_whole() -> None:
+    heard: list[tuple[float, float, str]] = []
+
+    class Hearing(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            heard.append((done, total, text))
+
+    part = Portion(Hearing(), before=2.0, size=4.0, total=10.0, name="rcad")
+    part.overall(1, 2, "epoch 1/2")
+    part.overall(0, 0, "")
+    assert heard == [(4.0, 10.0, "rcad: epoch 1/2"), (2.0, 10.0, "rcad")]
+    assert SILENT.note("nothing") is None  # type: ignore[func-returns-value]
