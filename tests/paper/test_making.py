@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rcad.errors import InputError
-from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import making, suite_page
 from rcad.paper.collect import collect, settings
 from rcad.paper.grid import plan
@@ -136,7 +136,7 @@ def test_packed_runs_give_the_same_record_without_folders_or_weights(
     store = Store(wanted.store)
     write_pack(tmp_path / "images" / "study.jsonl.gz", [store.packed(run) for run in store.ids()])
     monkeypatch.setattr("rcad.train.run.run", lambda *words, **options: pytest.fail("run again"))
-    monkeypatch.setattr("rcad.evaluate.saved_run.finished_run.read", lambda *words: pytest.fail("data read"))
+    monkeypatch.setattr("rcad.evaluate.saved_run.loading.read", lambda *words: pytest.fail("data read"))
     elsewhere = replace(wanted, out=tmp_path)
     assert {one[2:] for one in standing(elsewhere)[0]} == {(3, 3)}
     again = make(elsewhere, SILENT, silent)
@@ -330,7 +330,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
         if (one.row, one.config.seed) == ("RCAD", 1):
             record = replace(record, status="diverged", metrics={})
         store.write(record)
-    found = collect(planned, Shelf(store, device="cpu"), silent)
+    found = collect(planned, RunLoader(store, device="cpu"), silent)
     claims = [one for one in found["claims"] if one["where"] == "n=500" and "RCAD" in one["statement"]]
     assert {(one["verdict"], one["note"]) for one in claims} == {("a trial", "a run diverged")}
     cell = next(one for one in found["cells"] if (one["row"], one["column"]) == ("RCAD", "n=500"))
@@ -342,7 +342,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
 
 def test_runs_that_are_not_there_leave_empty_cells(tmp_path: Path) -> None:
     planned = plan(SUITES["T3"], "smoke", "one view", range(3))
-    found = collect(planned, Shelf(Store.open(tmp_path), device="cpu"), silent)
+    found = collect(planned, RunLoader(Store.open(tmp_path), device="cpu"), silent)
     assert {one["note"] for one in found["claims"]} == {"not run"}
     assert all(not cell["runs"] for cell in found["cells"])
     assert suite_page.markdown(found, "T3")

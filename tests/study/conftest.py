@@ -1,6 +1,6 @@
 """Runs and records as other rooms' tests have them."""
 
-from evaluate.saved_run.conftest import runs, shelf, store
+from evaluate.saved_run.conftest import loader, runs, store
 from runs.conftest import make_record
 
-__all__ = ["make_record", "runs", "shelf", "store"]
+__all__ = ["loader", "make_record", "runs", "store"]

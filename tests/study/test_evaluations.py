@@ -12,7 +12,7 @@ import pytest
 from evaluate.saved_run.conftest import QUICK
 from rcad.errors import InputError
 from rcad.evaluate.corruptions.scores import mce
-from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import Outcome, evaluate
 from rcad.evaluate.saved_run.tables import differences
 from rcad.runs.store import Store
@@ -26,9 +26,9 @@ SUITES = ("calibration", "corruptions")
 
 @pytest.fixture(scope="module")
 def outcomes(store: Store) -> dict[str, Outcome]:
-    shelf = Shelf(store, device="cpu")
+    loader = RunLoader(store, device="cpu")
     wanted = [run_id(method, seed) for method in ("rcad", "erm") for seed in (1, 0)]
-    return {run: evaluate(shelf, run, SUITES, QUICK) for run in wanted}
+    return {run: evaluate(loader, run, SUITES, QUICK) for run in wanted}
 
 
 def errors(outcome: Outcome) -> dict[str, list[float]]:
@@ -153,8 +153,8 @@ def test_without_erm(outcomes: dict[str, Outcome]) -> None:
     assert rcad["numbers"]["nll"]["sd"] is None
 
 
-def test_names_tell_groups_apart(outcomes: dict[str, Outcome], shelf: Shelf) -> None:
-    table = evaluate(shelf, run_id("erm", 0, "breast_cancer"), ("calibration",), QUICK)
+def test_names_tell_groups_apart(outcomes: dict[str, Outcome], loader: RunLoader) -> None:
+    table = evaluate(loader, run_id("erm", 0, "breast_cancer"), ("calibration",), QUICK)
     found = summary([table, outcomes[run_id("erm", 0)]], ("calibration",), QUICK, 1.0)
     assert {group["name"] for group in found["groups"]} == {"erm on breast_cancer", f"erm on {DIGITS}"}
     one = outcomes[run_id("erm", 0)]

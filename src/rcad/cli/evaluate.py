@@ -13,7 +13,7 @@ from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Jso
 
 if TYPE_CHECKING:
     from rcad.errors import InputError
-    from rcad.evaluate.saved_run.finished_run import Shelf
+    from rcad.evaluate.saved_run.loading import RunLoader
     from rcad.evaluate.saved_run.run import Outcome
     from rcad.evaluate.saved_run.settings import Settings
     from rcad.runs.store import Store
@@ -79,15 +79,15 @@ def evaluate(
     left = Left()
     chosen = _chosen(store, runs_, left)
 
-    from rcad.evaluate.saved_run.finished_run import Shelf
+    from rcad.evaluate.saved_run.loading import RunLoader
     from rcad.study import evaluation_files as files
     from rcad.study.evaluations import summary
 
     out = out.expanduser()
     files.check(out)
     start = time.perf_counter()
-    shelf = Shelf(store, data_dir, cache_dir, device)
-    outcomes = _measured(shelf, chosen, suites, settings, left, again=again, hidden=quiet or as_json)
+    loader = RunLoader(store, data_dir, cache_dir, device)
+    outcomes = _measured(loader, chosen, suites, settings, left, again=again, hidden=quiet or as_json)
     found = summary(outcomes, suites, settings, time.perf_counter() - start, left.out)
     _tell(found, files.write(out, found), quiet=quiet, as_json=as_json)
     if left.out:
@@ -132,7 +132,7 @@ def _number(text: str) -> float:
 def _chosen(store: Store, wanted: Sequence[str], left: Left) -> list[str]:
     """The ids of the runs, each checked: nothing is measured before all that are named are known to be there."""
     from rcad.errors import InputError
-    from rcad.evaluate.saved_run.finished_run import finished
+    from rcad.evaluate.saved_run.loading import finished
     from rcad.runs.store import RECORD
 
     if "all" in wanted:
@@ -151,7 +151,7 @@ def _chosen(store: Store, wanted: Sequence[str], left: Left) -> list[str]:
 
 
 def _measured(
-    shelf: Shelf,
+    loader: RunLoader,
     chosen: Sequence[str],
     suites: Sequence[str],
     settings: Settings,
@@ -172,7 +172,7 @@ def _measured(
             def told(run: str, suite: str, what: str, done: int, total: int) -> None:
                 progress.detail(f"run {chosen.index(run) + 1} of {len(chosen)}, {suite}: {what}", done, total)
 
-            outcomes = evaluate_all(shelf, chosen, suites, settings, told, again=again, on_error=on_error)
+            outcomes = evaluate_all(loader, chosen, suites, settings, told, again=again, on_error=on_error)
     except KeyboardInterrupt:
         kept = "every finished suite is kept beside its run; run the same command again to go on"
         raise KeyboardInterrupt(f"interrupted; {kept}") from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale
@@ -41,7 +41,7 @@ def settings(evaluation: str, scale: Scale) -> Settings:
     return Settings(limit=0)
 
 
-def collect(planned: Plan, shelf: Shelf, say: Say) -> dict[str, Any]:
+def collect(planned: Plan, shelf: RunLoader, say: Say) -> dict[str, Any]:
     """The suite's record; cells whose runs are not there have fewer of them."""
     suite = planned.suite
     numbers = _numbers(planned, shelf, say)
@@ -99,7 +99,7 @@ class _Numbers:
         self.versions: dict[str, str] = {}
 
 
-def _numbers(planned: Plan, shelf: Shelf, say: Say) -> _Numbers:
+def _numbers(planned: Plan, shelf: RunLoader, say: Say) -> _Numbers:
     wanted: dict[str, set[str]] = {}
     for one in planned.runs:
         extra = planned.suite.column(one.column).evaluation

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale, Views
 from rcad.paper.collect import collect
@@ -118,7 +118,7 @@ def make(order: Order, progress: Progress, warn: Callable[[str], None]) -> Outco
     )
     if not runs.complete:
         return runs
-    shelf = Shelf(store, order.data_dir, order.cache_dir, order.device)
+    shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)
     record = records.plain(collect(planned, shelf, progress.detail))
     files, note = [order.record, order.record.with_suffix(".md")], ""
     if order.name == "F1":
@@ -130,7 +130,7 @@ def make(order: Order, progress: Progress, warn: Callable[[str], None]) -> Outco
     return Outcome(files, before == len(planned.configs()), str(tally(record)), note)
 
 
-def _add_images(record: dict[str, Any], planned: Plan, shelf: Shelf, path: Path) -> str:
+def _add_images(record: dict[str, Any], planned: Plan, shelf: RunLoader, path: Path) -> str:
     """F1's images into its record, and as a picture beside it; a note where there can be none."""
     from rcad.paper.perturbed_images import draw, perturbed
 

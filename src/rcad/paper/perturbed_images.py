@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import MissingExtraError
-from rcad.evaluate.saved_run.finished_run import Shelf, Subject
+from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.perturbations import GradientStep, RandomStep
@@ -27,10 +27,10 @@ SCALE = 3
 ROW = "DA"
 
 
-def perturbed(planned: Plan, shelf: Shelf) -> dict[str, Any]:
+def perturbed(planned: Plan, shelf: RunLoader) -> dict[str, Any]:
     """What F1 adds to its record: images of the first seed, and curves of the mean entropy over all seeds."""
     done = [one for one in planned.runs if one.row == ROW and shelf.store.status(one.config) == "done"]
-    subjects = [shelf.take(config_id(one.config)) for one in done]
+    subjects = [shelf.load(config_id(one.config)) for one in done]
     if not subjects:
         return {}
     found = [_entropies(subject) for subject in subjects]
@@ -63,7 +63,7 @@ def draw(images: dict[str, Any], path: Path) -> None:
         picture.resize((width * SCALE, height * SCALE), Image.Resampling.NEAREST).save(file, format="PNG")
 
 
-def _entropies(subject: Subject) -> dict[str, list[float]]:
+def _entropies(subject: SavedRun) -> dict[str, list[float]]:
     """Mean entropy at each distance, along the loss and along noise."""
     x, y = (part[:AVERAGED] for part in subject.problem.test)
     start = as_unit_float(x)
@@ -79,7 +79,7 @@ def _entropies(subject: Subject) -> dict[str, list[float]]:
     return found
 
 
-def _images(subject: Subject) -> dict[str, Any]:
+def _images(subject: SavedRun) -> dict[str, Any]:
     x, y = (part[:SHOWN] for part in subject.problem.test)
     start = as_unit_float(x)
     moved = [GradientStep(alpha)(subject.model, start, y) for alpha in ALPHAS]
@@ -95,5 +95,5 @@ def _images(subject: Subject) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _entropy(subject: Subject, x: Tensor) -> Tensor:
+def _entropy(subject: SavedRun, x: Tensor) -> Tensor:
     return Categorical().entropy(subject.outputs(x))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rcad.evaluate.saved_run.finished_run import Shelf
+from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.runs.store import Store
 from trained import train_some
@@ -31,5 +31,5 @@ def store(runs: Path) -> Store:
 
 
 @pytest.fixture
-def shelf(store: Store) -> Shelf:
-    return Shelf(store, device="cpu")
+def loader(store: Store) -> RunLoader:
+    return RunLoader(store, device="cpu")

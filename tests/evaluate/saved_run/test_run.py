@@ -14,8 +14,7 @@ import pytest
 from evaluate.saved_run.conftest import QUICK
 from rcad.errors import InputError
 from rcad.evaluate.saved_run import run as module
-from rcad.evaluate.saved_run.finished_run import Shelf, Subject
-from rcad.evaluate.saved_run.metrics import evaluated_metrics
+from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
 from rcad.evaluate.saved_run.record import read
 from rcad.evaluate.saved_run.run import erm_config, erm_twin, evaluate, evaluate_all
 from rcad.evaluate.saved_run.settings import SUITES, Settings
@@ -37,8 +36,8 @@ def never(*arguments: object, **more: object) -> None:
 
 
 def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf, run = Shelf(copy, device="cpu"), run_id("rcad")
-    first = evaluate(shelf, run, SUITES, QUICK)
+    loader, run = RunLoader(copy, device="cpu"), run_id("rcad")
+    first = evaluate(loader, run, SUITES, QUICK)
     assert first.reused == ()
     files = sorted(path.name for path in (copy.folder(run) / "evaluation").iterdir())
     assert files == sorted(QUICK.file(suite) for suite in SUITES)
@@ -50,19 +49,19 @@ def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeyp
         assert {"python", "torch", "rcad"} <= found.versions.keys()
     assert first.evaluations["attacks"].settings["twin"] == run_id("erm")
     monkeypatch.setattr(module, "_measured", never)
-    again = evaluate(shelf, run, SUITES, QUICK)
+    again = evaluate(loader, run, SUITES, QUICK)
     assert again.reused == SUITES
     assert again.evaluations == first.evaluations
     with pytest.raises(AssertionError):
-        evaluate(shelf, run, ("ood",), QUICK, again=True)
+        evaluate(loader, run, ("ood",), QUICK, again=True)
     with pytest.raises(AssertionError):
-        evaluate(shelf, run, ("ood",), replace(QUICK, seed=1))
+        evaluate(loader, run, ("ood",), replace(QUICK, seed=1))
 
 
 def test_other_settings_leave_the_earlier_record(copy: Store) -> None:
-    shelf, run = Shelf(copy, device="cpu"), run_id("erm")
-    evaluate(shelf, run, ("calibration",), Settings())
-    evaluate(shelf, run, ("calibration",), Settings(limit=5))
+    loader, run = RunLoader(copy, device="cpu"), run_id("erm")
+    evaluate(loader, run, ("calibration",), Settings())
+    evaluate(loader, run, ("calibration",), Settings(limit=5))
     folder = copy.folder(run) / "evaluation"
     assert read(folder / "calibration.json").examples == 359
     assert read(folder / Settings(limit=5).file("calibration")).examples == 5
@@ -74,17 +73,17 @@ def test_a_place_that_cannot_be_written_to_is_found_before_measuring(
     (copy.folder(run_id("erm")) / "evaluation").write_text("a file")
     monkeypatch.setattr(module, "_measured", never)
     with pytest.raises(InputError, match="evaluation"):
-        evaluate(Shelf(copy, device="cpu"), run_id("erm"), ("calibration",), QUICK)
+        evaluate(RunLoader(copy, device="cpu"), run_id("erm"), ("calibration",), QUICK)
 
 
 def test_a_new_twin_makes_the_attacks_new(copy: Store) -> None:
     few = replace(QUICK, attacks=("fgsm",), limit=4)
     run, twin = run_id("rcad"), run_id("erm")
     shutil.move(copy.folder(twin), copy.path.parent / "away")
-    alone = evaluate(Shelf(copy, device="cpu"), run, ("attacks",), few)
+    alone = evaluate(RunLoader(copy, device="cpu"), run, ("attacks",), few)
     assert alone.evaluations["attacks"].settings["twin"] is None
     shutil.move(copy.path.parent / "away", copy.folder(twin))
-    joined = evaluate(Shelf(copy, device="cpu"), run, ("attacks",), few)
+    joined = evaluate(RunLoader(copy, device="cpu"), run, ("attacks",), few)
     assert joined.reused == ()
     assert joined.evaluations["attacks"].settings["twin"] == twin
     assert erm_twin(copy, copy.get(twin)) is None
@@ -101,40 +100,31 @@ def test_erm_keeps_the_protocol_s_augmentation() -> None:
 
 
 def test_flat_numbers(copy: Store) -> None:
-    run = run_id("erm")
-    found = evaluated_metrics(copy, run, "corruptions", device="cpu", settings=QUICK)
-    assert {"corrupted_accuracy_mean", "corrupted_accuracy_fog", "corrupted_accuracy_severity_5"} <= found.keys()
     only = Settings(limit=0, attack_eps=(0.05,), attacks=("fgsm",), masking=False)
-    attacked = evaluated_metrics(copy, run, "attacks", device="cpu", settings=only)
-    assert attacked.keys() == {
-        "attacked_accuracy_clean",
-        "attacked_accuracy_fgsm_0.05",
-        "attacked_accuracy_worst_0.05",
-        "accuracy_under_fgsm_0.05",
-    }
-    assert attacked["attacked_accuracy_clean"] == pytest.approx(copy.get(run).metrics["test_accuracy"])
-    assert evaluated_metrics(copy, run[:6], "calibration", device="cpu").keys() >= {"ece", "nll", "temperature"}
-    with pytest.raises(InputError, match="made for images"):
-        evaluated_metrics(copy, run_id("erm", 0, "breast_cancer"), "corruptions", device="cpu")
+    outcome = evaluate(RunLoader(copy, device="cpu"), run_id("erm")[:6], ("attacks",), only)
+    attacked = outcome.evaluations["attacks"].known()
+    names = ("attacked_accuracy_clean", "attacked_accuracy_fgsm_0.05", "attacked_accuracy_worst_0.05")
+    assert attacked.keys() == {*names, "accuracy_under_fgsm_0.05"}
+    assert attacked["attacked_accuracy_clean"] == pytest.approx(outcome.record.metrics["test_accuracy"])
 
 
 def test_a_suite_that_fits_no_run_is_an_error(copy: Store) -> None:
-    shelf, table, images = Shelf(copy, device="cpu"), run_id("erm", 0, "breast_cancer"), run_id("erm")
+    loader, table, images = RunLoader(copy, device="cpu"), run_id("erm", 0, "breast_cancer"), run_id("erm")
     with pytest.raises(InputError, match=r"expected a suite that fits the runs, but got corruptions: .*images"):
-        evaluate_all(shelf, [table], ("corruptions",), QUICK)
-    both = evaluate_all(shelf, [table, images], ("corruptions",), QUICK)
+        evaluate_all(loader, [table], ("corruptions",), QUICK)
+    both = evaluate_all(loader, [table, images], ("corruptions",), QUICK)
     assert [bool(one.refused) for one in both] == [True, False]
 
 
 def test_bad_requests_are_found_before_anything_is_measured(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_measured", never)
-    shelf, run = Shelf(copy, device="cpu"), run_id("erm")
+    loader, run = RunLoader(copy, device="cpu"), run_id("erm")
     for settings, says in (
         (replace(QUICK, corrupted="nowhere"), "nowhere"),
         (replace(QUICK, ood_data=("diabetes",)), "diabetes"),
     ):
         with pytest.raises(InputError, match=says):
-            evaluate_all(shelf, [run], SUITES, settings)
+            evaluate_all(loader, [run], SUITES, settings)
 
 
 def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
@@ -146,31 +136,31 @@ def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
         left[run] = str(error)
 
     # The broken one comes first, so that the look at one run of its data is at the broken one.
-    found = evaluate_all(Shelf(copy, device="cpu"), [broken, good, table], ("calibration",), QUICK, on_error=leave)
+    found = evaluate_all(RunLoader(copy, device="cpu"), [broken, good, table], ("calibration",), QUICK, on_error=leave)
     assert [one.record.id for one in found] == [good, table]
     assert left.keys() == {broken}
     assert "are damaged" in left[broken]
     images = replace(QUICK, ood_data=("wine_recognition",))
     left.clear()
     with pytest.raises(InputError, match="wine_recognition is a table"):
-        evaluate_all(Shelf(copy, device="cpu"), [broken, good], ("ood",), images, on_error=leave)
+        evaluate_all(RunLoader(copy, device="cpu"), [broken, good], ("ood",), images, on_error=leave)
     assert not left  # the request is wrong, not the runs
     with pytest.raises(InputError, match="are damaged"):
-        evaluate_all(Shelf(copy, device="cpu"), [good, broken], ("calibration",), QUICK)
+        evaluate_all(RunLoader(copy, device="cpu"), [good, broken], ("calibration",), QUICK)
 
 
 def test_what_a_bad_run_had_finished_is_kept(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     real, (first, second) = module._measured, (run_id("erm"), run_id("erm", 1))
 
-    def fails(subject: Subject, shelf: Shelf, suite: str, *more: Any) -> Any:
-        if (subject.record.id, suite) == (first, "ood"):
+    def fails(saved: SavedRun, loader: RunLoader, suite: str, *more: Any) -> Any:
+        if (saved.record.id, suite) == (first, "ood"):
             raise InputError("no memory")
-        return real(subject, shelf, suite, *more)
+        return real(saved, loader, suite, *more)
 
     monkeypatch.setattr(module, "_measured", fails)
     left = []
-    shelf, suites = Shelf(copy, device="cpu"), ("calibration", "ood")
-    found = evaluate_all(shelf, [first, second], suites, QUICK, on_error=lambda run, _: left.append(run))
+    loader, suites = RunLoader(copy, device="cpu"), ("calibration", "ood")
+    found = evaluate_all(loader, [first, second], suites, QUICK, on_error=lambda run, _: left.append(run))
     assert [one.record.id for one in found] == [second]
     assert left == [first]
     assert (copy.folder(first) / "evaluation" / QUICK.file("calibration")).is_file()
@@ -178,7 +168,7 @@ def test_what_a_bad_run_had_finished_is_kept(copy: Store, monkeypatch: pytest.Mo
 
 def test_a_damaged_twin_is_none(copy: Store) -> None:
     (copy.folder(run_id("erm")) / "model.safetensors").write_bytes(b"junk")
-    found = evaluate(Shelf(copy, device="cpu"), run_id("rcad"), ("attacks",), replace(QUICK, limit=4))
+    found = evaluate(RunLoader(copy, device="cpu"), run_id("rcad"), ("attacks",), replace(QUICK, limit=4))
     assert found.evaluations["attacks"].settings["twin"] is None
 
 
@@ -188,19 +178,19 @@ def test_weights_that_are_not_the_run_s(copy: Store) -> None:
     tensors, meta = load_tensors(path)
     save_tensors(path, {f"other.{name}": value for name, value in tensors.items()}, meta)
     with pytest.raises(InputError, match="of another model"):
-        Shelf(copy, device="cpu").take(run)
+        RunLoader(copy, device="cpu").load(run)
     path.write_bytes(b"junk")
     advice = f"remove the run (rcad runs prune {run} --yes --runs {copy.path}) and train it again"
     with pytest.raises(InputError, match=re.escape(f"but they are damaged; {advice}")):
-        Shelf(copy, device="cpu").take(run)
+        RunLoader(copy, device="cpu").load(run)
     path.unlink()
     with pytest.raises(InputError, match=re.escape(f"but they are missing; {advice}")):
-        Shelf(copy, device="cpu").take(run)
+        RunLoader(copy, device="cpu").load(run)
 
 
 def test_a_record_that_is_none(copy: Store) -> None:
     run = run_id("erm")
-    evaluate(Shelf(copy, device="cpu"), run, ("calibration",), Settings())
+    evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())
     path = copy.folder(run) / "evaluation" / "calibration.json"
     plain = json.loads(path.read_text())
     for text, says in (
@@ -211,4 +201,4 @@ def test_a_record_that_is_none(copy: Store) -> None:
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=says):
-            evaluate(Shelf(copy, device="cpu"), run, ("calibration",), Settings())
+            evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rcad.errors import InputError
-from rcad.evaluate.saved_run.finished_run import drawn
+from rcad.evaluate.saved_run.loading import drawn
 from rcad.evaluate.saved_run.settings import SUITES, Settings, default_limit, parse_suites
 
 

@@ -14,14 +14,9 @@ from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
 from rcad.evaluate.classification import fit_temperature
 from rcad.evaluate.corruptions import corrupt_numbered
-from rcad.evaluate.saved_run.attacks import attacks
-from rcad.evaluate.saved_run.calibration import calibration
-from rcad.evaluate.saved_run.corruptions import corruptions, published_set
-from rcad.evaluate.saved_run.finished_run import Shelf, Subject, drawn
-from rcad.evaluate.saved_run.foreign_data import as_images, foreign
-from rcad.evaluate.saved_run.ood import ood, roc
+from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, as_images, drawn, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.evaluate.saved_run.suite_result import NotApplicable
+from rcad.evaluate.saved_run.suites import NotApplicable, attacks, calibration, corruptions, ood, published_set, roc
 from rcad.runs.store import Store
 from trained import DIGITS, run_id
 
@@ -30,10 +25,10 @@ def silent(what: str, done: int, total: int) -> None:
     pass
 
 
-def test_calibration_repeats_what_the_run_reported(shelf: Shelf, store: Store) -> None:
+def test_calibration_repeats_what_the_run_reported(loader: RunLoader, store: Store) -> None:
     """The weights, the splits and the units are those of the run, or these could not agree."""
     run = run_id("rcad")
-    found = calibration(shelf.take(run), Settings(), silent)
+    found = calibration(loader.load(run), Settings(), silent)
     for name in ("accuracy", "nll", "brier"):
         assert found.numbers[name] == pytest.approx(store.get(run).metrics[f"test_{name}"], abs=1e-6)
     assert found.numbers["val_nll"] == pytest.approx(store.get(run).metrics["val_nll"], abs=1e-6)
@@ -42,50 +37,50 @@ def test_calibration_repeats_what_the_run_reported(shelf: Shelf, store: Store) -
     assert sum(found.curves["reliability"]["count"]) == 359
 
 
-def test_the_temperature_is_that_of_the_validation_split(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("erm"))
-    found = calibration(subject, Settings(), silent)
-    x, y = subject.problem.val
-    fitted = fit_temperature(subject.outputs(x), y)
+def test_the_temperature_is_that_of_the_validation_split(loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm"))
+    found = calibration(saved, Settings(), silent)
+    x, y = saved.problem.val
+    fitted = fit_temperature(saved.outputs(x), y)
     assert found.numbers["temperature"] == fitted.value
-    on_test = fit_temperature(subject.outputs(subject.problem.test[0]), subject.problem.test[1])
+    on_test = fit_temperature(saved.outputs(saved.problem.test[0]), saved.problem.test[1])
     assert found.numbers["temperature"] != on_test.value
 
 
-def test_no_validation_split_no_temperature(shelf: Shelf) -> None:
+def test_no_validation_split_no_temperature(loader: RunLoader) -> None:
     run = run_id("label_smoothing", 0, DIGITS, "data.validation=0", "train.selection=last")
-    found = calibration(shelf.take(run), Settings(), silent)
+    found = calibration(loader.load(run), Settings(), silent)
     assert "temperature" not in found.numbers
     assert "ece_scaled" not in found.numbers
     assert found.notes == ("No validation split was held out, so no temperature is fitted.",)
 
 
-def test_a_perfect_validation_split_has_no_temperature(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("erm"))
-    x, _ = subject.problem.val
-    labels = subject.outputs(x).argmax(1)
-    found = calibration(replace(subject, problem=replace(subject.problem, val=(x, labels))), Settings(), silent)
+def test_a_perfect_validation_split_has_no_temperature(loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm"))
+    x, _ = saved.problem.val
+    labels = saved.outputs(x).argmax(1)
+    found = calibration(replace(saved, problem=replace(saved.problem, val=(x, labels))), Settings(), silent)
     assert "temperature" not in found.numbers
     assert "every validation example is right" in found.notes[0]
 
 
-def test_a_real_target_in_its_own_unit(shelf: Shelf, store: Store) -> None:
+def test_a_real_target_in_its_own_unit(loader: RunLoader, store: Store) -> None:
     run = run_id("erm", 0, "diabetes")
-    found = calibration(shelf.take(run), Settings(), silent)
+    found = calibration(loader.load(run), Settings(), silent)
     for name in ("nll", "rmse"):
         assert found.numbers[name] == pytest.approx(store.get(run).metrics[f"test_{name}"], rel=1e-6)
     assert found.numbers["rmse"] > 10  # not in units of the deviation
     assert len(found.curves["intervals"]["coverage"]) == 19
 
 
-def test_fgsm_by_hand(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("erm"))
-    found = attacks(subject, replace(QUICK, masking=False), silent, None)
-    x, y = subject.examples("attacks", QUICK)
+def test_fgsm_by_hand(loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm"))
+    found = attacks(saved, replace(QUICK, masking=False), silent, None)
+    x, y = saved.examples("attacks", QUICK)
     x = (x.float() / 255).requires_grad_(True)
-    (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(subject.model(x), y), x)
+    (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(saved.model(x), y), x)
     moved = (x + 0.1 * slope.sign()).clamp(0, 1).detach()
-    before, after = (subject.model(one).argmax(1) == y for one in (x, moved))
+    before, after = (saved.model(one).argmax(1) == y for one in (x, moved))
     assert found.numbers["accuracy_under_fgsm_0.1"] == pytest.approx(100 * after.double().mean().item())
     both = 100 * (before & after).double().mean().item()
     assert found.numbers["attacked_accuracy_fgsm_0.1"] == pytest.approx(both)
@@ -96,43 +91,43 @@ def test_fgsm_by_hand(shelf: Shelf) -> None:
     assert found.curves["accuracy"]["worst"][1] == found.numbers["attacked_accuracy_worst_0.1"]
 
 
-def test_masking_and_the_twin(shelf: Shelf) -> None:
-    subject, twin = shelf.take(run_id("rcad")), shelf.take(run_id("erm"))
+def test_masking_and_the_twin(loader: RunLoader) -> None:
+    saved, twin = loader.load(run_id("rcad")), loader.load(run_id("erm"))
     few = replace(QUICK, attacks=("fgsm",), limit=8)
-    alone = attacks(subject, few, silent, None)
-    with_twin = attacks(subject, few, silent, twin)
+    alone = attacks(saved, few, silent, None)
+    with_twin = attacks(saved, few, silent, twin)
     names = [check["name"] for check in with_twin.curves["masking"]]
     assert names == [check["name"] for check in alone.curves["masking"]] + ["transfer"]
     failed = sum(not check["passed"] for check in with_twin.curves["masking"])
     assert with_twin.numbers["masking_signs"] == failed
-    assert "masking_signs" not in attacks(subject, replace(few, masking=False), silent, None).numbers
+    assert "masking_signs" not in attacks(saved, replace(few, masking=False), silent, None).numbers
 
 
-def test_attacks_on_a_table_have_no_bounds(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("erm", 0, "breast_cancer"))
-    found = attacks(subject, replace(QUICK, masking=False, attack_eps=(5.0,)), silent, None)
+def test_attacks_on_a_table_have_no_bounds(loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm", 0, "breast_cancer"))
+    found = attacks(saved, replace(QUICK, masking=False, attack_eps=(5.0,)), silent, None)
     assert found.numbers["attacked_accuracy_worst_5"] < 20  # rows clipped to [0, 1] could not be moved so far
     assert "attacked_accuracy_apgd_dlr_5" not in found.numbers
     assert len(found.notes) == 2
 
 
-def test_what_makes_no_sense_is_said(shelf: Shelf) -> None:
-    real, table = shelf.take(run_id("erm", 0, "diabetes")), shelf.take(run_id("erm", 0, "breast_cancer"))
+def test_what_makes_no_sense_is_said(loader: RunLoader) -> None:
+    real, table = loader.load(run_id("erm", 0, "diabetes")), loader.load(run_id("erm", 0, "breast_cancer"))
     with pytest.raises(NotApplicable, match="real target"):
         attacks(real, QUICK, silent, None)
     with pytest.raises(NotApplicable, match="images"):
         corruptions(table, QUICK, silent)
 
 
-def test_corruptions_by_hand(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("erm"))
-    found = corruptions(subject, QUICK, silent)
-    x, y = subject.examples("corruptions", QUICK)
+def test_corruptions_by_hand(loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm"))
+    found = corruptions(saved, QUICK, silent)
+    x, y = saved.examples("corruptions", QUICK)
     right = {}
     for name in QUICK.corruptions:
         for severity in QUICK.severities:
             damaged = corrupt_numbered(x, name, severity, seed=QUICK.seed, first=0)
-            output = subject.outputs(damaged)
+            output = saved.outputs(damaged)
             right[name, severity] = 100 * (output.argmax(1) == y).double().mean().item()
     assert found.numbers["corrupted_accuracy_fog"] == pytest.approx((right["fog", 1] + right["fog", 5]) / 2)
     assert found.numbers["corrupted_accuracy_mean"] == pytest.approx(sum(right.values()) / 4)
@@ -142,44 +137,44 @@ def test_corruptions_by_hand(shelf: Shelf) -> None:
     assert found.examples == 24
 
 
-def published(folder: Path, shelf: Shelf, names: tuple[str, ...] = CORRUPTIONS, classes: int = 10) -> Path:
+def published(folder: Path, loader: RunLoader, names: tuple[str, ...] = CORRUPTIONS, classes: int = 10) -> Path:
     """The clean test images in the place of corrupted ones."""
     folder.mkdir()
-    x, y = (part.numpy() for part in shelf.take(run_id("erm")).problem.test)
+    x, y = (part.numpy() for part in loader.load(run_id("erm")).problem.test)
     np.save(folder / "labels.npy", np.tile(y % classes, 5))
     for name in names:
         np.save(folder / f"{name}.npy", np.tile(x.transpose(0, 2, 3, 1), (5, 1, 1, 1)))
     return folder
 
 
-def test_published_images_are_read(shelf: Shelf, tmp_path: Path) -> None:
-    subject = shelf.take(run_id("erm"))
-    chosen = replace(QUICK, corrupted=str(published(tmp_path / "c", shelf)))
-    found = corruptions(subject, chosen, silent)
+def test_published_images_are_read(loader: RunLoader, tmp_path: Path) -> None:
+    saved = loader.load(run_id("erm"))
+    chosen = replace(QUICK, corrupted=str(published(tmp_path / "c", loader)))
+    found = corruptions(saved, chosen, silent)
     assert found.curves["provenance"] == "published"
     # The same images of the test split are looked at: they are those of `drawn`.
     assert found.numbers["corrupted_accuracy_mean"] == pytest.approx(found.numbers["corrupted_accuracy_clean"])
     assert found.numbers["corrupted_nll_mean"] == pytest.approx(found.numbers["corrupted_nll_clean"])
 
 
-def test_a_published_set_must_fit(shelf: Shelf, tmp_path: Path) -> None:
-    subject = shelf.take(run_id("erm"))
-    part = published(tmp_path / "part", shelf, ("fog",))
+def test_a_published_set_must_fit(loader: RunLoader, tmp_path: Path) -> None:
+    saved = loader.load(run_id("erm"))
+    part = published(tmp_path / "part", loader, ("fog",))
     with pytest.raises(InputError, match=r"expected pixelate in .*part, but it is missing"):
-        published_set(subject, replace(QUICK, corrupted=str(part)), None)
-    few = published(tmp_path / "few", shelf, ("fog",), classes=7)
+        published_set(saved, replace(QUICK, corrupted=str(part)), None)
+    few = published(tmp_path / "few", loader, ("fog",), classes=7)
     with pytest.raises(InputError, match=r"expected 10 classes in .*few, as the run has, but got 7"):
-        published_set(subject, replace(QUICK, corrupted=str(few), corruptions=("fog",)), None)
+        published_set(saved, replace(QUICK, corrupted=str(few), corruptions=("fog",)), None)
     np.save(part / "fog.npy", np.zeros((5 * 359, 32, 32, 3), np.uint8))
     with pytest.raises(InputError, match=r"expected images of shape \(1, 8, 8\)"):
-        published_set(subject, replace(QUICK, corrupted=str(part), corruptions=("fog",)), None)
+        published_set(saved, replace(QUICK, corrupted=str(part), corruptions=("fog",)), None)
 
 
-def test_entropy_at_no_distance_is_that_of_the_test_split(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("rcad"))
+def test_entropy_at_no_distance_is_that_of_the_test_split(loader: RunLoader) -> None:
+    saved = loader.load(run_id("rcad"))
     every = replace(QUICK, limit=0)
-    found = ood(subject, every, silent, shelf)
-    clean = calibration(subject, Settings(), silent).numbers["entropy"]
+    found = ood(saved, every, silent, loader)
+    clean = calibration(saved, Settings(), silent).numbers["entropy"]
     assert found.numbers["entropy_adversarial_0"] == pytest.approx(clean, abs=1e-6)
     assert found.numbers["entropy_random_0"] == pytest.approx(clean, abs=1e-6)
     assert found.numbers["entropy_adversarial_1"] != found.numbers["entropy_random_1"]
@@ -191,9 +186,9 @@ def test_entropy_at_no_distance_is_that_of_the_test_split(shelf: Shelf) -> None:
         assert one["count"] == 359
 
 
-def test_the_curve_has_the_area_that_is_printed(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("rcad"))
-    found = ood(subject, QUICK, silent, shelf)
+def test_the_curve_has_the_area_that_is_printed(loader: RunLoader) -> None:
+    saved = loader.load(run_id("rcad"))
+    found = ood(saved, QUICK, silent, loader)
     curve = found.curves["foreign"]["noise"]["roc"]
     area = np.trapezoid(curve["known"], curve["foreign"])
     assert area == pytest.approx(found.numbers["ood_noise_entropy_auroc"], abs=0.02)
@@ -205,8 +200,8 @@ def test_roc_of_a_perfect_score() -> None:
     assert curve == {"known": [0, 0.5, 1, 1, 1], "foreign": [0, 0, 0, 0.5, 1]}
 
 
-def test_a_real_target_has_one_score(shelf: Shelf) -> None:
-    found = ood(shelf.take(run_id("erm", 0, "diabetes")), QUICK, silent, shelf)
+def test_a_real_target_has_one_score(loader: RunLoader) -> None:
+    found = ood(loader.load(run_id("erm", 0, "diabetes")), QUICK, silent, loader)
     assert 0 <= found.numbers["ood_noise_entropy_auroc"] <= 1
     assert not [name for name in found.numbers if "msp" in name or "perturbed" in name]
 
@@ -222,7 +217,7 @@ def test_foreign_images_are_brought_to_the_shape() -> None:
     assert torch.allclose(back, torch.tensor(0.2))
 
 
-def test_foreign_images_of_differing_sizes(shelf: Shelf, tmp_path: Path) -> None:
+def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) -> None:
     """The middle square of each, at the run's size: white in the middle, black beside it."""
     pil = pytest.importorskip("PIL.Image")
     for name in ("a", "b"):
@@ -233,8 +228,8 @@ def test_foreign_images_of_differing_sizes(shelf: Shelf, tmp_path: Path) -> None
             top, left = (height - side) // 2, (width - side) // 2
             pixels[top : top + side, left : left + side] = 255
             pil.fromarray(pixels).save(tmp_path / "odd" / name / f"{place}.png")
-    own = Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache")
-    found = foreign(own.take(run_id("erm")), own, str(tmp_path / "odd"), 4, 0)
+    own = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache")
+    found = foreign_inputs(own.load(run_id("erm")), own, str(tmp_path / "odd"), 4, 0)
     assert found.shape == (4, 1, 8, 8)
     # The squares reach to the pixels beside them only where these are interpolated.
     assert found[:, :, 1:-1, 1:-1].min() > 0.99
@@ -244,18 +239,18 @@ def test_foreign_images_of_differing_sizes(shelf: Shelf, tmp_path: Path) -> None
     with pytest.raises(InputError, match="expected every image to be"):
         own.other(str(tmp_path / "odd"))
     with pytest.raises(InputError, match=r"expected a table .* but .*odd is images"):  # of no use in any size
-        foreign(own.take(run_id("erm", 0, "breast_cancer")), own, str(tmp_path / "odd"), 4, 0)
+        foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), own, str(tmp_path / "odd"), 4, 0)
     (tmp_path / "odd" / "a" / "2.png").write_bytes(b"junk")
     with pytest.raises(InputError, match=r"expected every image to be|2\.png"):
-        Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)
+        RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)
 
 
-def test_foreign_images_of_one_size_are_not_cut(shelf: Shelf, tmp_path: Path) -> None:
+def test_foreign_images_of_one_size_are_not_cut(loader: RunLoader, tmp_path: Path) -> None:
     pil = pytest.importorskip("PIL.Image")
     for name in ("a", "b"):
         (tmp_path / "wide" / name).mkdir(parents=True)
         pil.fromarray(np.zeros((8, 24, 3), np.uint8)).save(tmp_path / "wide" / name / "0.png")
-    own = Shelf(shelf.store, device="cpu", cache_dir=tmp_path / "cache")
+    own = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache")
     assert own.other(str(tmp_path / "wide"), 8).train.x.shape == (2, 3, 8, 24)
 
 
@@ -264,21 +259,21 @@ class Undecided(torch.nn.Module):
         return x.new_zeros(len(x), 10)
 
 
-def test_images_too_small_to_corrupt(shelf: Shelf) -> None:
-    subject = shelf.take(run_id("erm"))
-    x, y = subject.problem.test
+def test_images_too_small_to_corrupt(loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm"))
+    x, y = saved.problem.test
 
-    def cut(rows: int) -> Subject:
-        return replace(subject, model=Undecided(), problem=replace(subject.problem, test=(x[:, :, :rows], y)))
+    def cut(rows: int) -> SavedRun:
+        return replace(saved, model=Undecided(), problem=replace(saved.problem, test=(x[:, :, :rows], y)))
 
     assert corruptions(cut(4), QUICK, silent).examples == 24
     with pytest.raises(NotApplicable, match="at least 4 pixels a side; this run's are 8x3"):
         corruptions(cut(3), QUICK, silent)
 
 
-def test_foreign_data_must_fit(shelf: Shelf, tmp_path: Path) -> None:
-    images, table = shelf.take(run_id("erm")), shelf.take(run_id("erm", 0, "breast_cancer"))
-    for subject, name, says in (
+def test_foreign_data_must_fit(loader: RunLoader, tmp_path: Path) -> None:
+    images, table = loader.load(run_id("erm")), loader.load(run_id("erm", 0, "breast_cancer"))
+    for saved, name, says in (
         (images, "digits", "another data set than the run's own"),
         (images, "breast_cancer", "expected images .* but breast_cancer is a table"),
         (table, "digits", "expected a table .* but digits is images"),
@@ -286,17 +281,17 @@ def test_foreign_data_must_fit(shelf: Shelf, tmp_path: Path) -> None:
         (images, "nowhere", "nowhere"),
     ):
         with pytest.raises(InputError, match=says):
-            foreign(subject, shelf, name, 4, 0)
-    noise = foreign(images, shelf, "noise", 50, 0)
+            foreign_inputs(saved, loader, name, 4, 0)
+    noise = foreign_inputs(images, loader, "noise", 50, 0)
     assert noise.shape == (50, 1, 8, 8)
     assert 0 <= noise.min() < 0.1 < 0.9 < noise.max() <= 1
-    assert foreign(table, shelf, "noise", 50, 0).std() == pytest.approx(1, abs=0.1)
+    assert foreign_inputs(table, loader, "noise", 50, 0).std() == pytest.approx(1, abs=0.1)
 
 
-def test_the_same_examples_for_every_method(shelf: Shelf) -> None:
-    first, second = (shelf.take(run_id(method)).examples("ood", QUICK) for method in ("erm", "rcad"))
+def test_the_same_examples_for_every_method(loader: RunLoader) -> None:
+    first, second = (loader.load(run_id(method)).examples("ood", QUICK) for method in ("erm", "rcad"))
     assert torch.equal(first[0], second[0])
-    x = shelf.take(run_id("erm")).problem.test[0]
+    x = loader.load(run_id("erm")).problem.test[0]
     assert torch.equal(first[0], x[drawn(359, 24, 0)])
 
 
@@ -308,13 +303,13 @@ def test_a_gpu_finds_the_same(data: str, store: Store) -> None:
     settings = replace(QUICK, corruptions=("contrast", "pixelate"))
     found = []
     for device in ("cpu", "cuda"):
-        shelf = Shelf(store, device=device)
-        subject = shelf.take(run_id("erm", 0, data))
-        numbers = dict(calibration(subject, QUICK, silent).numbers)
-        foreign_data = ood(subject, QUICK, silent, shelf).numbers
+        loader = RunLoader(store, device=device)
+        saved = loader.load(run_id("erm", 0, data))
+        numbers = dict(calibration(saved, QUICK, silent).numbers)
+        foreign_data = ood(saved, QUICK, silent, loader).numbers
         numbers |= {name: value for name, value in foreign_data.items() if "noise" in name}
-        numbers |= corruptions(subject, settings, silent).numbers if subject.is_image else {}
+        numbers |= corruptions(saved, settings, silent).numbers if saved.is_image else {}
         found.append(numbers)
-        if subject.problem.classes:
-            attacks(subject, replace(QUICK, limit=8), silent, subject)
+        if saved.problem.classes:
+            attacks(saved, replace(QUICK, limit=8), silent, saved)
     assert found[0] == pytest.approx(found[1], rel=1e-3, abs=1e-3)

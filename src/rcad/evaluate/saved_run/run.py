@@ -9,15 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.evaluate.saved_run.attacks import attacks
-from rcad.evaluate.saved_run.calibration import calibration
-from rcad.evaluate.saved_run.corruptions import corruptions, published_set
-from rcad.evaluate.saved_run.finished_run import Shelf, Subject, finished, whole_weights
-from rcad.evaluate.saved_run.foreign_data import foreign
-from rcad.evaluate.saved_run.ood import ood
+from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
 from rcad.evaluate.saved_run.record import FOLDER, Evaluation, parse, stored
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.evaluate.saved_run.suite_result import Found, NotApplicable
+from rcad.evaluate.saved_run.suites import (
+    NotApplicable,
+    SuiteResult,
+    attacks,
+    calibration,
+    corruptions,
+    ood,
+    published_set,
+)
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.runs.files import check_folder
 from rcad.runs.plain import config_id
@@ -26,7 +29,7 @@ from rcad.runs.store import Store
 from rcad.train.machine import device_words, suitable_threads
 
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
-Told = Callable[[str, str, str, int, int], None]
+Report = Callable[[str, str, str, int, int], None]
 """Called with (run, suite, what is being done, done, total)."""
 OnError = Callable[[str, InputError], None]
 """Called with a run that cannot be evaluated, and why."""
@@ -53,11 +56,11 @@ class Outcome:
 
 
 def evaluate(
-    shelf: Shelf,
+    loader: RunLoader,
     run: str,
     suites: Sequence[str],
     settings: Settings,
-    told: Told = quiet,
+    report: Report = quiet,
     *,
     again: bool = False,
 ) -> Outcome:
@@ -67,32 +70,45 @@ def evaluate(
         run: id, or the start of it.
         again: measure also what a record holds already.
     """
-    record = shelf.store.get(run)
-    if shelf.store.pack_of(record.id) is not None and not again:
-        return _from_pack(shelf.store, record, suites, settings)
-    record = finished(shelf.store, run)
-    subject = shelf.take(record.id)
-    twin = erm_twin(shelf.store, record) if "attacks" in suites and settings.masking else None
+    record = loader.store.get(run)
+    if loader.store.pack_of(record.id) is not None and not again:
+        return _from_pack(loader.store, record, suites, settings)
+    record = finished(loader.store, run)
+    saved = loader.load(record.id)
+    twin = erm_twin(loader.store, record) if "attacks" in suites and settings.masking else None
     done: dict[str, Evaluation] = {}
     refused: dict[str, str] = {}
     reused = []
-    with suitable_threads(subject.problem.test[0]):
+    with suitable_threads(saved.problem.test[0]):
         for suite in suites:
-            path = shelf.store.folder(record.id) / FOLDER / settings.file(suite)
-            full = resolved(subject, suite, settings, twin)
-            found = None if again else stored(path, record.id, full)
-            if found is not None:
-                done[suite] = found
+            path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
+            full = resolved(saved, suite, settings, twin)
+            before = None if again else stored(path, record.id, full)
+            if before is not None:
+                done[suite] = before
                 reused.append(suite)
                 continue
             check_folder(path.parent)
             start = time.perf_counter()
             try:
-                fresh = _measured(subject, shelf, suite, settings, twin, told)
+                result = _measured(saved, loader, suite, settings, twin, report)
             except NotApplicable as reason:
                 refused[suite] = str(reason)
                 continue
-            done[suite] = _recorded(subject, suite, full, fresh, time.perf_counter() - start)
+            done[suite] = Evaluation(
+                run=record.id,
+                suite=suite,
+                settings=full,
+                numbers=dict(result.numbers),
+                curves=dict(result.curves),
+                notes=result.notes,
+                examples=result.examples,
+                seconds=round(time.perf_counter() - start, 2),
+                device=device_words(saved.problem.device),
+                versions=versions(),
+                commit=commit(),
+                finished=utc_now(),
+            )
             done[suite].write(path)
     return Outcome(record, done, refused, tuple(reused))
 
@@ -113,11 +129,11 @@ def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings:
 
 
 def evaluate_all(
-    shelf: Shelf,
+    loader: RunLoader,
     runs: Sequence[str],
     suites: Sequence[str],
     settings: Settings,
-    told: Told = quiet,
+    report: Report = quiet,
     *,
     again: bool = False,
     on_error: OnError | None = None,
@@ -128,7 +144,7 @@ def evaluate_all(
         on_error: takes a run that cannot be evaluated, with its error, and the others follow; None raises it. A
             request that fits none of the runs, for one and the same reason, is an error all the same.
     """
-    lost, misfit = _looked_at(shelf, runs, suites, settings)
+    lost, misfit = _looked_at(loader, runs, suites, settings)
     if len(set(map(str, misfit.values()))) == 1 and len(lost) + len(misfit) == len(runs):
         raise next(iter(misfit.values()))
     unfit = {run: error for run in runs if (error := lost.get(run) or misfit.get(run))}
@@ -139,7 +155,7 @@ def evaluate_all(
         try:
             if run in unfit:
                 raise unfit[run]
-            outcomes.append(evaluate(shelf, run, suites, settings, told, again=again))
+            outcomes.append(evaluate(loader, run, suites, settings, report, again=again))
         except InputError as error:
             if on_error is None:
                 raise
@@ -151,7 +167,7 @@ def evaluate_all(
 
 
 def _looked_at(
-    shelf: Shelf, runs: Sequence[str], suites: Sequence[str], settings: Settings
+    loader: RunLoader, runs: Sequence[str], suites: Sequence[str], settings: Settings
 ) -> tuple[dict[str, InputError], dict[str, InputError]]:
     """Runs that cannot be brought back, and those that the request does not fit; of data that do one run is tried."""
     lost: dict[str, InputError] = {}
@@ -159,28 +175,28 @@ def _looked_at(
     seen: set[DataConfig] = set()
     for run in runs:
         try:
-            if (data := finished(shelf.store, run).config.data) in seen:
+            if (data := finished(loader.store, run).config.data) in seen:
                 continue
-            subject = shelf.take(run)
+            saved = loader.load(run)
         except InputError as error:
             lost[run] = error
             continue
         try:
-            check(subject, shelf, suites, settings)
+            check(saved, loader, suites, settings)
             seen.add(data)
         except InputError as error:
             misfit[run] = error
     return lost, misfit
 
 
-def check(subject: Subject, shelf: Shelf, suites: Sequence[str], settings: Settings) -> None:
+def check(saved: SavedRun, loader: RunLoader, suites: Sequence[str], settings: Settings) -> None:
     """That what the suites need is there and fits the run's data, before an hour is spent on the others."""
     if "attacks" in suites and settings.standard and importlib.util.find_spec("pyautoattack") is None:
         raise MissingExtraError("pyautoattack", "attacks")
-    if "corruptions" in suites and settings.corrupted is not None and subject.is_image:
-        published_set(subject, settings, shelf.cache_dir)
+    if "corruptions" in suites and settings.corrupted is not None and saved.is_image:
+        published_set(saved, settings, loader.cache_dir)
     for name in settings.ood_data if "ood" in suites else ():
-        foreign(subject, shelf, name, 1, settings.seed)
+        foreign_inputs(saved, loader, name, 1, settings.seed)
 
 
 def erm_config(config: RunConfig) -> RunConfig:
@@ -198,46 +214,31 @@ def erm_twin(store: Store, record: RunRecord) -> str | None:
         return None
     try:
         twin = finished(store, run)
-        whole_weights(store, run)
+        load_weights(store, run)
     except InputError:
         return None
     return run if twin.data_sha256 == record.data_sha256 else None
 
 
-def resolved(subject: Subject, suite: str, settings: Settings, twin: str | None) -> dict[str, Any]:
+def resolved(saved: SavedRun, suite: str, settings: Settings, twin: str | None) -> dict[str, Any]:
     """All that a suite's numbers depend on: a record with other settings is not taken for this one."""
-    full = {**settings.of(suite), "limit": subject.limit(suite, settings)}
+    full = {**settings.of(suite), "limit": saved.limit(suite, settings)}
     if suite == "attacks" and settings.masking:
         full["twin"] = twin
     return full
 
 
-def _measured(subject: Subject, shelf: Shelf, suite: str, settings: Settings, twin: str | None, told: Told) -> Found:
+def _measured(
+    saved: SavedRun, loader: RunLoader, suite: str, settings: Settings, twin: str | None, report: Report
+) -> SuiteResult:
     def progress(what: str, done: int, total: int) -> None:
-        told(subject.record.id, suite, what, done, total)
+        report(saved.record.id, suite, what, done, total)
 
     if suite == "calibration":
-        return calibration(subject, settings, progress)
+        return calibration(saved, settings, progress)
     if suite == "attacks":
-        other = shelf.take(twin) if twin is not None and settings.masking else None
-        return attacks(subject, settings, progress, other)
+        other = loader.load(twin) if twin is not None and settings.masking else None
+        return attacks(saved, settings, progress, other)
     if suite == "corruptions":
-        return corruptions(subject, settings, progress, shelf.cache_dir)
-    return ood(subject, settings, progress, shelf)
-
-
-def _recorded(subject: Subject, suite: str, full: dict[str, Any], found: Found, seconds: float) -> Evaluation:
-    return Evaluation(
-        run=subject.record.id,
-        suite=suite,
-        settings=full,
-        numbers=dict(found.numbers),
-        curves=dict(found.curves),
-        notes=found.notes,
-        examples=found.examples,
-        seconds=round(seconds, 2),
-        device=device_words(subject.problem.device),
-        versions=versions(),
-        commit=commit(),
-        finished=utc_now(),
-    )
+        return corruptions(saved, settings, progress, loader.cache_dir)
+    return ood(saved, settings, progress, loader)

@@ -1,4 +1,4 @@
-"""A finished run brought back: its weights, its data, split as they were."""
+"""A finished run brought back: its weights and its data, split as they were; and data that no run was made for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from rcad.data.dataset import Dataset
 from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import load
+from rcad.data.scaling import Standardizer
 from rcad.data.splits import parse_spec
 from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import watched
-from rcad.evaluate.saved_run.settings import Settings, default_limit
+from rcad.evaluate.saved_run.settings import NOISE, Settings, default_limit
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
@@ -34,7 +36,7 @@ BATCH = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class SavedRun:
     """A trained model with the problem it was trained on.
 
     Attributes:
@@ -86,7 +88,7 @@ def drawn(total: int, count: int, seed: int) -> Tensor:
 
 
 @dataclass
-class Shelf:
+class RunLoader:
     """Brings runs back; data that several of them share are read once."""
 
     store: Store
@@ -95,7 +97,7 @@ class Shelf:
     device: str = "auto"
     _read: dict[DataConfig | tuple[str, int | str | None], Dataset] = field(default_factory=dict)
 
-    def take(self, run: str) -> Subject:
+    def load(self, run: str) -> SavedRun:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
         record = finished(self.store, run)
         config = record.config
@@ -110,21 +112,21 @@ class Shelf:
         problem = prepare(bare, dataset, pick_device(self.device))
         if record.data_sha256 != problem.fingerprint:
             raise InputError(self._changed(record))
-        tensors = whole_weights(self.store, record.id)
+        tensors = load_weights(self.store, record.id)
         model = model_of(bare, problem)
         try:
             model.load_state_dict(tensors)
         except RuntimeError:
             raise InputError(
                 f"expected the weights of {type(model).__name__} in {weights_of(self.store, record.id)}, "
-                f"but they are of another model; {start_over(self.store, record.id)}"
+                f"but they are of another model; {retrain_advice(self.store, record.id)}"
             ) from None
-        return Subject(record, problem, model.to(problem.device).eval().requires_grad_(False))
+        return SavedRun(record, problem, model.to(problem.device).eval().requires_grad_(False))
 
     def _changed(self, record: RunRecord) -> str:
         return (
             f"expected the data that run {record.id} was made from, but {record.config.data.name} has changed since; "
-            f"point --data-dir to the old data, or {start_over(self.store, record.id)}"
+            f"point --data-dir to the old data, or {retrain_advice(self.store, record.id)}"
         )
 
     def dataset(self, config: DataConfig) -> Dataset:
@@ -166,16 +168,18 @@ def weights_of(store: Store, run: str) -> Path:
     return store.folder(run) / WEIGHTS
 
 
-def whole_weights(store: Store, run: str) -> dict[str, Tensor]:
+def load_weights(store: Store, run: str) -> dict[str, Tensor]:
     """The weights of a finished run; its checkpoint is gone, so that damaged ones can only be made again."""
     path = weights_of(store, run)
     try:
         return load_tensors(path)[0]
     except InputError:
-        raise InputError(f"expected whole weights in {path}, but they are damaged; {start_over(store, run)}") from None
+        raise InputError(
+            f"expected whole weights in {path}, but they are damaged; {retrain_advice(store, run)}"
+        ) from None
 
 
-def start_over(store: Store, run: str) -> str:
+def retrain_advice(store: Store, run: str) -> str:
     """What to do about a run that is done, and so is not made again by the command that made it."""
     # The command looks in "runs" where it is not told otherwise.
     where = "" if store.path == Path("runs") else f" --runs {shlex.quote(str(store.path))}"
@@ -195,6 +199,61 @@ def finished(store: Store, run: str) -> RunRecord:
     if not weights_of(store, record.id).is_file():
         raise InputError(
             f"expected the weights of run {record.id} in {weights_of(store, record.id)}, but they are missing; "
-            f"{start_over(store, record.id)}"
+            f"{retrain_advice(store, record.id)}"
         )
     return record
+
+
+# The luminance of RGB (ITU-R BT.601).
+GREY = (0.299, 0.587, 0.114)
+
+
+def foreign_inputs(saved: SavedRun, loader: RunLoader, name: str, count: int, seed: int) -> Tensor:
+    """Up to `count` foreign inputs as the model takes them: pixels in [0, 1], or standardised columns.
+
+    Args:
+        name: of a data set, whose test part is taken where it has one; or "noise": uniform pixels, normal columns.
+    """
+    if name == NOISE:
+        generator = torch.Generator().manual_seed(seed)
+        make = torch.rand if saved.is_image else torch.randn
+        return make((count, *saved.shape), generator=generator).to(saved.problem.device)
+    if name == parse_spec(saved.record.config.data.name)[0]:
+        raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
+    size = max(saved.shape[1:]) if saved.is_image else None
+    try:
+        dataset = loader.other(name, size, saved.record.config.data.target)
+    except SizesDifferError:
+        if saved.is_image:
+            raise
+        raise _of_another_kind(saved, name, "images") from None  # whatever their sizes are
+    part = dataset.train if dataset.test is None else dataset.test
+    x = part.x[drawn(len(part), count, seed).numpy()]
+    if dataset.is_image != saved.is_image:
+        raise _of_another_kind(saved, name, "images" if dataset.is_image else "a table")
+    if dataset.is_image:
+        return as_images(torch.from_numpy(x.copy()).to(saved.problem.device), saved.shape)
+    table = Standardizer.from_dict(saved.problem.preprocessing["features"])
+    if x.shape[1] != len(table.mean):
+        raise InputError(
+            f"expected {len(table.mean)} columns as the run was trained on, but {name} has {x.shape[1]}; "
+            "name a table with the same columns"
+        )
+    return torch.from_numpy(table.transform(x)).to(saved.problem.device)
+
+
+def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """uint8 images brought to (C, H, W): grey becomes equal channels or their luminance, the size is interpolated."""
+    pixels = x.float() / 255
+    if pixels.shape[1] != shape[0]:
+        if pixels.shape[1] == 3:
+            pixels = (pixels * pixels.new_tensor(GREY)[None, :, None, None]).sum(1, keepdim=True)
+        pixels = pixels[:, :1].expand(-1, shape[0], -1, -1)
+    if pixels.shape[2:] != shape[1:]:
+        pixels = F.interpolate(pixels, size=shape[1:], mode="bilinear", antialias=True)
+    return pixels.clamp(0, 1)
+
+
+def _of_another_kind(saved: SavedRun, name: str, kind: str) -> InputError:
+    wanted = "images" if saved.is_image else "a table"
+    return InputError(f"expected {wanted} as the run was trained on, but {name} is {kind}")

@@ -1,0 +1,319 @@
+"""The four suites of a saved run: calibration, attacks, corruptions, and data from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcad.data.corrupted import CorruptedArrays, open_corrupted
+from rcad.data.dataset import Split
+from rcad.errors import InputError
+from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
+from rcad.evaluate.classification import before_and_after, classification, fit_temperature, risk_coverage
+from rcad.evaluate.corruptions.generated import SMALLEST
+from rcad.evaluate.corruptions.scores import (
+    CorruptionScores,
+    PublishedSet,
+    evaluate_corruptions,
+    evaluate_published,
+    mean_error,
+    severity_curve,
+)
+from rcad.evaluate.masking import masking_checks
+from rcad.evaluate.ood import Direction, detection, entropy_against_alpha, out_of_distribution
+from rcad.evaluate.regression import interval_coverage, regression
+from rcad.evaluate.robustness import accuracy_under, attacked_accuracy, standard_suite
+from rcad.evaluate.saved_run.loading import BATCH, Progress, RunLoader, SavedRun, drawn, foreign_inputs
+from rcad.evaluate.saved_run.settings import Settings
+from rcad.loss.calibration import reliability
+from rcad.loss.growth import as_unit_float
+from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
+from rcad.loss.perturbations import GradientStep
+from rcad.loss.suggest_alpha import suggest_alpha
+
+INTERVALS = tuple(k / 20 for k in range(1, 20))
+DLR_CLASSES = 3
+ENTROPY_BINS, ROC_POINTS = 30, 60
+DIRECTIONS: tuple[Direction, ...] = ("adversarial", "random")
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """Numbers by flat name, curves for figures, sentences for the reader, and how many examples were looked at."""
+
+    numbers: Mapping[str, float]
+    curves: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    examples: int = 0
+
+
+class NotApplicable(Exception):
+    """A suite makes no sense for a run; the sentence says why."""
+
+
+def calibration(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
+    """How honest the probabilities are, as they are and with one temperature fitted on the validation split."""
+    x, y = saved.examples("calibration", settings)
+    output = saved.outputs(x)
+    progress("test examples", 1, 2)
+    result = _calibration_of_classes(saved, output, y) if saved.problem.classes else _of_values(saved, output, y)
+    progress("test examples", 2, 2)
+    return result
+
+
+def _calibration_of_classes(saved: SavedRun, output: Tensor, y: Tensor) -> SuiteResult:
+    held_out, labels = saved.problem.val
+    curves = {"reliability": asdict(reliability(output, y)), "risk_coverage": asdict(risk_coverage(output, y))}
+    if not len(labels):
+        note = "No validation split was held out, so no temperature is fitted."
+        return SuiteResult(classification(output, y), curves, (note,), len(y))
+    fitted = fit_temperature(saved.outputs(held_out), labels)
+    if fitted.at_limit:
+        # At T near 0 a single error on the test split costs hundreds of nats: no number worth a mean.
+        extreme = "every validation example is right" if fitted.value < 1 else "the logits are worse than none"
+        note = f"No temperature: {extreme}, so the validation NLL has its minimum at no finite temperature above 0."
+        return SuiteResult(classification(output, y), curves, (note,), len(y))
+    curves["reliability_scaled"] = asdict(reliability(output.double() / fitted.value, y))
+    held = {"val_nll": fitted.nll_before, "val_nll_scaled": fitted.nll_after}
+    return SuiteResult({**before_and_after(fitted, output, y), **held}, curves, (), len(y))
+
+
+def _of_values(saved: SavedRun, output: Tensor, y: Tensor) -> SuiteResult:
+    scale = saved.problem.target_scale or 1.0
+    curves = {"intervals": {"level": list(INTERVALS), "coverage": list(interval_coverage(output, y, INTERVALS))}}
+    note = "A temperature is for classes; for a real target see how often the intervals hold what they promise."
+    return SuiteResult(regression(output, y, scale), curves, (note,), len(y))
+
+
+def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: SavedRun | None) -> SuiteResult:
+    """Percent right under each attack and radius, and whether that can be believed.
+
+    Args:
+        twin: the ERM run whose attacks are tried on this model.
+    """
+    if not saved.problem.classes:
+        raise NotApplicable("Attacks are made on classes; this run has a real target.")
+    x, y = saved.examples("attacks", settings)
+    numbers: dict[str, float] = {}
+    notes: list[str] = []
+    curves: dict[str, Any] = {"eps": list(settings.attack_eps), "accuracy": {}, "masking": []}
+    for eps in settings.attack_eps:
+        named = _attacks_within(eps, saved, settings)
+
+        def done(count: int, total: int, eps: float = eps) -> None:
+            progress(f"attacks within {eps:.3g}", count, total)
+
+        generator = torch.Generator(saved.problem.device).manual_seed(settings.seed)
+        left = attacked_accuracy(saved.model, x, y, named, generator=generator, progress=done).accuracies()
+        numbers["attacked_accuracy_clean"] = left.pop("clean")
+        for name, value in left.items():
+            numbers[f"attacked_accuracy_{name}_{eps:.4g}"] = value
+            curves["accuracy"].setdefault(name, []).append(value)
+        if "fgsm" in named:
+            numbers[f"accuracy_under_fgsm_{eps:.4g}"] = accuracy_under(saved.model, x, y, named["fgsm"])
+    if "apgd_dlr" in settings.attacks and saved.problem.classes < DLR_CLASSES:
+        notes.append(f"APGD-DLR needs {DLR_CLASSES} classes and is left out.")
+    if not saved.is_image:
+        notes.append("Radii are deviations of the table's columns, and no bounds limit the attacked rows.")
+    middle = middle_radius(settings)
+    if settings.masking:
+        checks = masking_checks(
+            saved.model,
+            x,
+            y,
+            PGD(middle, bounds=_bounds(saved), steps=settings.steps),
+            twin=None if twin is None else twin.model,
+            seed=settings.seed,
+            progress=lambda done, total: progress("signs of gradient masking", done, total),
+        )
+        curves["masking"] = [{**check._asdict(), "numbers": dict(check.numbers)} for check in checks]
+        numbers["masking_signs"] = float(sum(not check.passed for check in checks))
+    if settings.standard:
+        if not saved.is_image:
+            raise NotApplicable("The standard suite of attacks is made for images; leave it out.")
+        survived = standard_suite(
+            saved.model, x, y, middle, progress=lambda done, total: progress("the standard suite", done, total)
+        )
+        numbers[f"attacked_accuracy_standard_{middle:.4g}"] = survived.accuracies()["worst"]
+    return SuiteResult(numbers, curves, tuple(notes), len(y))
+
+
+def middle_radius(settings: Settings) -> float:
+    """The radius at which masking is looked for: with the defaults 8/255."""
+    radii = sorted(settings.attack_eps)
+    return radii[len(radii) // 2]
+
+
+def _bounds(saved: SavedRun) -> tuple[float, float] | None:
+    return (0.0, 1.0) if saved.is_image else None
+
+
+def _attacks_within(eps: float, saved: SavedRun, settings: Settings) -> dict[str, Attack]:
+    bounds, steps = _bounds(saved), settings.steps
+    every = {
+        "fgsm": FGSM(eps, bounds=bounds),
+        "pgd": PGD(eps, bounds=bounds, steps=steps),
+        "apgd_ce": APGD(eps, bounds=bounds, steps=steps),
+        "apgd_dlr": APGD(eps, bounds=bounds, steps=steps, loss="dlr"),
+    }
+    few = saved.problem.classes < DLR_CLASSES
+    return {name: attack for name, attack in every.items() if name in settings.attacks and not (few and "dlr" in name)}
+
+
+def corruptions(saved: SavedRun, settings: Settings, progress: Progress, cache_dir: Path | None = None) -> SuiteResult:
+    """Accuracy under fifteen corruptions at five severities: generated here, or the published files."""
+    if not saved.is_image:
+        raise NotApplicable("Corruptions are made for images; this run was trained on a table.")
+    if not saved.problem.classes:
+        raise NotApplicable("Corruptions are judged by the accuracy on classes; this run has a real target.")
+    height, width = saved.shape[1:]
+    if settings.corrupted is None and min(height, width) < SMALLEST:
+        raise NotApplicable(
+            f"Corruptions need images of at least {SMALLEST} pixels a side; this run's are {width}x{height}."
+        )
+    x, y = saved.examples("corruptions", settings)
+    asked: dict[str, Any] = {"corruptions": settings.corruptions, "severities": settings.severities}
+    asked["progress"] = lambda done, total: progress("corrupted images", done, total)
+    if settings.corrupted is None:
+        scores = evaluate_corruptions(saved.model, x, y, seed=settings.seed, **asked)
+    else:
+        published = published_set(saved, settings, cache_dir)
+        scores = evaluate_published(saved.model, published, device=saved.problem.device, clean=(x, y), **asked)
+    return SuiteResult(_corruption_numbers(scores), scores.to_dict(), (), len(y))
+
+
+@dataclass(frozen=True)
+class PublishedPart:
+    """A published set of which only as many images are looked at as the suite takes."""
+
+    whole: PublishedSet
+    count: int
+    seed: int
+
+    @property
+    def corruptions(self) -> tuple[str, ...]:
+        return self.whole.corruptions
+
+    def split(self, corruption: str, severity: int) -> Split:
+        every = self.whole.split(corruption, severity)
+        return every.take(drawn(len(every), self.count, self.seed).numpy())
+
+
+def published_set(saved: SavedRun, settings: Settings, cache_dir: Path | None) -> PublishedPart:
+    """The published set that the settings name, if it is whole and made for the run's images and classes."""
+    folder, classes = str(settings.corrupted), saved.problem.preprocessing["classes"]
+    published = open_corrupted(folder, classes=classes, cache_dir=cache_dir)
+    if isinstance(published, CorruptedArrays) and (held := int(published.labels.max()) + 1) != len(classes):
+        raise InputError(
+            f"expected {len(classes)} classes in {folder}, as the run has, but got {held}; name the set that was made "
+            f"from {saved.record.config.data.name}"
+        )
+    for name in settings.corruptions:
+        if name not in published.corruptions:
+            raise InputError(
+                f"expected {name} in {folder}, but it is missing; download the set again, or leave --corrupted out"
+            )
+    shape = tuple(published.split(settings.corruptions[0], settings.severities[0]).x.shape[1:])
+    if shape != saved.shape:
+        raise InputError(
+            f"expected images of shape {saved.shape} in {folder}, but got {shape}; evaluate a run that was trained "
+            "on such images"
+        )
+    return PublishedPart(published, saved.limit("corruptions", settings), settings.seed)
+
+
+def _corruption_numbers(scores: CorruptionScores) -> dict[str, float]:
+    errors, nlls = scores.errors(), scores.nlls()
+    numbers = {
+        "corrupted_accuracy_mean": 100 - mean_error(errors),
+        "corrupted_error_mean": mean_error(errors),
+        "corrupted_nll_mean": sum(nlls.values()) / len(nlls),
+    }
+    if scores.clean is not None:
+        numbers |= {"corrupted_accuracy_clean": scores.clean.accuracy, "corrupted_nll_clean": scores.clean.nll}
+    numbers |= {f"corrupted_accuracy_{name}": value for name, value in scores.accuracies().items()}
+    curve = zip(scores.severities, severity_curve(errors), strict=True)
+    return numbers | {f"corrupted_accuracy_severity_{level}": 100 - value for level, value in curve}
+
+
+def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoader) -> SuiteResult:
+    """Does the model know what it does not know? Scores against foreign data, and its entropy along growing steps."""
+    x, y = saved.examples("ood", settings)
+    # Without a cap: it would hide where the entropy goes on growing.
+    likelihood: Likelihood = Categorical() if saved.problem.classes else Gaussian(cap=None)
+    known = saved.outputs(x)
+    numbers: dict[str, float] = {}
+    curves: dict[str, Any] = {"foreign": {}, "alpha": {}}
+    sets = {name: foreign_inputs(saved, loader, name, len(y), settings.seed) for name in settings.ood_data}
+    if saved.problem.classes:
+        generator = torch.Generator(saved.problem.device).manual_seed(settings.seed)
+        numbers["suggested_alpha"] = suggest_alpha(*saved.problem.train, generator=generator)
+        sets["perturbed"] = _perturbed(saved, x, y, numbers["suggested_alpha"])
+    for place, (name, inputs) in enumerate(sets.items()):
+        progress("foreign data", place, len(sets))
+        output = saved.outputs(inputs)
+        inside, outside = (-likelihood.entropy(logits.double()) for logits in (known, output))
+        if saved.problem.classes:
+            told_apart = out_of_distribution(known, output)
+        else:
+            told_apart = {f"entropy_{quantity}": value for quantity, value in detection(inside, outside).items()}
+        numbers |= {f"ood_{name}_{quantity}": value for quantity, value in told_apart.items()}
+        curves["foreign"][name] = {
+            "count": len(inputs),
+            "histogram": _histogram(saved, -inside, -outside),
+            "roc": roc(inside, outside),
+        }
+    for direction in DIRECTIONS:
+        curve = entropy_against_alpha(
+            saved.model,
+            x,
+            y,
+            settings.alphas,
+            likelihood,
+            direction=direction,
+            batch_size=BATCH,
+            generator=torch.Generator(saved.problem.device).manual_seed(settings.seed),
+            progress=lambda done, total, way=direction: progress(f"entropy along {way} steps", done, total),  # type: ignore[misc]
+        )
+        curves["alpha"][direction] = asdict(curve)
+        pairs = zip(curve.alphas, curve.entropy, strict=True)
+        numbers |= {f"entropy_{direction}_{alpha:g}": value for alpha, value in pairs}
+    notes = () if saved.problem.classes else ("A real target has one score: the entropy of the predicted Gaussian.",)
+    return SuiteResult(numbers, curves, notes, len(y))
+
+
+def roc(inside: Tensor, outside: Tensor, points: int = ROC_POINTS) -> dict[str, list[float]]:
+    """Share of known and of foreign examples accepted, at falling thresholds; from (0, 0) to (1, 1)."""
+    every = torch.cat([inside, outside]).sort(descending=True).values
+    thresholds = every[torch.linspace(0, len(every) - 1, min(points, len(every)), device=every.device).long()]
+    shares = [(scores[:, None] >= thresholds).double().mean(0) for scores in (inside, outside)]
+    known, foreign = torch.stack(shares).tolist()
+    return {"known": [0.0, *known], "foreign": [0.0, *foreign]}
+
+
+def _perturbed(saved: SavedRun, x: Tensor, y: Tensor, alpha: float) -> Tensor:
+    """RCAD's own examples of doubt: one step of length alpha up the loss of the model itself."""
+    step = GradientStep(alpha)
+    parts = zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True)
+    return torch.cat([step(saved.model, as_unit_float(some), labels, Categorical()) for some, labels in parts])
+
+
+def _histogram(saved: SavedRun, inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
+    """Shares of known and of foreign examples in bins of entropy; the bins of K classes are the same for every run."""
+    every = torch.cat([inside, outside])
+    low, high = torch.stack([every.min(), every.max()]).tolist()
+    if saved.problem.classes:
+        low, high = 0.0, math.log(saved.problem.classes)
+    edges = torch.linspace(low, max(high, low + 1e-9), ENTROPY_BINS + 1, dtype=torch.float64)
+    place = edges[1:-1].to(every.device)
+    known, foreign = (
+        torch.bincount(torch.bucketize(entropy, place), minlength=ENTROPY_BINS).double() / len(entropy)
+        for entropy in (inside, outside)
+    )
+    return {"edges": edges.tolist(), "known": known.tolist(), "foreign": foreign.tolist()}
