@@ -5,14 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
+from typing import Any
 
+import filelock
 import pytest
 
 from rcad.errors import InputError
 from rcad.runs import locks
-from rcad.runs.locks import RunLock, held_here, is_locked
+from rcad.runs.locks import BusyError, RunLock, held_here, is_locked
 
 HOLD = """
 import sys, time
@@ -21,6 +23,13 @@ from rcad.runs.locks import RunLock
 lock = RunLock(Path(sys.argv[1]), "r")
 print("held", flush=True)
 time.sleep(60)
+"""
+
+WITHOUT_LOCKS = """
+import errno, fcntl
+def no_locks(*words):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = no_locks
 """
 
 HOLD_WITH_WORKER = """
@@ -36,6 +45,10 @@ time.sleep(0.1)
 print(worker, flush=True)
 time.sleep(60)
 """
+
+
+def no_locks(*words: object) -> None:
+    raise OSError(errno.ENOSYS, "Function not implemented")
 
 
 @pytest.fixture
@@ -97,38 +110,62 @@ def test_a_forked_worker_does_not_keep_it(path: Path) -> None:
 
 
 def test_waits_out_a_glance(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(locks, "PATIENCE_S", 60.0)
     first = RunLock(path, "r")
-    monkeypatch.setattr(time, "sleep", lambda seconds: first.release())
+    threading.Timer(0.2, first.release).start()
     with RunLock(path, "r"):
         assert held_here(path)
 
 
 def test_a_lock_on_a_removed_file_does_not_count(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newcomer who opened the file just before its run was pruned must lock the new file, not the old."""
-    attempt, calls = locks._try, []
+    attempt, calls = filelock.FileLock.acquire, []
 
-    def remove_first(handle: int) -> bool:
+    def remove_first(self: filelock.FileLock, *words: Any, **options: Any) -> Any:
+        found = attempt(self, *words, **options)
         if not calls:
             path.unlink()
-        calls.append(handle)
-        return attempt(handle)
+        calls.append(path)
+        return found
 
-    monkeypatch.setattr(locks, "_try", remove_first)
+    monkeypatch.setattr(filelock.FileLock, "acquire", remove_first)
     with RunLock(path, "r"):
         assert len(calls) == 2
-        assert path.read_text().split()[0] == str(os.getpid())
+        assert path.exists()
 
 
 def test_a_full_disk_is_told_and_nothing_stays_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object) -> int:
+    def full(*args: object, **options: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
+        patch.setattr(Path, "write_text", full)
         with pytest.raises(InputError, match="to be writable, but got: No space left on device; check"):
             RunLock(path, "r")
     RunLock(path, "r").release()
+
+
+def test_where_the_system_has_no_locks_a_file_stands_for_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    RunLock(path, "r").release()  # such a file may have been copied here
+    process, _ = start(WITHOUT_LOCKS + HOLD, path)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("fcntl.flock", no_locks)
+            assert is_locked(path)
+            with pytest.raises(BusyError, match=f"process {process.pid} on "):
+                RunLock(path, "0123")
+            process.kill()
+            process.wait()
+            if not hasattr(filelock.FileLock, "fallback_to_soft"):  # older versions leave it to us to remove the file
+                path.with_name("lock.soft").unlink()
+            assert not is_locked(path)
+            with RunLock(path, "0123"):
+                assert is_locked(path)
+                with pytest.raises(BusyError, match=f"process {os.getpid()} on "):
+                    RunLock(path, "0123")
+            assert not is_locked(path)
+    finally:
+        process.kill()
 
 
 def test_a_folder_that_is_not_there_is_named(path: Path) -> None:

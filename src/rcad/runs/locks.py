@@ -1,24 +1,27 @@
-"""One process at a time on one run. The lock dies with its process, so a killed one leaves nothing to clean up."""
+"""One process at a time on one run. The lock dies with its process, so a killed one leaves nothing to clean up.
+
+filelock, which torch brings, holds it: by the system where that has locks, else by a file that names its owner.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rcad.errors import InputError
 
-try:
-    import fcntl
-except ImportError:  # no such locks on this system: then nothing keeps two processes apart
-    HAS_LOCKS = False
-else:
-    HAS_LOCKS = True
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 PATIENCE_S = 0.5
 """A glance at a lock (`is_locked`) holds it for an instant; whoever wants it waits that out."""
+_POLL_S = 0.02
+_NO_LOCKS_HERE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class BusyError(InputError):
@@ -44,27 +47,34 @@ class RunLock:
 
     def __init__(self, path: Path, run: str) -> None:
         self.path, self.run = path, run
-        self._handle: int | None = _acquire(path, run)
+        try:
+            if not path.parent.is_dir():  # filelock would make it
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            self._lock: BaseFileLock | None = _acquired(path, PATIENCE_S)
+            if self._lock is None:
+                raise BusyError(run, _owner(path))
+            _beside(path, "owner").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
+        except OSError as error:
+            self.release()
+            raise InputError(
+                f"expected {path} to be writable, but got: {error.strerror or error}; check the folder and the disk"
+            ) from None
         _held[path.resolve()] = self
 
     def release(self) -> None:
         """Let others have it; a second call does nothing. The file stays: removing it would race with a newcomer."""
-        if self._handle is not None:
+        lock, self._lock = getattr(self, "_lock", None), None
+        if lock is not None:
+            _held.pop(self.path.resolve(), None)
             with contextlib.suppress(OSError):
-                os.ftruncate(self._handle, 0)
-            self._close()
+                _beside(self.path, "owner").unlink()
+            lock.release()
 
     def __enter__(self) -> RunLock:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.release()
-
-    def _close(self) -> None:
-        if self._handle is not None:
-            _held.pop(self.path.resolve(), None)
-            os.close(self._handle)
-            self._handle = None
 
 
 _held: dict[Path, RunLock] = {}
@@ -79,74 +89,70 @@ def is_locked(path: Path) -> bool:
     """Whether any process, this one included, holds the lock."""
     if held_here(path):
         return True
-    if not HAS_LOCKS or not path.exists():
+    if not path.exists() and not _beside(path, "soft").exists():
         return False
     try:
-        handle = os.open(path, os.O_RDWR)
+        lock = _acquired(path, 0)
     except OSError:
         return False  # a folder that can only be read has no run in it
-    try:
-        return not _try(handle)
-    finally:
-        os.close(handle)
+    if lock is not None:
+        lock.release()
+    return lock is None
 
 
-def _acquire(path: Path, run: str) -> int:
-    deadline = time.monotonic() + PATIENCE_S
+def _acquired(path: Path, patience: float) -> BaseFileLock | None:
+    """The lock, held; None where another has it. A lock on a file that was removed meanwhile does not count."""
+    from filelock import SoftFileLock, Timeout
+
+    deadline = time.monotonic() + patience
     while True:
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise InputError(f"expected {path} to be writable, but got: {error.strerror or error}") from None
-        if _try(handle) and _is_current(handle, path):
-            _sign(handle, path)
-            return handle
-        owner = _owner(handle)
-        os.close(handle)
-        if time.monotonic() >= deadline:
-            raise BusyError(run, owner)
-        time.sleep(0.02)
+            lock = _of_system(path)
+            try:
+                lock.acquire(timeout=max(deadline - time.monotonic(), 0), poll_interval=_POLL_S)
+            except (OSError, NotImplementedError) as error:
+                if isinstance(error, Timeout) or getattr(error, "errno", errno.ENOSYS) not in _NO_LOCKS_HERE:
+                    raise
+                lock = SoftFileLock(_beside(path, "soft"), thread_local=False)
+                lock.acquire(timeout=max(deadline - time.monotonic(), 0), poll_interval=_POLL_S)
+        except Timeout:
+            return None
+        if Path(lock.lock_file).exists():
+            return lock
+        lock.release()
 
 
-def _sign(handle: int, path: Path) -> None:
-    """Says who holds the lock."""
+def _of_system(path: Path) -> BaseFileLock:
+    from filelock import FileLock
+
     try:
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-    except OSError as error:
-        os.close(handle)
-        raise InputError(
-            f"expected {path} to be writable, but got: {error.strerror or error}; check the folder and the disk"
-        ) from None
+        # Later versions would turn to a file under the same name, where an earlier lock of the system may lie.
+        return FileLock(path, thread_local=False, fallback_to_soft=False)
+    except TypeError:
+        return FileLock(path, thread_local=False)
 
 
-def _try(handle: int) -> bool:
-    if not HAS_LOCKS:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _beside(path: Path, what: str) -> Path:
+    return path.with_name(f"{path.name}.{what}")
 
 
-def _is_current(handle: int, path: Path) -> bool:
-    """False where the run's folder was removed between opening the file and locking it."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except OSError:
-        return False
-
-
-def _owner(handle: int) -> str:
-    words = os.pread(handle, 200, 0).decode(errors="replace").split()
+def _owner(path: Path) -> str:
+    words: list[str] = []
+    with contextlib.suppress(OSError):
+        words = _beside(path, "owner").read_bytes()[:200].decode(errors="replace").split()
     return f"process {words[0]} on {words[1]}" if len(words) == 2 else "another process"
 
 
 def _drop_in_child() -> None:
     """A forked worker shares the open file, and would keep the lock after its parent was killed."""
-    for lock in list(_held.values()):
-        lock._close()
+    for held in list(_held.values()):
+        context = getattr(held._lock, "_context", None)
+        if context is not None and not hasattr(held._lock, "_creator_pid"):  # later versions of filelock see to it
+            with contextlib.suppress(OSError, TypeError):
+                os.close(context.lock_file_fd)
+            context.lock_file_fd = None
+        held._lock = None
+    _held.clear()
 
 
 if hasattr(os, "register_at_fork"):
