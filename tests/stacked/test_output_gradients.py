@@ -9,9 +9,9 @@ from torch import Tensor
 from rcad.loss.likelihoods import Categorical, Gaussian
 from rcad.loss.method import Method, compose
 from rcad.loss.methods import confidence_penalty, gaussian, label_smoothing
-from rcad.stacked import output_gradients
+from rcad.stacked import step as output_gradients
 from rcad.stacked.method import StackedMethod, StackedTerm
-from rcad.stacked.output_gradients import CLOSED, nll_slopes, pulled
+from rcad.stacked.step import CLOSED, nll_slopes, pulled
 
 REPLICAS, BATCH = 3, 7
 

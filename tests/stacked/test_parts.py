@@ -16,12 +16,10 @@ from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
 from rcad.models.mlp import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.configs import why_not
 from rcad.stacked.method import StackedMethod
-from rcad.stacked.model import Layout, StackedMLP
-from rcad.stacked.passes import Passes
+from rcad.stacked.model import Layout, Passes, StackedMLP
 from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_stacked
+from rcad.stacked.train import train_stacked, why_not
 from rcad.train.seeds import derived
 
 SIZES = (4, 6, 5, 3)

@@ -31,10 +31,8 @@ from rcad.loss.perturbations import GradientStep
 from rcad.loss.terms import Term
 from rcad.models.mlp import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.configs import train_configs
-from rcad.stacked.result import StackedResult
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_stacked
+from rcad.stacked.task import Examples, StackedProblem, StackedResult
+from rcad.stacked.train import train_configs, train_stacked
 from rcad.train.loop import Trainer
 from rcad.train.metrics import measure, scores
 from rcad.train.seeds import derived

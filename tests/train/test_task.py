@@ -14,9 +14,8 @@ from rcad.loss.method import Method
 from rcad.loss.method_rows import method_rows
 from rcad.paper.uci import synthetic
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.configs import train_configs
 from rcad.stacked.task import StackedProblem
-from rcad.stacked.train import train_stacked
+from rcad.stacked.train import train_configs, train_stacked
 from rcad.train.task import method_of, prepare
 
 CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=.*gaussian\(cap=0.0\)"

@@ -1,4 +1,4 @@
-"""Many perceptrons of one shape in one tensor: the parameters of R replicas, stacked.
+"""Many perceptrons of one shape in one tensor: the parameters of R replicas, their passes and their optimizers.
 
 All weights lie in one flat tensor, layer by layer, and within a layer replica by replica. A layer's view is then
 contiguous, as batched matrix products want it, and the optimizer sees one tensor.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -17,6 +17,8 @@ from torch.nn.functional import relu
 
 from rcad.errors import InputError, whole
 from rcad.models.mlp import MLP
+from rcad.runs.config import OptimConfig
+from rcad.train.schedule import learning_rate
 from rcad.train.seeds import derived
 
 
@@ -159,3 +161,183 @@ class StackedMLP:
 
     def copy(self) -> StackedMLP:
         return StackedMLP(self.layout, self.flat.clone())
+
+
+relu_backward = torch.ops.aten.threshold_backward.grad_input
+
+
+class Passes:
+    """Forward and backward passes of one model on batches of one size.
+
+    Args:
+        model: whose parameters are used; they may change between passes.
+        gradient: flat tensor in the model's layout, which receives the gradients.
+        batch: B examples for each replica.
+    """
+
+    def __init__(self, model: StackedMLP, gradient: Tensor, batch: int) -> None:
+        self.model = model
+        views = model.layout.views(gradient)
+        self._weight_grads, self._bias_grads = views[0::2], views[1::2]
+        shapes = [(model.replicas, batch, size) for size in model.layout.sizes]
+        self._values = [gradient.new_empty(shape) for shape in shapes[1:]]
+        self._grads = [gradient.new_empty(shape) for shape in shapes[:-1]]
+        self._bias_sums = [torch.empty_like(g) for g in self._bias_grads]
+        self._x: Tensor | None = None
+        self._fresh = True
+
+    def start(self) -> None:
+        """The next weight gradients replace those of the step before."""
+        self._fresh = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(R, B, D) -> (R, B, K), valid until the next forward."""
+        self._x = x
+        last = len(self._values) - 1
+        for k, (weight, bias) in enumerate(zip(self.model.weights, self.model.biases, strict=True)):
+            value = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2), out=self._values[k])
+            x = value if k == last else value.relu_()
+        return self._values[-1]
+
+    def backward(self, gradient: Tensor, *, weights: bool = True, inputs: bool = False) -> Tensor | None:
+        """From the gradient with respect to the output (R, B, K) of the last forward.
+
+        Args:
+            weights: add to the flat gradient (or begin it, see `start`).
+            inputs: return the gradient with respect to x, (R, B, D), valid until the next backward.
+        """
+        assert self._x is not None
+        for k in reversed(range(len(self._values))):
+            below = self._values[k - 1] if k else self._x
+            if weights:
+                self._add(k, gradient, below)
+            if k:
+                gradient = torch.bmm(gradient, self.model.weights[k], out=self._grads[k])
+                relu_backward(gradient, below, 0, grad_input=gradient)
+        if weights:
+            self._fresh = False
+        return torch.bmm(gradient, self.model.weights[0], out=self._grads[0]) if inputs else None
+
+    def _add(self, k: int, gradient: Tensor, below: Tensor) -> None:
+        beta = 0 if self._fresh else 1
+        self._weight_grads[k].baddbmm_(gradient.transpose(1, 2), below, beta=beta)
+        if self._fresh:
+            torch.sum(gradient, 1, out=self._bias_grads[k])
+        else:
+            self._bias_grads[k].add_(torch.sum(gradient, 1, out=self._bias_sums[k]))
+
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+"""torch.optim's defaults for Adam."""
+
+
+def common(configs: Sequence[OptimConfig]) -> OptimConfig:
+    """What the replicas share, with lr = 1: everything but lr, weight_decay and clip must be equal."""
+    shared = [replace(config, lr=1.0, weight_decay=0.0, clip=None) for config in configs]
+    for config in shared:
+        if config != shared[0]:
+            raise InputError(
+                f"expected optimizers that differ in lr, weight_decay and clip only, but got {shared[0]} and {config}"
+            )
+    return shared[0]
+
+
+class StackedOptimizer:
+    """One optimizer for all replicas.
+
+    Args:
+        configs: one per replica.
+        layout: of the flat tensors.
+        like: a flat tensor, for dtype and device.
+        epochs: of the whole training, for the schedule.
+        decoupled: weight decay of Adam acts on the weights (AdamW); False adds it to the gradient (Adam).
+    """
+
+    def __init__(
+        self, configs: Sequence[OptimConfig], layout: Layout, like: Tensor, epochs: int, *, decoupled: bool = True
+    ) -> None:
+        self.configs, self.layout, self.epochs, self.decoupled = tuple(configs), layout, epochs, decoupled
+        self.shared = common(configs)
+        rate, decay, clip = (
+            torch.tensor(values, dtype=like.dtype, device=like.device)
+            for values in (
+                [c.lr for c in configs],
+                [c.weight_decay for c in configs],
+                [float("inf") if c.clip is None else c.clip for c in configs],
+            )
+        )
+        # One rate for all is a factor; different ones are a tensor as long as the parameters.
+        self._rate: Tensor | float = layout.spread(rate) if len({c.lr for c in configs}) > 1 else configs[0].lr
+        self._decay = layout.spread(decay) if bool(decay.any()) else None
+        self._clip = clip if bool(clip.isfinite().any()) else None
+        self.steps = 0
+        self.first = torch.zeros_like(like) if self._adam or self.shared.momentum else None
+        self.second = torch.zeros_like(like) if self._adam else None
+        self._work = torch.empty_like(like)
+
+    @property
+    def _adam(self) -> bool:
+        return self.shared.name == "adamw"
+
+    def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
+        """Moves the parameters; `gradient` is used up. `progress`: epochs done, a fraction inside an epoch."""
+        self.steps += 1
+        if self._clip is not None:
+            self._shrink(gradient, self._clip)
+        factor = learning_rate(self.shared, self.epochs, progress)
+        if self._adam:
+            self._adam_step(flat, gradient, factor)
+        else:
+            self._sgd_step(flat, gradient, factor)
+
+    def take(self, index: Tensor) -> StackedOptimizer:
+        """The optimizer of some of the replicas, with their memory."""
+        configs = [self.configs[i] for i in index.tolist()]
+        like = self.layout.take(self._work, index)
+        twin = StackedOptimizer(
+            configs, Layout(len(index), self.layout.sizes), like, self.epochs, decoupled=self.decoupled
+        )
+        twin.steps = self.steps
+        twin.first = None if self.first is None else self.layout.take(self.first, index)
+        twin.second = None if self.second is None else self.layout.take(self.second, index)
+        return twin
+
+    def _shrink(self, gradient: Tensor, clip: Tensor) -> None:
+        """As clip_grad_norm_, for each replica by itself."""
+        views = self.layout.views(gradient)
+        squares = torch.stack([view.flatten(1).square().sum(1) for view in views]).sum(0)
+        factor = (clip / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+        for view in views:
+            view.mul_(factor.view(-1, *[1] * (view.ndim - 1)))
+
+    def _sgd_step(self, flat: Tensor, gradient: Tensor, factor: float) -> None:
+        if self._decay is not None:
+            gradient.addcmul_(self._decay, flat)
+        if self.first is not None:
+            self.first.mul_(self.shared.momentum).add_(gradient)
+            if self.shared.nesterov:
+                gradient.add_(self.first, alpha=self.shared.momentum)
+            else:
+                gradient = self.first
+        self._descend(flat, gradient, factor)
+
+    def _adam_step(self, flat: Tensor, gradient: Tensor, factor: float) -> None:
+        assert self.first is not None
+        assert self.second is not None
+        if self._decay is not None and self.decoupled:
+            torch.mul(self._decay, self._rate, out=self._work).mul_(-factor).add_(1.0)
+            flat.mul_(self._work)
+        elif self._decay is not None:
+            gradient.addcmul_(self._decay, flat)
+        first, second = (1 - beta**self.steps for beta in BETAS)
+        self.first.lerp_(gradient, 1 - BETAS[0])
+        self.second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        torch.sqrt(self.second, out=self._work).mul_(second**-0.5).add_(EPSILON)
+        torch.div(self.first, self._work, out=gradient)
+        self._descend(flat, gradient, factor / first)
+
+    def _descend(self, flat: Tensor, step: Tensor, factor: float) -> None:
+        if isinstance(self._rate, Tensor):
+            flat.addcmul_(self._rate, step, value=-factor)
+        else:
+            flat.add_(step, alpha=-factor * self._rate)

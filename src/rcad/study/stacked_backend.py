@@ -10,10 +10,10 @@ import torch
 
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
-from rcad.stacked.configs import train_configs, why_not
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.task import Examples, measure_stacked
+from rcad.stacked.train import train_configs, why_not
 from rcad.study.comparison import Metrics, Progress
 from rcad.train.machine import suitable_threads
 from rcad.train.task import Problem, method_of

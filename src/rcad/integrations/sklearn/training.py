@@ -16,7 +16,7 @@ from rcad.loss.augmentations import augment
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.method import Method
 from rcad.stacked.method import StackedMethod
-from rcad.stacked.passes import Passes
+from rcad.stacked.model import Passes
 from rcad.stacked.step import StackedStep
 from rcad.train.seeds import derived
 
