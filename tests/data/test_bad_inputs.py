@@ -102,6 +102,22 @@ def npz(tmp: Path, keep: int | None = None, **arrays) -> Path:
     return path
 
 
+def npy(tmp: Path, shape: str, name: str = "d.npy") -> Path:
+    """A header that says more than there is; as a member where the name is an .npz's."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    if name.endswith(".npz"):
+        return zip_of(tmp / name, {"x.npy": data, "y.npy": data})
+    return tree(tmp, **{name.replace(".", "_dot_"): data}) / name
+
+
+def bad_utf8(tmp: Path) -> Path:
+    text, places = pa.py_buffer(b"\xff\xfeok"), pa.py_buffer(np.array([0, 2, 4], np.int32).tobytes())
+    column = pa.Array.from_buffers(pa.string(), 2, [None, places, text])
+    pq.write_table(pa.table({"s": column, "y": TWO}), tmp / "u.parquet")
+    return tmp / "u.parquet"
+
+
 PIXELS = np.zeros((4, 3, 5, 5), np.uint8)
 Y = np.array([0, 1, 0, 1])
 TWO = [0, 1]
@@ -314,6 +330,14 @@ CASES = {
         {},
     ),
     "npz pixels above 255": (lambda t: npz(t, x=PIXELS.astype(int) + 300, y=Y), r"\[0, 255\]", {}),
+    "npy of 44 GiB": (lambda t: npy(t, "(4000000, 1500)"), "128 bytes cannot hold float64 of shape", {"target": 0}),
+    "npy of a strange shape": (lambda t: npy(t, "(((("), "d.npy to be a whole NumPy file", {"target": 0}),
+    "npy of a negative shape": (lambda t: npy(t, "(-1, 3)"), "d.npy to be a whole NumPy file", {"target": 0}),
+    "npz of 44 GiB": (lambda t: npy(t, "(4000000, 1500)", "d.npz"), "128 bytes cannot hold float64", {}),
+    "npz of bytes": (lambda t: zip_of(t / "d.npz", {"x": b"bytes", "y": b""}), "d.npz to be a whole NumPy file", {}),
+    "parquet bad UTF-8": (bad_utf8, "u.parquet to be a Parquet file, but got: .*codec", {"target": "y"}),
+    "home of nobody": (lambda t: "~nobody-at-all/x.csv", "home folder of a user in '~nobody-at-all/x.csv'", {}),
+    "name too long": (lambda t: "x" * 5000, "at x{120}, but got: File name too long", {}),
     "npz lengths differ": (lambda t: npz(t, x=PIXELS, y=Y[:3]), r"x \(4, 3, 5, 5\) and y \(3,\)", {}),
     "npz seven channels": (lambda t: npz(t, x=np.zeros((4, 7, 5, 5), np.uint8), y=Y), "1 or 3 channels", {}),
     "npz label negative": (lambda t: npz(t, x=PIXELS, y=Y - 1), "from 0, but got -1 in .*d.npz example 0", {}),

@@ -80,6 +80,7 @@ def fetch_data(
 ) -> None:
     from rcad.cli.screen import say
     from rcad.data.download import fetch
+    from rcad.data.files import expanded
     from rcad.errors import InputError
     from rcad.train.terminal import shown
 
@@ -87,7 +88,7 @@ def fetch_data(
         raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
     with shown() as progress:
         told = partial(progress.detail, f"fetching {name}", unit="B")
-        files = fetch(name, data_dir.expanduser(), extra=extra, progress=told)
+        files = fetch(name, expanded(data_dir), extra=extra, progress=told)
     for file in files:
         say(f"{file}  checksum ok")
 
@@ -122,6 +123,7 @@ def import_data(
 ) -> None:
     from rcad.cli.importing import check_name, describe, keep, show, train_line
     from rcad.cli.screen import say, say_json
+    from rcad.data.files import expanded
     from rcad.data.registry import load
     from rcad.train.terminal import shown
 
@@ -132,7 +134,7 @@ def import_data(
         told = partial(progress.detail, "reading")
         dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=told, **options, **own)
     if place is not None:
-        keep(Path(path).expanduser(), place)
+        keep(expanded(path), place)
     if as_json:
         say_json(describe(dataset))
         return

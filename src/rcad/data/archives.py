@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from rcad.data.cache import REMEDY, cache_root, fingerprint, make_whole
-from rcad.data.files import DISK_ERRORS, make_folder, writing
+from rcad.data.files import DISK_ERRORS, make_folder, reason, writing
 from rcad.errors import InputError
 
 MOST_MEMBERS = 5_000_000
@@ -45,9 +45,8 @@ def readable(archive: Path) -> Iterator[None]:
     except (*_BROKEN, OSError, RuntimeError, KeyError, ValueError, OverflowError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             raise  # the disk's fault, not the archive's
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise InputError(
-            f"expected {archive} to be a whole archive, but it cannot be read ({reason}); download it again"
+            f"expected {archive} to be a whole archive, but it cannot be read ({reason(error)}); download it again"
         ) from None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task, check_labels, check_several, count_classes
+from rcad.data.files import reason
 from rcad.data.scaling import compact
 from rcad.errors import InputError
 
@@ -84,9 +85,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
     except InputError:
         raise
     except Exception as error:  # a damaged header ends in nearly everything
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise InputError(
-            f"expected {path} to be a whole NumPy file, but it cannot be read ({reason}); save it again"
+            f"expected {path} to be a whole NumPy file, but it cannot be read ({reason(error)}); save it again"
         ) from None
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Progress, Split, check_labels, check_several
+from rcad.data.files import reason
 from rcad.data.image_folders import class_folders, read
 from rcad.data.images import is_image_name
 from rcad.errors import InputError, one_of, whole
@@ -171,9 +172,8 @@ def _open(path: Path) -> npt.NDArray[Any]:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except Exception as error:  # a damaged header ends in nearly everything
-        reason = " ".join(str(error).split())[:100]
         raise InputError(
-            f"expected {path} to be a whole .npy file, but it cannot be read ({reason}); {_AGAIN}"
+            f"expected {path} to be a whole .npy file, but it cannot be read ({reason(error)}); {_AGAIN}"
         ) from None
 
 

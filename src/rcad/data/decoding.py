@@ -17,8 +17,9 @@ import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import numpy.typing as npt
 from rcad.data.archives import readable
 from rcad.data.cache import allocate
 from rcad.data.dataset import Progress
+from rcad.data.files import read_bytes, reason
 from rcad.data.images import ColourError, decode, is_grey
 from rcad.errors import InputError, need
 
@@ -60,12 +62,7 @@ class ImageFiles:
     def images(self) -> Iterator[Encoded]:
         for name in self.names:
             path = Path(self.root, name)
-            data: bytes | InputError
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                data = InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file")
-            yield str(path), data
+            yield str(path), _tried(partial(read_bytes, path))
 
 
 @dataclass(frozen=True)
@@ -81,13 +78,7 @@ class ZipMembers:
     def images(self) -> Iterator[Encoded]:
         with readable(Path(self.root)), zipfile.ZipFile(self.root) as archive:
             for name in self.names:
-                data: bytes | InputError
-                try:
-                    with readable(Path(self.root)):
-                        data = archive.read(name)
-                except InputError as error:
-                    data = error
-                yield f"{self.root}:{name}", data
+                yield f"{self.root}:{name}", _tried(partial(_member, archive, name))
 
 
 @dataclass(frozen=True)
@@ -113,10 +104,9 @@ class ParquetRows:
             chunks = [c.field("bytes") if hasattr(c, "field") else c for c in column.chunks]
             encoded = [value for chunk in chunks for value in chunk.to_pylist()]
         except Exception as error:  # Arrow has no common base for what a damaged file raises
-            reason = " ".join(str(error).split())[:100]
             raise InputError(
                 f"expected {self.root} to be a whole Parquet file, "
-                f"but row group {self.group} cannot be read ({reason}); fetch it again"
+                f"but row group {self.group} cannot be read ({reason(error)}); fetch it again"
             ) from None
         for row, data in enumerate(encoded, self.first + self.start):
             none = f"expected image bytes in {self.root} row {row}, but got none; store the bytes, not only the path"
@@ -124,6 +114,18 @@ class ParquetRows:
 
 
 Source = ImageFiles | ZipMembers | ParquetRows
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    with readable(Path(archive.filename or "")):
+        return archive.read(name)
+
+
+def _tried(read: Callable[[], bytes]) -> bytes | InputError:
+    try:
+        return read()
+    except InputError as error:
+        return error
 
 
 @dataclass(frozen=True)

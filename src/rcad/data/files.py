@@ -27,6 +27,19 @@ def expanded(path: Path | str) -> Path:
         ) from None
 
 
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes, or one line on why they cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
+
+
+def reason(error: Exception) -> str:
+    """What another's exception says, as a part of one line."""
+    return " ".join(str(error).split())[:100] or type(error).__name__
+
+
 def digest(path: Path, algorithm: str = "sha256") -> str:
     """The hexadecimal digest of a file's bytes."""
     hasher = hashlib.new(algorithm, usedforsecurity=False)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, count_classes
 from rcad.data.decoding import SOURCE_LENGTH, ParquetRows, Source, decode_splits
+from rcad.data.files import reason
 from rcad.data.images import check_size
 from rcad.errors import InputError, need
 
@@ -217,8 +218,8 @@ def _open(path: Path) -> Any:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:100]
-    return InputError(f"expected {path} to be a whole Parquet file, but it cannot be read ({reason}); fetch it again")
+    why = reason(error)
+    return InputError(f"expected {path} to be a whole Parquet file, but it cannot be read ({why}); fetch it again")
 
 
 def _leaf(schema: Any, column: str) -> str | None:

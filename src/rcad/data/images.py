@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rcad.data.files import reason
 from rcad.errors import InputError, need
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"})
@@ -83,9 +85,9 @@ class _opened:
     def _said(self, error: Exception) -> InputError:
         # Pillow's own sentence for an unknown format prints the address of our buffer.
         unknown = isinstance(error, _pillow().UnidentifiedImageError)
-        reason = "unknown format" if unknown else " ".join(str(error).split())[:100] or type(error).__name__
+        why = "unknown format" if unknown else reason(error)
         return InputError(
-            f"expected {self.origin} to be an image, but it cannot be decoded ({reason}); replace or remove it"
+            f"expected {self.origin} to be an image, but it cannot be decoded ({why}); replace or remove it"
         )
 
 
@@ -137,4 +139,6 @@ def check_size(size: int | None) -> None:
 
 @functools.cache
 def _pillow() -> Any:
-    return need("PIL.Image", "pillow")
+    pillow = need("PIL.Image", "pillow")
+    logging.getLogger("PIL").addHandler(logging.NullHandler())  # what it says of broken files is said by our errors
+    return pillow

@@ -21,6 +21,7 @@ from rcad.data.archives import readable, tar_files, zip_names
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several
 from rcad.data.decoding import ZipMembers, decode_splits, in_parts
+from rcad.data.files import reason
 from rcad.data.image_folders import ClassFiles, labels_of, read
 from rcad.data.images import check_size, is_image_name
 from rcad.data.official_sets import OFFICIAL
@@ -183,9 +184,8 @@ def _read_svhn(file: Path) -> tuple[Images, Labels]:
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # scipy raises nearly everything on a damaged file
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
         raise InputError(
-            f"expected {file} to be a whole MATLAB 5 file, but it cannot be read ({reason}); download it again"
+            f"expected {file} to be a whole MATLAB 5 file, but it cannot be read ({reason(error)}); download it again"
         ) from None
     x, y = (np.asarray(content.get(key, ())) for key in ("X", "y"))
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2] != 3 or not x.size or y.size != x.shape[3]:

@@ -240,7 +240,10 @@ def _existing(name: str, root: Path | None) -> Path:
 
 def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
     """The layout at `path`, unpacked where it is an archive; `told` where a table of labels is named."""
-    found = recognise(path)
+    try:
+        found = recognise(path)
+    except OSError as error:
+        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the folder") from None
     if told and path.is_dir() and (found is None or found.layout == "folders"):
         return Found("labels", path)
     if found is not None and found.layout == "archive":

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.arrays import read_arrays
+from rcad.data.files import read_bytes, reason
 from rcad.errors import InputError, need
 
 Numbers = npt.NDArray[np.float64]
@@ -142,7 +143,7 @@ def read_table(path: Path, *, header: bool = True, delimiter: str | None = None)
 
 
 def _read_text(path: Path, header: bool, delimiter: str | None) -> Table:
-    raw = path.read_bytes()
+    raw = read_bytes(path)
     text = _decode(raw, path)
     if not text.strip():
         raise InputError(f"expected a table in {path}, but the file is empty")
@@ -257,8 +258,7 @@ def _read_parquet(path: Path) -> Table:
     except InputError:
         raise
     except Exception as error:  # Arrow has no common base for what a damaged file raises; bad UTF-8 is found late
-        reason = " ".join(str(error).split("\n")[0].split())[:100]
-        raise InputError(f"expected {path} to be a Parquet file, but got: {reason}") from None
+        raise InputError(f"expected {path} to be a Parquet file, but got: {reason(error)}") from None
     return Table(path, names, columns, table.num_rows, lambda row: f"row {row + 1}")
 
 
