@@ -90,7 +90,7 @@ def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert usual[0].split() == ["run", "data", "method", "seed", "status", "test_accuracy"]
     monkeypatch.setenv("COLUMNS", "40")
     narrow = cli("runs", "list").out
-    assert "test_accuracy  91.0%" in narrow
+    assert store.ids()[0] in narrow
     assert max(map(len, narrow.split("\n"))) <= 40
     assert "no runs" in cli("runs", "list", "--data", "mnist").out
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,11 @@ import pytest
 
 from rcad.errors import InputError
 from rcad.runs.files import (
+    Kind,
     LogWriter,
     check_folder,
+    dumps,
+    kind_of,
     leftovers,
     make_folder,
     read_log,
@@ -136,3 +141,45 @@ def test_a_bad_line_within_is_named(tmp_path: Path, line: str, message: str) -> 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
         LogWriter(tmp_path / "no" / "log.jsonl")
+
+
+@dataclass(frozen=True)
+class Colour:
+    name: str
+
+
+COLOUR = Kind("colour", 2, lambda plain, schema: Colour(plain["name"] if schema == 2 else plain["colour"]))
+
+
+def test_a_record_says_its_kind_and_schema(tmp_path: Path) -> None:
+    path = tmp_path / "colour.json"
+    write_text(path, dumps(COLOUR.stamp({"name": "red"})))
+    assert json.loads(path.read_text()) == {"kind": "colour", "schema": 2, "name": "red"}
+    assert COLOUR.read(path) == Colour("red")
+    assert kind_of(path) == "colour"
+    assert COLOUR.parse({"schema": 1, "colour": "red"}, "old.json") == Colour("red")  # from before there were kinds
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "to be valid JSON"),
+        ("[1]", "expected a record to be an object, but got [1]"),
+        ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
+        ('{"schema": 2}', "expected a record of kind 'colour', but got None"),
+        (
+            '{"kind": "colour", "schema": 3}',
+            "expected a record of schema 2, but got 3; read it with the version of rcad",
+        ),
+        ('{"kind": "colour", "schema": true}', "expected a record of schema 2, but got True"),
+        ('{"kind": ["colour"]}', "expected a record of kind 'colour', but got ['colour']"),
+    ],
+)
+def test_what_is_no_such_record_is_named_in_one_line(content: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(InputError) as error:
+        COLOUR.read(path)
+    assert says in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,4 +1,8 @@
-"""Files that can be trusted: either the old one or the new one, whatever happens in between; strict JSON; logs."""
+"""Files that can be trusted: either the old one or the new one, whatever happens between. Strict JSON, records, logs.
+
+A record is a JSON object that says what `kind` it is and by which `schema` it was written. Each kind is read by one
+`Kind`, once, at the border: behind it there are typed values.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,14 @@ import math
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from rcad.errors import InputError
+from rcad.errors import InputError, shown
+
+T = TypeVar("T")
 
 _TEMP = ".*.partial"
 
@@ -130,6 +137,53 @@ def finite_or_none(value: Any) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"the constant {constant}")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A kind of record, and how a file of it becomes a value.
+
+    Args:
+        name: what its files say under `kind`; those of schema 1 may say nothing, where their reader knows.
+        schema: the newest, which is written; older ones are read too.
+        build: from the object without `kind`, and from its schema, to the value; raises an InputError.
+    """
+
+    name: str
+    schema: int
+    build: Callable[[dict[str, Any], int], T]
+
+    def stamp(self, plain: Mapping[str, Any]) -> dict[str, Any]:
+        """The object as a file holds it."""
+        return {"kind": self.name, "schema": self.schema, **plain}
+
+    def read(self, path: Path) -> T:
+        """The record in a file; one line says what is wrong with it."""
+        return self.parse(loads(read_text(path), str(path)), str(path))
+
+    def parse(self, plain: Any, source: str) -> T:
+        """The record in an object of parsed JSON; `source` names its file in messages."""
+        try:
+            if not isinstance(plain, dict):
+                raise InputError(f"expected a record to be an object, but got {shown(plain)}")
+            kind, schema = plain.get("kind"), plain.get("schema")
+            if kind != self.name and not (kind is None and schema == 1):
+                raise InputError(f"expected a record of kind {self.name!r}, but got {shown(kind)}; name another file")
+            if not isinstance(schema, int) or isinstance(schema, bool) or not 1 <= schema <= self.schema:
+                raise InputError(
+                    f"expected a record of schema {self.schema}, but got {shown(schema)}; "
+                    "read it with the version of rcad that wrote it"
+                )
+            return self.build({key: value for key, value in plain.items() if key not in ("kind", "schema")}, schema)
+        except InputError as error:
+            raise InputError(f"in {source}: {error}") from None
+
+
+def kind_of(path: Path) -> str:
+    """The kind of record that a file says it is; an empty text where it is none, or says nothing."""
+    plain = loads(read_text(path), str(path))
+    kind = plain.get("kind") if isinstance(plain, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 class LogWriter:

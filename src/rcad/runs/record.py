@@ -19,10 +19,9 @@ from typing import Any, Literal, get_args
 from rcad.errors import InputError, Value, did_you_mean, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.files import dumps, finite_or_none, loads
+from rcad.runs.files import Kind, dumps, finite_or_none, loads
 from rcad.runs.plain import config_id, from_plain, to_plain
 
-SCHEMA = 1
 Status = Literal["running", "interrupted", "diverged", "done"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINISHED: tuple[Status, ...] = ("done", "diverged")
@@ -132,7 +131,7 @@ class RunRecord(Value):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that strict JSON can hold."""
-        plain: dict[str, Any] = {"schema": SCHEMA, "id": self.id, "config": to_plain(self.config)}
+        plain = RUN.stamp({"id": self.id, "config": to_plain(self.config)})
         for name in FIELDS:
             plain.setdefault(name, finite_or_none(getattr(self, name)))
         plain["splits"] = {name: {"size": s.size, "sha256": s.sha256} for name, s in self.splits.items()}
@@ -145,10 +144,7 @@ class RunRecord(Value):
     @staticmethod
     def from_dict(plain: Any, *, source: str = "the record") -> RunRecord:
         """The record that `to_dict` wrote; `source` names its file in messages."""
-        try:
-            return _from_dict(plain)
-        except InputError as error:
-            raise InputError(f"in {source}: {error}") from None
+        return RUN.parse(plain, source)
 
     @staticmethod
     def from_json(text: str, *, source: str = "the record") -> RunRecord:
@@ -164,22 +160,17 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _from_dict(plain: Any) -> RunRecord:
-    if not isinstance(plain, dict):
-        raise InputError(f"expected a record to be an object, but got {shown(plain)}")
-    if plain.get("schema") != SCHEMA:
-        raise InputError(
-            f"expected a record of schema {SCHEMA}, but got {shown(plain.get('schema'))}; "
-            "read it with the version of rcad that wrote it"
-        )
+def _from_dict(plain: dict[str, Any], schema: int) -> RunRecord:
     for key in plain:
-        if key != "schema" and key not in FIELDS:
+        if key not in FIELDS:
             raise InputError(f"expected a key of a record, but got {key!r}{did_you_mean(key, list(FIELDS))}")
     for key in ("id", "config", "status", "started"):
         if key not in plain:
             raise InputError(f"expected {key} to be given, but it is missing; restore the file or remove it")
-    given = {key: value for key, value in plain.items() if key not in ("schema", "config")}
-    return RunRecord(config=from_plain(plain["config"]), **given)
+    return RunRecord(**{**plain, "config": from_plain(plain["config"])})
+
+
+RUN = Kind("rcad run", 1, _from_dict)
 
 
 def _check_id(given: Any, expected: str) -> None:

@@ -15,7 +15,7 @@ from evaluate.saved_run.conftest import QUICK
 from rcad.errors import InputError
 from rcad.evaluate.saved_run import run as module
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
-from rcad.evaluate.saved_run.record import read
+from rcad.evaluate.saved_run.record import EVALUATION
 from rcad.evaluate.saved_run.run import erm_config, erm_twin, evaluate, evaluate_all
 from rcad.evaluate.saved_run.settings import SUITES, Settings
 from rcad.runs.configure import configure
@@ -42,7 +42,7 @@ def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeyp
     files = sorted(path.name for path in (copy.folder(run) / "evaluation").iterdir())
     assert files == sorted(QUICK.file(suite) for suite in SUITES)
     for suite in SUITES:
-        found = read(copy.folder(run) / "evaluation" / QUICK.file(suite))
+        found = EVALUATION.read(copy.folder(run) / "evaluation" / QUICK.file(suite))
         assert found == first.evaluations[suite]
         assert (found.run, found.suite, found.examples) == (run, suite, 24)
         assert found.settings["limit"] == 24
@@ -63,8 +63,8 @@ def test_other_settings_leave_the_earlier_record(copy: Store) -> None:
     evaluate(loader, run, ("calibration",), Settings())
     evaluate(loader, run, ("calibration",), Settings(limit=5))
     folder = copy.folder(run) / "evaluation"
-    assert read(folder / "calibration.json").examples == 359
-    assert read(folder / Settings(limit=5).file("calibration")).examples == 5
+    assert EVALUATION.read(folder / "calibration.json").examples == 359
+    assert EVALUATION.read(folder / Settings(limit=5).file("calibration")).examples == 5
 
 
 def test_a_place_that_cannot_be_written_to_is_found_before_measuring(
@@ -195,8 +195,14 @@ def test_a_record_that_is_none(copy: Store) -> None:
     plain = json.loads(path.read_text())
     for text, says in (
         ("{", "valid JSON"),
-        (json.dumps({**plain, "schema": 2}), "expected an evaluation of schema 1"),
-        (json.dumps({**plain, "extra": 2}), "something else"),
+        (json.dumps({**plain, "schema": 2}), "expected a record of schema 1, but got 2"),
+        (
+            json.dumps({**plain, "kind": "rcad run"}),
+            "expected a record of kind 'rcad run evaluation', but got 'rcad run'",
+        ),
+        (json.dumps({**plain, "extra": 2}), "but got .'extra'.; remove it"),
+        (json.dumps({**plain, "examples": "many"}), "expected examples of an evaluation, but got 'many'"),
+        (json.dumps({**plain, "numbers": {"nll": "low"}}), "expected numbers.nll to be a number, but got 'low'"),
         (json.dumps({**plain, "run": "0" * 16}), "to belong to run"),
     ):
         path.write_text(text)

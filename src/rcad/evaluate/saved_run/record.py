@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, Value, one_of
-from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.errors import InputError, Value, is_number, one_of, shown
+from rcad.runs.files import Kind, dumps, finite_or_none, loads, make_folder, write_text
 
-SCHEMA = 1
 FOLDER = "evaluation"
 
 
@@ -50,32 +49,44 @@ class Evaluation(Value):
         return {name: value for name, value in self.numbers.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self), "notes": list(self.notes)}
+        return EVALUATION.stamp({**asdict(self), "notes": list(self.notes)})
 
     def write(self, path: Path) -> None:
         make_folder(path.parent)
         write_text(path, dumps(self.to_dict(), indent=1) + "\n")
 
 
-def read(path: Path) -> Evaluation:
-    """The record in a file; one line says what is wrong with it."""
-    return parse(loads(read_text(path), str(path)), str(path))
+def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
+    for name, expected in TYPES.items():
+        if not isinstance(plain.get(name), expected) or isinstance(plain[name], bool):
+            raise InputError(f"expected {name} of an evaluation, but got {shown(plain.get(name))}; remove it")
+    if plain.keys() != TYPES.keys():
+        raise InputError(
+            f"expected {', '.join(TYPES)}, but got {shown(sorted(plain.keys() ^ TYPES.keys()))}; remove it"
+        )
+    for name, value in plain["numbers"].items():
+        if value is not None and not is_number(value):
+            raise InputError(f"expected numbers.{name} to be a number, but got {shown(value)}; remove it")
+    one_of("the suite", plain["suite"], ("calibration", "attacks", "corruptions", "ood"))
+    return Evaluation(**plain)
 
 
-def parse(plain: Any, source: str) -> Evaluation:
-    """The record that `to_dict` wrote; `source` names its file in messages."""
-    names = {one.name for one in fields(Evaluation)}
-    if not isinstance(plain, dict) or plain.get("schema") != SCHEMA or plain.keys() != names | {"schema"}:
-        raise InputError(f"expected an evaluation of schema {SCHEMA} in {source}, but got something else; remove it")
-    one_of(f"the suite of {source}", plain["suite"], ("calibration", "attacks", "corruptions", "ood"))
-    return Evaluation(**{name: plain[name] for name in names})
+TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("run", "suite", "device", "finished"), str),
+    **dict.fromkeys(("settings", "numbers", "curves", "versions"), dict),
+    "notes": list,
+    "examples": int,
+    "seconds": (int, float),
+    "commit": (str, type(None)),
+}
+EVALUATION = Kind("rcad run evaluation", 1, _from_dict)
 
 
 def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
     """The record at `path`, if it was made with the same settings."""
     if not path.is_file():
         return None
-    found = read(path)
+    found = EVALUATION.read(path)
     if found.run != run:
         raise InputError(f"expected {path} to belong to run {run}, but got {found.run}; remove it")
     return found if found.settings == loads(dumps(settings), "settings") else None

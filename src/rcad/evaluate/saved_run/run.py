@@ -10,7 +10,7 @@ from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
-from rcad.evaluate.saved_run.record import FOLDER, Evaluation, parse, stored
+from rcad.evaluate.saved_run.record import EVALUATION, FOLDER, Evaluation, stored
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suites import (
     NotApplicable,
@@ -124,7 +124,7 @@ def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings:
                 f"expected the {suite} of run {record.id}, but {pack} does not hold them, nor its weights; "
                 "train it in another folder"
             )
-        found[suite] = parse(held[name], f"{pack}, {record.id}, {name}")
+        found[suite] = EVALUATION.parse(held[name], f"{pack}, {record.id}, {name}")
     return Outcome(record, found, {}, tuple(found))
 
 
