@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from rcad.loss.terms import negative_entropy as negative_entropy
     from rcad.loss.terms import nll as nll
     from rcad.loss.terms import uniform_cross_entropy as uniform_cross_entropy
+    from rcad.study.compare import compare as compare
+    from rcad.study.tune import tune as tune
 
 __version__ = "0.1.0"
 
@@ -56,6 +58,8 @@ _HOMES = {
     "loss.objective": ("Objective",),
     "loss.model_calls": ("frozen_batch_stats",),
     "loss.perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),
+    "study.compare": ("compare",),
+    "study.tune": ("tune",),
     "loss.terms": ("Losses", "Term", "negative_entropy", "nll", "uniform_cross_entropy"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

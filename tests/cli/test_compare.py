@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,9 +15,9 @@ import pytest
 
 from cli.conftest import Cli
 from made import files, table
-from rcad.cli.compare_job import split_methods
 from rcad.errors import InputError
 from rcad.runs.store import Store
+from rcad.study.compare import split_methods
 
 OUT = Path("rcad-compare")
 COMPARE = ("compare", "--data", "my.csv", "--target", "price", "--epochs", 3, "--budget", 2, "--seeds", 3)
@@ -45,12 +46,24 @@ def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
     words = (*COMPARE, "--target", "colour", "--no-controls", "--epochs", 1)
     result = cli(*words, "--json")  # 5 of 60 rows are held out; each split chooses for itself
     (line,) = result.err.splitlines()
-    assert line.startswith("rcad: on each split chosen by 5 held-out examples: an accuracy over so many")
-    assert "within 44 points" in line
+    assert line.startswith("rcad: on each split chosen by 5 held-out examples, so few that small differences")
     told = json.loads(result.out)["held_out"]["told"]
     assert all(told in (OUT / name).read_text() for name in ("index.html", "compare.md"))
     assert cli(*words, "--budget", 1, "--out", "one", "--json").err == ""
     assert told not in Path("one/compare.md").read_text()
+
+
+def test_the_first_line_answers_the_question_and_says_what_to_do(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = cli(*COMPARE, "--metric", "rmse")
+    lines = result.out.partition("\n\n")[2].splitlines()
+    assert lines[0].startswith("RMSE: rcad ")
+    assert lines[lines.index("") + 1].startswith("Next. ")
+    (command,) = (line for line in lines if line.startswith("  rcad "))
+    assert max(len(line) for line in lines if line != command) <= 80
+    assert cli(*shlex.split(command)[1:], "--quiet").code == 0
+    assert cli(*COMPARE, "--metric", "accuracy", "--out", "x").code == 2  # a metric of labels
+    assert cli(*COMPARE, "--metric", "nll").code == 2  # the folder holds another question
 
 
 def test_labels_and_no_controls(cli: Cli) -> None:
@@ -59,7 +72,7 @@ def test_labels_and_no_controls(cli: Cli) -> None:
     )
     record = json.loads(result.out)
     assert list(record["methods"]) == ["erm", "label_smoothing", "rcad"]
-    assert record["metrics"] == ["accuracy", "nll", "brier"]
+    assert record["metrics"] == ["nll", "accuracy", "brier"]
     assert record["budget"] == 8
     assert all(Path(file).is_file() for file in record["files"])
     assert "--no-controls" in record["command"]
@@ -72,7 +85,7 @@ def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.Mon
     def never(*args: object, **options: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("rcad.study.stacked_backend.train_configs", never)
+    monkeypatch.setattr("rcad.study.backends.train_configs", never)
     result = cli(*COMPARE)
     assert result.code == 0
     assert result.out.count("there already") == 4

@@ -49,8 +49,8 @@ def test_a_report_that_cannot_be_written_costs_no_training(
     data = ("--data", "my.csv", "--target", "colour", "--epochs", "1")
     assert cli("train", *data, "--method", "erm", "--quiet").code == 0
     for work in (
-        "rcad.cli.tune_job.schedule",
-        "rcad.study.stacked_backend.train_configs",
+        "rcad.study.backends.schedule",
+        "rcad.study.backends.train_configs",
         "rcad.evaluate.saved_run.run._measured",
     ):
         fails(monkeypatch, AssertionError("work before the folder was tried"), work)

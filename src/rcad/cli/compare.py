@@ -39,11 +39,11 @@ HELP = about(
     "rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes",
     "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3 --json",
     'rcad compare --data my.csv --target price --methods "rcad(alpha=0.3), me_ada" -q',
-    more="""Each seed is a split of its own. ERM is always among the methods, and where RCAD is, so are its two
-    controls: a random direction, and no step. The report is OUT/index.html, compare.md and compare.json. It names a
-    winner only where the test says so. The same command run again trains nothing twice.""",
+    more="""The first line answers one question: is RCAD better than ERM by --metric? Each seed is a split of its own.
+    ERM is always among the methods, and where RCAD is, so are its two controls: a random direction, and no step. The
+    report is OUT/index.html, compare.md and compare.json. It names a winner only where the test says so. The same
+    command run again trains nothing twice.""",
 )
-SEEDS = 10
 Text = str | None
 
 
@@ -64,6 +64,10 @@ def compare(
     file_column: FileColumn = None,
     label_column: LabelColumn = None,
     skip_bad: SkipBad = False,
+    metric: Annotated[
+        Text,
+        typer.Option("--metric", metavar="METRIC", help="What decides: nll (default), accuracy, brier or rmse."),
+    ] = None,
     seeds: Annotated[
         Text, typer.Option("--seeds", metavar="N|A,B,..", help="N splits (seeds 0 to N-1), or these. Default: 10.")
     ] = None,
@@ -88,32 +92,53 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    from rcad.cli.compare_job import Job
-    from rcad.cli.request import Request
+    from rcad.cli.request import plain_path
+    from rcad.cli.screen import say, say_json, warn
     from rcad.cli.seeds import parse_seeds
-    from rcad.errors import need, one_of, whole
+    from rcad.errors import one_of, whole
+    from rcad.train.terminal import shown
 
     one_of("--device", device, DEVICES)
     if budget is not None:
         whole("--budget", budget, minimum=1)
-    for module, package, extra in (
-        ("jinja2", "jinja2", "report"),
-        ("matplotlib.figure", "matplotlib", "report"),
-        ("scipy.stats", "scipy", "data"),
-    ):
-        need(module, package, extra)
-    request = Request(
-        data=data_name(data, images),
-        target=target,
-        task=task,
-        size=size,
-        own=own_data(drop, labels, file_column, label_column, skip_bad),
-        recipe=recipe,
-        epochs=epochs,
-        model=model,
-        settings=setting or (),
-    )
-    wanted = parse_seeds(None, seeds or str(SEEDS), setting)
-    job = Job(request, methods, wanted, budget, controls, out.expanduser(), data_dir, cache_dir, device)
-    code = job.work(runs or out.expanduser() / "runs", quiet=quiet, as_json=as_json)
-    raise typer.Exit(code)
+    numbers = parse_seeds(None, seeds or "10", setting)
+    from rcad.report.terminal import part_lines
+    from rcad.study.backends import Stopped
+    from rcad.study.compare import compare as compared
+
+    try:
+        with shown(quiet=quiet, as_json=as_json) as progress:
+            found = compared(
+                plain_path(data_name(data, images) or ""),
+                methods,
+                target=target,
+                task=task,
+                size=size,
+                data_options=own_data(drop, labels, file_column, label_column, skip_bad),
+                metric=metric,
+                seeds=numbers,
+                budget=budget,
+                controls=controls,
+                epochs=epochs,
+                recipe=recipe,
+                model=model,
+                settings=setting or (),
+                out=out,
+                runs=runs,
+                data_dir=data_dir,
+                cache_dir=cache_dir,
+                device=device,
+                progress=progress,
+            )
+    except Stopped as stop:
+        warn(str(stop))
+        raise typer.Exit(stop.exit_code) from None
+    if as_json:
+        say_json({**found.record, "files": [str(file) for file in found.files]})
+    elif quiet:
+        say(found.record["sentences"][0])
+    else:
+        first, _, differences, *_ = found.document.sections
+        for part in (found.verdict, *first.parts[:2], *differences.tables[1:]):
+            say("\n".join(["", *part_lines(part)]))
+        say("\n".join(["", *map(str, found.files)]))

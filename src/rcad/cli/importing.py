@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from rcad.cli.commands import own_words
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
 from rcad.data.official_sets import OFFICIAL
 from rcad.data.registry import READERS, Available, data_root, recognise
 from rcad.errors import InputError, MissingExtraError
-from rcad.runs.words import number, plural
+from rcad.runs.words import number, own_words, plural
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CLASSES_SHOWN = 12

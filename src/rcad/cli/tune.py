@@ -96,39 +96,56 @@ def tune(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    from rcad.cli.request import Request
+    from rcad.cli.request import plain_path
+    from rcad.cli.screen import say, say_json, warn
     from rcad.cli.seeds import parse_seeds
-    from rcad.cli.tune_job import Job
-    from rcad.errors import InputError, need, one_of, whole
-    from rcad.runs.files import ready_folder
-    from rcad.train.place import Place
+    from rcad.errors import one_of, whole
+    from rcad.train.terminal import shown
 
     one_of("--device", device, DEVICES)
     one_of("--search", search, SEARCHES)
     whole("--budget", budget, minimum=1)
-    for module, package in (("jinja2", "jinja2"), ("matplotlib.figure", "matplotlib")):
-        need(module, package, "report")
-    if search == "optuna":
-        need("optuna", "optuna", "tune")
-    request = Request(
-        data=data_name(data, images),
-        target=target,
-        task=task,
-        size=size,
-        own=own_data(drop, labels, file_column, label_column, skip_bad),
-        method=method,
-        recipe=recipe,
-        epochs=epochs,
-        model=model,
-        seeds=parse_seeds(None, seeds, setting),
-        settings=setting or (),
-    )
-    if out.expanduser().exists() and not out.expanduser().is_dir():
-        raise InputError(f"expected a folder for --out, but {out} is a file; name another")
-    job = Job(request, space, search, by, budget, out.expanduser(), data_dir, cache_dir)
-    ready_folder(job.out)
-    place = Place.of(runs or out / "runs", data_dir=data_dir, cache_dir=cache_dir, device=device)
-    job.work(place, quiet=quiet, as_json=as_json)
-    job.draw()
-    job.show(quiet=quiet, as_json=as_json)
-    raise typer.Exit(job.exit_code)
+    numbers = parse_seeds(None, seeds, setting) or [0]
+    from rcad.report.document import Command
+    from rcad.report.terminal import part_lines
+    from rcad.study.tune import tune as tuned
+
+    with shown(quiet=quiet, as_json=as_json) as progress:
+        found = tuned(
+            plain_path(data_name(data, images) or ""),
+            method,
+            budget=budget,
+            space=space,
+            search=search,  # type: ignore[arg-type]
+            by=by,
+            target=target,
+            task=task,
+            size=size,
+            data_options=own_data(drop, labels, file_column, label_column, skip_bad),
+            seeds=numbers,
+            epochs=epochs,
+            recipe=recipe,
+            model=model,
+            settings=setting or (),
+            out=out,
+            runs=runs,
+            data_dir=data_dir,
+            cache_dir=cache_dir,
+            device=device,
+            progress=progress,
+        )
+    record_file, page, *pictures = map(str, found.files)
+    if as_json:
+        say_json({**found.record, "files": {"record": record_file, "page": page, "pictures": pictures}})
+    elif quiet:
+        say("\n".join([found.verdict, *([found.command] if found.command else [])]))
+    else:
+        table, *rest = found.document.sections[0].parts
+        for part in (table, found.verdict, *(one for one in rest if isinstance(one, Command))):
+            say("\n".join(["", *part_lines(part)]))
+        say("\n".join(["", *map(str, found.files)]))
+    done, outcome = len(found.record["trials"]), found.outcome
+    if outcome is not None and not outcome.complete:
+        warn(f"stopped after {done} of {found.record['planned']} trials; the same command goes on from here")
+        raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(int(found.best is None))

@@ -6,7 +6,7 @@ import re
 
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table, code_spans
 
-_SPECIAL = re.compile(r"([\\*\[\]#])")
+_SPECIAL = re.compile(r"([\\*#]|\](?=[(\[:]))")  # without an address behind them, brackets are brackets
 _EDGE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word it marks nothing
 
 

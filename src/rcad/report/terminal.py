@@ -50,17 +50,16 @@ def text(document: Document, width: int | None = None) -> str:
 def section_lines(section: Section, width: int | None = None) -> list[str]:
     """A chapter: its title, then what it says, blocks set apart by an empty line."""
     blocks = [[bold(visible(section.title))]]
-    for told in (section.notice, section.verdict):
-        blocks += [[line for part in told.splitlines() for line in paragraph(part, width)]] if told else []
-    blocks += [paragraph(told, width) for told in section.paragraphs]
-    blocks += [part_lines(part, width) for part in section.parts]
+    blocks += [
+        part_lines(part, width) for part in (section.notice, section.verdict, *section.paragraphs, *section.parts)
+    ]
     return [line for k, block in enumerate(filter(None, blocks)) for line in ([""] * bool(k) + block)]
 
 
 def part_lines(part: Part, width: int | None = None) -> list[str]:
-    """A paragraph, a table with its caption below, or a command; nothing of figures and folded tables."""
+    """A text, line by line, a table with its caption below, or a command; nothing of figures and folded tables."""
     if isinstance(part, str):
-        return paragraph(part, width)
+        return [line for told in part.splitlines() for line in paragraph(told, width)]
     if isinstance(part, Command):
         return [*paragraph(part.about, width), f"  {part.text}"]
     if isinstance(part, Figure) or part.folded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
@@ -146,3 +147,13 @@ def said_held_out(record: RunRecord, already: bool) -> str:
     numbers = [f"{name} {metric(name, record.metrics[name])}" for name in names]
     status = f"{record.status} already" if already else record.status
     return "  ".join([f"{status}: {title(record.config)}", *(numbers or [record.message])])
+
+
+def own_words(own: Mapping[str, Any]) -> list[str]:
+    """The options of a command for own data that gave these fields of a config."""
+    words = []
+    for key, value in own.items():
+        words.append(f"--{key.replace('_', '-')}")
+        if value is not True:
+            words.append(value if isinstance(value, str) else ",".join(value))
+    return words

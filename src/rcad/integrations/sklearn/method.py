@@ -17,7 +17,7 @@ from rcad.loss.method_rows import MethodRow, method_rows, parse_method, rows_to_
 from rcad.loss.methods import gaussian
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
-from rcad.study.search_ranges import started
+from rcad.study.ranges import started
 from rcad.train.task import AUTO, MEASURABLE, check_cap
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rcad.study.search_page import axes, draw, page, save, told, trials_table
+from rcad.report import html
+from rcad.runs.record import RunRecord
+from rcad.study.pictures import axes, search_map
+from rcad.study.study import Goal
+from rcad.study.tune import Trial, Tuning, best, document, trial, trials_table
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -44,8 +50,17 @@ def make(points: list[dict[str, Any]], scores: list[float | None], **more: Any) 
 POINTS = [{"alpha": 0.1, "lam": 0.01}, {"alpha": 1.0, "lam": 0.1}, {"alpha": 10.0, "lam": 1.0}]
 
 
+def page(record: dict[str, Any]) -> str:
+    return html.page(document(record))
+
+
+def draw(record: dict[str, Any]) -> Any:
+    found = search_map(record)
+    return None if found is None else found.drawing
+
+
 def test_the_page() -> None:
-    html = page(make(POINTS, [90.0, 95.0, None]))
+    text_of = page(make(POINTS, [90.0, 95.0, None]))
     for text in (
         "Best of 3: alpha 1, lam 0.1, held-out accuracy 95.00%.",
         "rcad train --data d",
@@ -53,17 +68,17 @@ def test_the_page() -> None:
         "The best is chosen by 12 held-out examples.",
         "&lt;d&gt;",
     ):
-        assert text in html
-    assert html.count("<svg") == 1
-    assert "not over" not in html
+        assert text in text_of
+    assert text_of.count("<svg") == 1
+    assert "not over" not in text_of
     assert "not over" in page(make(POINTS, [90.0, 95.0, None], planned=9))
 
 
 def test_a_search_that_only_diverged_has_no_picture() -> None:
-    html = page(make(POINTS, [None, None, None]))
-    assert "Every trial diverged" in html
-    assert "<svg" not in html
-    assert "No trial is done yet." in page(make([], [], planned=4))
+    text_of = page(make(POINTS, [None, None, None]))
+    assert "Every trial diverged" in text_of
+    assert "<svg" not in text_of
+    assert "No trial is done." in page(make([], [], planned=4))
 
 
 def test_the_table_marks_the_best() -> None:
@@ -93,15 +108,50 @@ def test_one_parameter_is_drawn_as_dots() -> None:
     assert draw(make([{"lam": 0.1}], [1.0])) is None
 
 
-def test_pictures_in_both_forms() -> None:
-    figure = draw(make(POINTS, [90.0, 95.0, 80.0]))
-    for form, start in (("png", b"\x89PNG"), ("svg", b"<?xml")):
-        file = io.BytesIO()
-        save(figure, file, form)
-        assert file.getvalue().startswith(start)
+def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
+    found = Tuning(make(POINTS, [90.0, 95.0, 80.0])).save(tmp_path, "rcad")
+    assert [file.name for file in found.files] == ["rcad.json", "rcad.html", "rcad.png", "rcad.svg"]
+    assert all(file.stat().st_size for file in found.files)
+    assert found.best == found.record["trials"][1]
+    assert found.verdict in found._repr_markdown_()
+    assert "<table>" in found._repr_html_()
+    assert len(found.figures) == 1
 
 
-def test_a_metric_in_words() -> None:
-    record = make(POINTS, [90.0, 95.0, None])
-    assert told(record, record["trials"][0]) == "accuracy 90.00%"
-    assert told({**record, "metric": "nll"}, record["trials"][0]) == "NLL 0.5"
+Make = Callable[..., RunRecord]
+
+
+def one(number: int, metrics: dict[str, float] | None) -> Trial:
+    return Trial(number, {"lam": number}, metrics, ("a",), 1.0)
+
+
+def test_the_best_by_accuracy_then_nll_then_order() -> None:
+    goal = Goal("accuracy")
+    trials = [
+        one(1, {"accuracy": 90.0, "nll": 0.5}),
+        one(2, {"accuracy": 91.0, "nll": 0.4}),
+        one(3, {"accuracy": 91.0, "nll": 0.3}),
+        one(4, {"accuracy": 91.0, "nll": 0.3}),
+        one(5, None),
+        one(6, {"accuracy": math.nan, "nll": 0.1}),
+    ]
+    assert best(trials, goal) == trials[2]
+    assert best(trials[:5], Goal("nll")) == trials[2]
+    assert best([one(1, None)], goal) is None
+    assert best([], goal) is None
+    assert best([one(1, {"rmse": 3.0, "nll": 1.0}), one(2, {"rmse": 2.0, "nll": 2.0})], Goal("rmse")).number == 2  # type: ignore[union-attr]
+
+
+def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:
+    runs = [
+        make_record(seed=s, metrics={"val_nll": s, "val_rmse": 2.0 * s}, timings={"train_seconds": 1.5}) for s in (1, 3)
+    ]
+    found = trial(1, {"lam": 1}, runs)
+    assert found.metrics == {"nll": 2.0, "rmse": 4.0}
+    assert found.runs == tuple(run.id for run in runs)
+    assert found.seconds == 3.0
+
+
+def test_one_diverged_seed_loses_the_trial(make_record: Make) -> None:
+    runs = [make_record(seed=0, metrics={"val_nll": 1.0}), make_record(seed=1, status="diverged", metrics={})]
+    assert trial(1, {}, runs).metrics is None

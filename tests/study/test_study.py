@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,24 +17,30 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import label, method_rows, parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
+from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.study.comparison import (
+from rcad.study import backends
+from rcad.study.backends import HELD_OUT, Metrics, Stacked, can_stack, numbers_of
+from rcad.study.compare import typical
+from rcad.study.study import (
+    FEW,
+    Asked,
     Contestant,
-    Metrics,
+    Goal,
+    HeldOut,
     check_suitable,
-    compete,
     controls_of,
     lineup,
     overlap,
+    space_of,
     split_of,
-    typical,
 )
-from rcad.study.stacked_backend import StackedBackend, can_stack
+from rcad.study.study import compete as compete_in
 from rcad.train.place import Place
-from rcad.train.run import method_defaults, run
+from rcad.train.progress import SILENT, Silent
+from rcad.train.run import run
 from rcad.train.task import Problem, prepare, read
 
-DEFAULTS = method_defaults()
 SEEDS = (0, 3)
 
 
@@ -65,6 +72,12 @@ def contestant(text: str) -> Contestant:
     return Contestant(label(rows), rows, "asked")
 
 
+def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any = None, by: str = "nll") -> Any:
+    config, problem = next(iter(splits.values()))
+    space = space_of(one, config, problem, Asked(data="d"))
+    return compete_in(one, splits, space, budget, Goal(by), backend, SILENT, known)
+
+
 class Recorded:
     """A backend that remembers what it was asked for, and gives made-up numbers."""
 
@@ -86,7 +99,7 @@ class Recorded:
 def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig) -> None:
     splits = splits_of(config)
     backend = Recorded([70.0, 80.0, None, 60.0, 60.0, 50.0])
-    cell = compete(contestant("rcad"), splits, 3, backend, DEFAULTS, lambda a, b: None)
+    cell = compete(contestant("rcad"), splits, 3, backend)
     assert backend.tested == [1, 3]  # the best of each split, the first of equals
     assert [one.seed for one in backend.configs] == [0, 0, 0, 3, 3, 3]
     assert cell["seeds"]["0"]["test"] == {"accuracy": 51.0, "nll": 1.0}
@@ -96,32 +109,52 @@ def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig
 
 def test_every_method_has_the_same_budget(config: RunConfig) -> None:
     splits = splits_of(config)
+    decays: dict[tuple[str, int], list[float]] = {}
     for name in ("erm", "confidence_penalty", "rcad", "rcad_random", "me_ada", "adversarial_training"):
         for budget in (1, 4):
             backend = Recorded([1.0] * 2 * budget)
-            compete(contestant(name), splits, budget, backend, DEFAULTS, lambda a, b: None)
+            compete(contestant(name), splits, budget, backend)
             assert len(backend.configs) == 2 * budget, name
             assert len(set(backend.configs)) == 2 * budget, name
+            decays[name, budget] = [one.optim.weight_decay for one in backend.configs]
+    assert len({tuple(found) for (_, budget), found in decays.items() if budget == 4}) == 1
+    assert len(set(decays["erm", 4])) == 4
+
+
+def test_a_control_tries_the_steps_and_weights_of_rcad(config: RunConfig) -> None:
+    tried = []
+    for name in ("rcad", "rcad_random"):
+        backend = Recorded([1.0] * 10)
+        compete(contestant(name), splits_of(config), 5, backend)
+        tried.append([dict(one.method[0][1]) for one in backend.configs])
+    assert [{key: row[key] for key in ("alpha", "lam")} for row in tried[0]] == tried[1]
+
+
+def test_what_the_user_fixed_is_not_searched(config: RunConfig) -> None:
+    splits = splits_of(config)
+    one, problem = splits[0]
+    keys = [p.key for p in space_of(contestant("rcad"), one, problem, Asked(data="d"))]
+    assert keys == ["optim.weight_decay", "alpha", "lam"]
+    asked = Asked(data="d", settings=("optim.weight_decay=0.1",))
+    assert [p.key for p in space_of(contestant("rcad"), one, problem, asked)] == ["alpha", "lam"]
 
 
 def test_a_run_that_diverged_everywhere_has_no_result(config: RunConfig) -> None:
-    cell = compete(contestant("rcad"), splits_of(config), 1, Recorded([None, 2.0]), DEFAULTS, lambda a, b: None)
+    cell = compete(contestant("rcad"), splits_of(config), 1, Recorded([None, 2.0]))
     assert cell["seeds"]["0"]["test"] is None
     assert cell["seeds"]["3"]["test"] is not None
 
 
 def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
     splits = splits_of(config)
-    first = compete(contestant("rcad"), splits, 1, Recorded([1.0, 2.0]), DEFAULTS, lambda a, b: None)
+    first = compete(contestant("rcad"), splits, 1, Recorded([1.0, 2.0]))
     idle = Recorded([])
-    again = compete(contestant("rcad"), splits, 1, idle, DEFAULTS, lambda a, b: None, known=first)
+    again = compete(contestant("rcad"), splits, 1, idle, known=first)
     assert (again, idle.configs) == (first, [])
     for other in (2, 1):
         changed = {s: (replace(c, train=replace(c.train, epochs=9)), p) for s, (c, p) in splits.items()}
         backend = Recorded([1.0] * 2 * other)
-        compete(
-            contestant("rcad"), splits if other == 2 else changed, other, backend, DEFAULTS, lambda a, b: None, first
-        )
+        compete(contestant("rcad"), splits if other == 2 else changed, other, backend, first)
         assert backend.configs
 
 
@@ -129,7 +162,7 @@ def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
 def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: Path) -> None:
     """Held-out numbers of every trial and test numbers of the chosen ones, against the engine."""
     splits = splits_of(config)
-    backend = StackedBackend({seed: problem for seed, (_, problem) in splits.items()})
+    backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
     asked: list[RunConfig] = []
 
     class Spy:
@@ -145,7 +178,7 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: 
             return backend.seconds()
 
     spy = Spy()
-    cell = compete(contestant(name), splits, 2, spy, DEFAULTS, lambda a, b: None)
+    cell = compete(contestant(name), splits, 2, spy)
     assert all(can_stack(one, splits[one.seed][1]) for one in asked)
     store = Store.open(tmp_path / "runs")
     records = [run(one, Place(store)) for one in asked]
@@ -159,33 +192,34 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: 
 
 
 def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rcad.study import stacked_backend as stacked
-
     splits = splits_of(config)
     given: list[Problem] = []
-    real = stacked.train_configs
+    real = backends.train_configs
 
     def spying(configs: Any, problems: Any, **options: Any) -> Any:
         given.extend(problems)
         return real(configs, problems, **options)
 
-    monkeypatch.setattr(stacked, "train_configs", spying)
-    backend = StackedBackend({seed: problem for seed, (_, problem) in splits.items()})
-    backend.fit([one for one, _ in splits.values()], lambda a, b: None)
+    monkeypatch.setattr(backends, "train_configs", spying)
+    backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
+    backend.fit([one for one, _ in splits.values()], SILENT)
     assert given
     assert all(len(problem.test[1]) == 0 for problem in given)
 
 
 def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rcad.study import stacked_backend as stacked
-
     splits = splits_of(config)
     problems = {seed: problem for seed, (_, problem) in splits.items()}
     configs = [replace(one, optim=replace(one.optim, lr=lr)) for lr in (0.001, 0.03) for one, _ in splits.values()]
-    whole = StackedBackend(problems).fit(configs, lambda a, b: None)
-    seen: list[tuple[int, int]] = []
-    monkeypatch.setattr(stacked, "MOST_NUMBERS", 1)
-    parts = StackedBackend(problems).fit(configs, lambda done, total: seen.append((done, total)))
+    whole = Stacked(problems).fit(configs, SILENT)
+    seen: list[tuple[float, float]] = []
+    monkeypatch.setattr(backends, "MOST_NUMBERS", 1)
+
+    class Seen(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            seen.append((done, total))
+
+    parts = Stacked(problems).fit(configs, Seen())
     for a, b in zip(whole, parts, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
     assert seen[-1] == (16, 16)
@@ -264,3 +298,41 @@ def test_typical() -> None:
     assert typical([0.1, 0.1]) == "0.1"
     assert typical([0.1, 0.3, 0.2]) == "0.2 (0.1 to 0.3)"
     assert typical(["l2", "linf", "l2"]) == "l2, linf"
+
+
+def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None:
+    metrics = {"val_accuracy": 90.0, "val_nll": 0.5, "test_accuracy": 99.0, "test_nll": 0.1, "epochs": 3.0}
+    assert numbers_of(make_record(metrics=metrics), HELD_OUT) == {"accuracy": 90.0, "nll": 0.5}
+    with pytest.raises(InputError, match="held-out split"):
+        numbers_of(make_record(metrics={"test_nll": 1.0}), HELD_OUT)
+
+
+@pytest.mark.parametrize(("examples", "seeds"), [(25, 1), (12, 3), (400, 1)])
+def test_half_an_interval_of_an_accuracy(examples: int, seeds: int) -> None:
+    scipy = pytest.importorskip("scipy.stats")
+    held = HeldOut(examples, seeds, "accuracy")
+    assert held.points is not None
+    low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
+    # The exact interval goes in steps of one example.
+    assert held.points == pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
+
+
+def test_it_is_said_in_one_sentence() -> None:
+    text = str(HeldOut(12, 1, "accuracy"))
+    assert text.startswith("chosen by 12 held-out examples: an accuracy over so many is known to within 28 points")
+    assert "12 held-out examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))
+    assert "within 1.4 points" in str(HeldOut(5000, 1, "accuracy"))
+    assert str(HeldOut(1, 1, "nll")) == "chosen by 1 held-out example, so few that small differences may be chance"
+    assert str(HeldOut(5000, 1, "nll")) == "chosen by 5,000 held-out examples"
+
+
+def test_few_counts_all_seeds() -> None:
+    assert HeldOut(FEW - 1, 1, "nll").few
+    assert not HeldOut(FEW, 1, "nll").few
+    assert not HeldOut(FEW // 2, 2, "nll").few
+    assert HeldOut(3, 2, "accuracy").to_dict() == {
+        "examples": 3,
+        "seeds": 2,
+        "points": pytest.approx(40.0, abs=0.1),
+        "told": str(HeldOut(3, 2, "accuracy")),
+    }

@@ -1,4 +1,4 @@
-"""What may be tried: `alpha=log(0.05, 2), lam=log(0.01, 1)`, read as text, drawn by chance or laid out as a grid."""
+"""What may be tried: `alpha=log(0.05, 2), lam=log(0.01, 1)`, read as text; drawn by chance, as a grid, or by Optuna."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, need, one_of, whole
 from rcad.runs.configure import parse_any
 
 Kind = Literal["log", "uniform", "int", "choice", "auto"]
@@ -115,28 +115,37 @@ def resolved(space: Space, distance: float | None) -> Space:
 def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = None) -> list[Values]:
     """Different points by chance: fewer where the space has fewer, and a smaller count gives the first of a larger.
 
+    Each parameter has a stream of its own, named by its key without the method: trial k has the same weight decay for
+    every method, and the same alpha and lam for RCAD and its controls.
+
     Args:
         first: a point to begin with, which counts.
     """
     whole("the budget", count, minimum=1)
-    draw = random.Random(seed)  # its `random()` gives the same numbers in every version of Python
+    # Their `random()` gives the same numbers in every version of Python.
+    names = [one.key.rpartition(".")[2] for one in space]
+    streams = {
+        one.key: random.Random(f"{seed} {name if names.count(name) == 1 else one.key}")
+        for one, name in zip(space, names, strict=True)
+    }
     found: list[Values] = [] if first is None else [first]
     for _ in range(TRIES * count):
         if len(found) >= count:
             break
-        point = {one.key: one.at(draw.random()) for one in space}
+        point = {one.key: one.at(streams[one.key].random()) for one in space}
         if point not in found:
             found.append(point)
     return found
 
 
 def grid(space: Space, count: int) -> list[Values]:
-    """All combinations of equally many values each, at most `count`."""
+    """All combinations of equally many values each, at most `count`; where that is one, the first have two."""
     whole("the budget", count, minimum=1)
     side = 1
     while (side + 1) ** len(space) <= count:
         side += 1
-    lines: list[Sequence[Any]] = [one.grid(side) for one in space]
+    sides = [2 if side == 1 and 2 ** (k + 1) <= count else side for k in range(len(space))]
+    lines: list[Sequence[Any]] = [one.grid(many) for one, many in zip(space, sides, strict=True)]
     # Whole numbers and choices may be fewer than a side: no point twice.
     return [
         dict(zip([one.key for one in space], point, strict=True)) for point in dict.fromkeys(itertools.product(*lines))
@@ -156,3 +165,52 @@ def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
 
 def _short(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
+
+
+class OptunaSearch:
+    """Optuna's sampler, asked for one point at a time; the same answers give the same questions, so a search goes on.
+
+    Args:
+        space: without "auto".
+        first: the point to begin with.
+        seed: of the sampler.
+    """
+
+    def __init__(self, space: Space, first: Values | None, *, seed: int = 0) -> None:
+        optuna = need("optuna", "optuna", "tune")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = space
+        self._distributions = {one.key: _distribution(optuna, one) for one in space}
+        self._study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+        self._failed = optuna.trial.TrialState.FAIL
+        self._first = first
+        self._trial: Any = None
+
+    def ask(self) -> Values:
+        """The next point to try."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        self._trial = self._study.ask(self._distributions)
+        return {key: _shortened(self._trial.params[key]) for key in self._distributions}
+
+    def tell(self, score: float | None) -> None:
+        """How good it was, larger being better; None where it diverged."""
+        if self._trial is None:
+            return  # the first point need not lie in the space, so the sampler does not learn from it
+        if score is None:
+            self._study.tell(self._trial, state=self._failed)
+        else:
+            self._study.tell(self._trial, score)
+
+
+def _distribution(optuna: Any, one: Parameter) -> Any:
+    if one.kind == "choice":
+        return optuna.distributions.CategoricalDistribution(one.choices)
+    if one.kind == "int":
+        return optuna.distributions.IntDistribution(int(one.low), int(one.high))
+    return optuna.distributions.FloatDistribution(one.low, one.high, log=one.kind == "log")
+
+
+def _shortened(value: Any) -> Any:
+    return _short(value) if isinstance(value, float) else value

@@ -8,8 +8,8 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
 from rcad.loss.methods import METHODS, method
 from rcad.runs.configure import configure
-from rcad.study.search_ranges import SEARCHES, applied, beginning, check_space, default_space, started
-from rcad.study.search_space import parse_space
+from rcad.study.ranges import SEARCHES, applied, beginning, check_space, default_space, started
+from rcad.study.space import parse_space
 from rcad.train.run import method_defaults
 
 DEFAULTS = method_defaults()
@@ -19,31 +19,45 @@ def test_every_method_has_a_search_that_it_can_take() -> None:
     assert set(SEARCHES) == set(METHODS) - {"gaussian", "bernoulli"}
     for name, own in SEARCHES.items():
         rows = parse_method(name)
-        check_space(parse_space(own.space), rows, DEFAULTS)
+        check_space(parse_space(own.space) if own.space else (), rows, DEFAULTS)
         for labels in (True, False):
             (row,) = started(rows, labels=labels, table=True)
             values = {key: 1.0 if value == "auto" else value for key, value in row[1]}
             method(name, **values)
 
 
-def test_what_the_user_set_is_not_tuned() -> None:
-    config = configure("digits", [("rcad", {"alpha": 0.7})])
-    assert [one.key for one in default_space(config.method)] == ["lam"]
-    assert dict(started(config.method, labels=True, table=False)[0][1])["alpha"] == 0.7
-    whole = configure("digits", [("rcad", {"alpha": 0.7, "lam": 0.1})])
-    assert [one.key for one in default_space(whole.method)] == ["optim.weight_decay"]
+def keys(method: object, *, images: bool = False, fixed: tuple[str, ...] = (), data: str = "digits") -> list[str]:
+    config = configure(data, method)
+    return [one.key for one in default_space(config, images=images, fixed=fixed)]
+
+
+def test_weight_decay_is_searched_for_every_method_and_what_the_user_set_for_none() -> None:
+    for name in SEARCHES:
+        assert keys(parse_method(name))[0] == "optim.weight_decay", name
+    assert keys([("rcad", {"alpha": 0.7})]) == ["optim.weight_decay", "lam"]
+    assert keys([("rcad", {"alpha": 0.7, "lam": 0.1})]) == ["optim.weight_decay"]
+    assert keys(parse_method("rcad"), fixed=("optim.weight_decay",)) == ["alpha", "lam"]
+    assert keys(parse_method("erm"), fixed=("optim.weight_decay",)) == []
 
 
 def test_parts_of_a_method_keep_their_own_numbers() -> None:
     rows = parse_method("mixup + rcad")
-    assert [one.key for one in default_space(rows)] == ["mixup.alpha", "rcad.alpha", "rcad.lam"]
+    assert keys(rows) == ["optim.weight_decay", "mixup.alpha", "rcad.alpha", "rcad.lam"]
+    assert keys(parse_method("data_augmentation + label_smoothing")) == ["optim.weight_decay", "eps"]
     config = applied(configure("digits", rows), {"mixup.alpha": 0.3, "rcad.alpha": 2.0}, DEFAULTS)
     assert config.method == (("mixup", (("alpha", 0.3),)), ("rcad", (("alpha", 2.0),)))
 
 
-def test_the_protocol_s_augmentation_is_not_tuned() -> None:
-    rows = parse_method("data_augmentation + label_smoothing")
-    assert [one.key for one in default_space(rows)] == ["eps"]
+def test_on_images_the_ranges_reach_what_was_best_on_cifar_100() -> None:
+    """Weight decay 1e-3 to 3e-3 by SGD, alpha 30 where half the distance is about 4, lam 3."""
+    found = {one.key: one for one in default_space(configure("cifar100[:2000]", parse_method("rcad")), images=True)}
+    decay, alpha, lam = found["optim.weight_decay"], found["alpha"], found["lam"]
+    assert decay.low <= 5e-4 < 5e-3 <= decay.high
+    assert alpha.high * 4 >= 60
+    assert lam.high == 10
+    assert {one.key: one.high for one in default_space(configure("d.csv", parse_method("rcad")), images=False)}[
+        "lam"
+    ] == 1
 
 
 def test_tables_have_no_pixels() -> None:
@@ -81,7 +95,7 @@ def test_trials_are_judged_alike(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["eps", "optim.speed", "mixup.alpha", "rcad.", "alphas"])
 def test_an_unknown_key_is_refused(key: str) -> None:
-    from rcad.study.search_space import Parameter
+    from rcad.study.space import Parameter
 
     with pytest.raises(InputError, match=r"^expected a parameter of rcad \(alpha, lam"):
         check_space((Parameter(key, "log", 0.1, 1.0),), parse_method("rcad"), DEFAULTS)

@@ -1,0 +1,203 @@
+"""Who trains the runs of a study: the scheduler with its store, or a stack of small networks in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+
+from rcad.errors import InputError
+from rcad.runs.config import RunConfig
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.words import said_held_out
+from rcad.stacked.method import StackedMethod
+from rcad.stacked.model import StackedMLP
+from rcad.stacked.task import Examples, measure_stacked
+from rcad.stacked.train import train_configs, why_not
+from rcad.train.machine import suitable_threads
+from rcad.train.place import Place
+from rcad.train.progress import Progress
+from rcad.train.scheduler import Outcome, canonical, schedule
+from rcad.train.task import Problem, method_of
+
+Metrics = Mapping[str, float]
+HELD_OUT, TEST = "val_", "test_"
+MOST_NUMBERS = 2**25
+"""Training features that a stack holds at a time."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal, or the clock, ended a study; what is done is kept.
+
+    Args:
+        text: what is done and what to do.
+        exit_code: of a command.
+    """
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Backend(Protocol):
+    """Trains configs of one method; the test rows are read by `test` alone, for the configs that were chosen."""
+
+    def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
+        """The held-out numbers of each; None where it diverged."""
+
+    def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
+        """The test numbers of these of the configs that were fitted last."""
+
+    def seconds(self) -> float:
+        """How long the training of all of them took, though some may have been trained earlier."""
+
+
+def is_table(problem: Problem) -> bool:
+    """A table; else images."""
+    return problem.train[0].ndim == 2
+
+
+def numbers_of(record: RunRecord, prefix: str) -> dict[str, float] | None:
+    """A run's numbers whose names begin so, without the prefix; None where it diverged."""
+    if record.status == "diverged":
+        return None
+    found = {name.removeprefix(prefix): value for name, value in record.metrics.items() if name.startswith(prefix)}
+    good = {name: value for name, value in found.items() if value is not None}
+    if not good and prefix == HELD_OUT:
+        raise InputError(
+            f"expected run {record.id} to hold numbers of a held-out split, but it has none; set data.validation"
+        )
+    return good if len(good) == len(found) or prefix == HELD_OUT else None
+
+
+class Scheduled:
+    """Runs through the scheduler and its store; what is there already is not run again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._records: list[RunRecord] = []
+
+    def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
+        self._records = finished(configs, self._place, progress)
+        return [numbers_of(record, HELD_OUT) for record in self._records]
+
+    def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
+        return [numbers_of(self._records[k], TEST) for k in chosen]
+
+    def seconds(self) -> float:
+        return sum(record.timings.get("train_seconds") or 0.0 for record in self._records)
+
+
+def scheduled(configs: Sequence[RunConfig], place: Place, progress: Progress) -> Outcome:
+    """The runs, shown by their held-out numbers: nobody should choose by the others."""
+    return schedule(configs, place, progress, told=said_held_out)
+
+
+def finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> list[RunRecord]:
+    """The records of all of them, in order; `Stopped` where that cannot be."""
+    outcome = scheduled(configs, place, progress)
+    if not outcome.complete:
+        raise Stopped(outcome.words(), outcome.exit_code)
+    found = {record.id: record for record in outcome.records}
+    return [found[config_id(canonical(config))] for config in configs]
+
+
+def can_stack(config: RunConfig, problem: Problem) -> bool:
+    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin."""
+    if not is_table(problem) or why_not(config) is not None or not len(problem.val[1]):
+        return False
+    try:
+        StackedMethod.of([method_of(config, problem)], problem.likelihood, problem.train[0][None])
+    except InputError:
+        return False
+    return True
+
+
+class Stacked:
+    """The fast way on tables: perceptrons side by side in memory, equal by test to one after the other.
+
+    Args:
+        problems: the data of each seed.
+    """
+
+    def __init__(self, problems: Mapping[int, Problem]) -> None:
+        self._problems = problems
+        self._seeds: list[int] = []
+        self._models: dict[int, StackedMLP] = {}
+        self._seconds = 0.0
+
+    def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
+        self._seeds, self._models = [config.seed for config in configs], {}
+        found: dict[int, Metrics | None] = {}
+        begun = time.process_time()
+        for part in self._parts(configs):
+            found |= self._fit(part, configs, len(found), progress)
+        self._seconds = time.process_time() - begun
+        return [found[k] for k in range(len(configs))]
+
+    def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
+        return [self._test(k) for k in chosen]
+
+    def seconds(self) -> float:
+        return self._seconds
+
+    def _parts(self, configs: Sequence[RunConfig]) -> list[list[int]]:
+        """Runs of one shape, as many as fit into memory."""
+        parts: list[list[int]] = []
+        shapes: dict[tuple[object, ...], list[int]] = {}
+        for k, config in enumerate(configs):
+            problem = self._problems[config.seed]
+            shapes.setdefault((problem.train[0].shape, problem.val[0].shape), []).append(k)
+        for same in shapes.values():
+            size = max(1, MOST_NUMBERS // self._problems[configs[same[0]].seed].train[0].numel())
+            parts += [same[start : start + size] for start in range(0, len(same), size)]
+        return parts
+
+    def _fit(
+        self, part: list[int], configs: Sequence[RunConfig], before: int, progress: Progress
+    ) -> dict[int, Metrics | None]:
+        chosen = [configs[k] for k in part]
+        epochs, text = chosen[0].train.epochs, f"{len(configs)} runs side by side"
+
+        def onward(done: int, total: int) -> None:
+            progress.overall(before * epochs + done * len(part) * epochs / max(total, 1), len(configs) * epochs, text)
+
+        # Without its test rows no problem can give them away.
+        problems = [_untested(self._problems[config.seed]) for config in chosen]
+        with suitable_threads(problems[0].train[0]):
+            result = train_configs(chosen, problems, progress=onward)
+        best = chosen[0].train.selection == "best"
+        picked = result.best_epoch if best else torch.full_like(result.best_epoch, epochs)
+        found: dict[int, Metrics | None] = {}
+        for row, k in enumerate(part):
+            if bool(result.diverged[row]):
+                found[k] = None
+                continue
+            column = int(picked[row]) - 1
+            found[k] = {
+                name.removeprefix(HELD_OUT): float(values[row, column])
+                for name, values in result.curves.items()
+                if name.startswith(HELD_OUT)
+            }
+            self._models[k] = result.model.take(torch.tensor([row]))
+        return found
+
+    def _test(self, k: int) -> Metrics | None:
+        if k not in self._models:
+            return None
+        problem = self._problems[self._seeds[k]]
+        x, y = problem.test
+        scale = problem.target_scale
+        unit = None if scale is None else torch.tensor([scale], dtype=torch.float64, device=x.device)
+        scores = measure_stacked(self._models[k], Examples(x[None], y[None]), unit)
+        values = {name: float(value) for name, value in scores.items()}
+        return values if all(torch.tensor(list(values.values())).isfinite()) else None
+
+
+def _untested(problem: Problem) -> Problem:
+    x, y = problem.test
+    return replace(problem, test=(x[:0], y[:0]))

@@ -1,0 +1,242 @@
+"""A comparison as a document: its question answered first, from its record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rcad.report.document import Cell, Command, Document, Figure, Section, Table
+from rcad.report.numbers import by_size, capital, listed, p_value, plural, with_interval, with_spread
+from rcad.study.pictures import dots, forest, in_words
+from rcad.study.study import UNITS, WORDS
+
+Record = Mapping[str, Any]
+MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
+
+
+def document(record: Record) -> Document:
+    """The page: the answer, the seeds, the other comparisons, what was chosen, how it was judged."""
+    command = record["next"]
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    return Document(
+        f"Does it help on {record['data']}?",
+        lead(record),
+        [
+            Section(
+                "In short",
+                (),
+                [
+                    Command(command["command"], f"Next. {command['why']}:"),
+                    results_table(record),
+                    *what_was_done(record),
+                ],
+                "\n".join(record["sentences"]),
+            ),
+            Section("Seeds", (), [dots(record, metric) for metric in record["metrics"]]),
+            Section("Differences", (), [*difference_tables(record), *_forests(record)]),
+            *_chosen_section(record),
+            Section("How it was judged", judged(record)),
+        ],
+        {"Made by": f"`{record['command']}`, in {record['seconds']:.0f} s of {record['cost']}", "Versions": versions},
+    )
+
+
+def lead(record: Record) -> str:
+    """What was compared, in a sentence."""
+    sizes = record["sizes"]
+    return (
+        f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
+        f"{sizes['train']:,} rows to train on, {sizes['validation']:,} held out to choose by, {sizes['test']:,} to "
+        f"test. The question, asked before the runs, is about {WORDS[record['metric']]}."
+    )
+
+
+def sentences(record: Record) -> list[str]:
+    """The answer to the question, whether the direction is why, and then a sentence for each metric."""
+    question, rest = record["differences"][0], record["differences"][1:]
+    base, metric = record["base"], record["metric"]
+    found = [_answer(question, len(record["seeds"])), *_direction(record)]
+    for name in record["metrics"]:
+        own = [one for one in rest if one["metric"] == name and one["against"] == base]
+        if own:
+            beside = "of the other methods" if name == metric else "of the methods"
+            found.append(_against_base(own, name, beside))
+    return found
+
+
+def _answer(one: Record, splits: int) -> str:
+    """The question's answer in one line: who, by what, how much, how sure."""
+    what = f"{capital(WORDS[one['metric']])}: {one['method']}"
+    if one["p_two"] is None:
+        return f"{what} against ERM is not tested: {one['note']}."
+    told = f"{_size(one)}, p = {p_value(one['p_two'], 3)}, {plural(splits, 'split')}".replace("p = <", "p < ")
+    if one["outcome"] != "undecided":
+        return f"{what} is {one['outcome']} than ERM ({told})."
+    needed = one["seeds_needed"]
+    if needed is None:
+        reach = "a difference of this size is out of reach of any number of these splits"
+    else:
+        reach = f"about {needed} splits would show a difference of this size"
+    return f"{what} is not shown to differ from ERM ({told}); {reach}."
+
+
+def _direction(record: Record) -> list[str]:
+    """Whether the adversarial direction is the reason, where RCAD is better than ERM."""
+    question = record["differences"][0]
+    rivals = [
+        one
+        for one in record["differences"][1:]
+        if one["method"] == question["method"]
+        and one["metric"] == question["metric"]
+        and record["methods"][one["against"]]["role"] == "control"
+    ]
+    if question["outcome"] != "better" or not rivals:
+        return []
+    level = [one["against"] for one in rivals if one["outcome"] != "better"]
+    if level:
+        return [
+            f"{question['method']} is not shown to be better than its control {listed(level)}: the adversarial "
+            "direction need not be the reason."
+        ]
+    return [f"{question['method']} is better than its controls too: the adversarial direction is what helps."]
+
+
+def _against_base(own: Sequence[Record], metric: str, beside: str) -> str:
+    better, worse = ([one for one in own if one["outcome"] == word] for word in ("better", "worse"))
+    parts = []
+    for some, word in ((better, "better"), (worse, "worse")):
+        if some:
+            parts.append(f"{listed([_told(one) for one in some])} {'are' if len(some) > 1 else 'is'} {word} than ERM")
+    text = "; ".join(parts) or f"none {beside} is shown to differ from ERM"
+    return f"{capital(WORDS[metric])}: {text}."
+
+
+def _size(one: Record) -> str:
+    return f"{with_interval(one['mean'], one['low'], one['high'])}{UNITS[one['metric']]}"
+
+
+def _told(one: Record) -> str:
+    """A comparison in brackets: "rcad (+1.20 [0.40, 2.00] points, p = 0.012)"."""
+    return f"{one['method']} ({_size(one)}, p = {p_value(one['p_holm'], 3)})".replace("p = <", "p < ")
+
+
+def what_was_done(record: Record) -> list[str]:
+    """The protocol in words."""
+    tried = (
+        f"On every split each method tried {record['budget']} configurations, the one it begins with among them: the "
+        "same weight decays for every method, together with its own numbers. The best by held-out "
+        f"{WORDS[record['metric']]} was tested, once."
+        if record["budget"] > 1
+        else "Nothing was tuned: each method ran with the numbers it begins with, and all with the recipe's weight "
+        "decay, which may suit one method and not another (`--budget 8` searches it for every method alike)."
+    )
+    epochs = f"Every run has {record['epochs']} epochs and the weights of its best epoch on the held-out rows."
+    words = [f"{tried} {epochs}"]
+    if record["budget"] > 1:
+        words.append(f"On each split a method's numbers are {record['held_out']['told']}.")
+    controls = [name for name, cell in record["methods"].items() if cell["role"] == "control"]
+    if controls:
+        words.append(
+            f"Controls: {listed(controls)}. They are RCAD with a random direction, and RCAD without a step; "
+            "where they do as well as RCAD, the adversarial direction is not the reason."
+        )
+    return words
+
+
+def results_table(record: Record) -> Table:
+    """Every method's test results and cost."""
+    base = record["methods"][record["base"]]
+    base_cost = base["seconds"] / base["runs"]
+    rows = []
+    for name, cell in record["methods"].items():
+        scores = [_spread(record["results"][name][metric]) for metric in record["metrics"]]
+        cost = cell["seconds"] / cell["runs"]
+        control = cell["role"] == "control"
+        shown = Cell(name, note="control" if control else "", mark="aside" if control else "")
+        rows.append([shown, *scores, f"{cost / base_cost:.1f}" if base_cost else "-"])
+    header = ["method", *(in_words(metric) for metric in record["metrics"]), "cost, ERM = 1"]
+    caption = (
+        f"Test results: mean ± standard deviation over {plural(len(record['seeds']), 'split')}. Cost is the "
+        f"{record['cost']} of training."
+    )
+    return Table(header, rows, caption, spare=["cost, ERM = 1"])
+
+
+def difference_tables(record: Record) -> list[Table]:
+    """The question; the other methods and metrics against ERM; RCAD against its controls."""
+    question, rest = record["differences"][:1], record["differences"][1:]
+    base = [one for one in rest if one["against"] == record["base"]]
+    controls = [one for one in rest if one["against"] != record["base"]]
+    found = [_difference_table(question, "The question, judged alone; positive is better.")]
+    found += [_difference_table(base, "Against ERM, positive is better.")] if base else []
+    note = "RCAD against its controls, positive is better: is the adversarial direction what helps?"
+    return [*found, *([_difference_table(controls, note)] if controls else [])]
+
+
+def _difference_table(rows: Sequence[Record], caption: str) -> Table:
+    several = len({one["against"] for one in rows}) > 1
+    body: list[list[str | Cell]] = [
+        [
+            one["method"],
+            *([one["against"]] if several else []),
+            WORDS[one["metric"]],
+            with_interval(one["mean"], one["low"], one["high"]),
+            Cell(one["outcome"], note=one["note"], mark=MARKS[one["outcome"]]),
+            p_value(one["p_holm"], 3),
+            by_size(one["effect"], sign=True),
+            "-" if one["superiority"] is None else f"{100 * one['superiority']:.0f}%",
+            "-" if one["seeds_needed"] is None else f"{one['seeds_needed']:,}",
+        ]
+        for one in rows
+    ]
+    header = ["method", *(["against"] if several else []), "by", "better by [95%]", "verdict"]
+    extra = ["p (Holm)", "effect d", "seeds won", "seeds needed"]
+    return Table([*header, *extra], body, caption, spare=[*extra[1:], extra[0]])
+
+
+def _forests(record: Record) -> list[Figure]:
+    drawn = [forest(record, metric) for metric in record["metrics"]]
+    return [one for one in drawn if one is not None]
+
+
+def _chosen_section(record: Record) -> list[Section]:
+    if record["budget"] <= 1:
+        return []
+    text = "Each split chose for itself by its held-out rows: the median over the splits, and the range."
+    rows = [
+        [name, ", ".join(f"{key} {value}" for key, value in cell["chosen"].items()), ", ".join(cell["space"])]
+        for name, cell in record["methods"].items()
+    ]
+    unit = "standardised units" if "accuracy" not in record["metrics"] else "half distances between classes"
+    return [Section("What was chosen", [text], [Table(["method", "chosen", "tried"], rows, f"auto counts in {unit}.")])]
+
+
+def judged(record: Record) -> list[str]:
+    """The rule, and what its words mean."""
+    ratio = record["test_ratio"]
+    overlapping = (
+        "Splits of one data set overlap, so their results are not independent: variances carry Nadeau and Bengio's "
+        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}, where the rows to choose by count as "
+        "training rows."
+        if ratio
+        else "The data bring a test set of their own, which every seed shares: the tests speak about other seeds and "
+        "held-out rows, not about other test data."
+    )
+    effect = (
+        "Effect d: the mean difference in standard deviations of the differences. Seeds won: the share of seeds on "
+        "which the method was better, ties half."
+    )
+    needed = (
+        "Seeds needed: how many would show a true difference of the size found here with a chance of 80% by the rule "
+        "of the verdict: two-sided, at 5% for the question and at 5% divided by their number for the others. The size "
+        "is itself estimated, and after the fact such numbers lean to the small side. A dash: none would do, because "
+        "more splits of the same rows add no new rows."
+    )
+    return [f"{record['rule']}.", overlapping, effect, needed]
+
+
+def _spread(found: Mapping[str, Any]) -> str | Cell:
+    summary = found["summary"]
+    note = f"{found['diverged']} diverged" if found["diverged"] else ""
+    text = "-" if summary is None else with_spread(summary["mean"], summary["sd"])
+    return Cell(text, note=note) if note else text

@@ -1,0 +1,340 @@
+"""One study: methods x splits x candidates. Every method gets the same number of candidates on each split, one of them
+is chosen by the held-out rows, and that one alone is tested.
+
+`rcad tune` is one method on the splits that its trials share; `rcad compare` is several methods, each of which chooses
+on every split by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from rcad.data.dataset import Dataset
+from rcad.data.splits import Splits
+from rcad.errors import InputError
+from rcad.loss.method_rows import Defaults, MethodRow, label, method_rows, rows_to_plain
+from rcad.loss.methods import METHODS, Method
+from rcad.loss.suggest_alpha import suggest_alpha
+from rcad.runs.config import KEYS, RunConfig
+from rcad.runs.configure import configure
+from rcad.runs.files import dumps
+from rcad.runs.plain import config_id
+from rcad.runs.words import own_words
+from rcad.study.backends import Backend, Metrics, is_table
+from rcad.study.ranges import applied, beginning, default_space, started
+from rcad.study.space import Space, Values, drawn, resolved
+from rcad.train.progress import Progress
+from rcad.train.run import method_defaults
+from rcad.train.task import AUTO, Problem, method_of
+
+BASE = "erm"
+Role = Literal["base", "asked", "control"]
+METRICS = {True: ("nll", "accuracy", "brier"), False: ("nll", "rmse")}
+"""By whether there are class labels; the first one is what a comparison asks by."""
+HIGHER_IS_BETTER = {"accuracy": True, "nll": False, "brier": False, "rmse": False}
+WORDS = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier score", "rmse": "RMSE"}
+UNITS = {"accuracy": " points", "nll": " nats", "brier": "", "rmse": ""}
+FEW, Z = 100, 1.96
+"""Below so many examples an accuracy is known to no better than ten points; the normal's 97.5% point."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The data and how to train on it, as `rcad train` takes them; None where nothing was said.
+
+    `own` has further fields of the data, where given: drop, labels, file_column, label_column, skip_bad.
+    """
+
+    data: str
+    target: str | None = None
+    task: str | None = None
+    size: int | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    epochs: int | None = None
+    model: str | None = None
+    settings: tuple[str, ...] = ()
+
+    def config(self, rows: tuple[MethodRow, ...]) -> RunConfig:
+        """The config of a method under the recipe that suits the data, with seed 0."""
+        data = {"name": self.data, "target": self.target, "task": self.task, "size": self.size, **self.own}
+        given = {key: value for key, value in data.items() if value is not None}
+        model = [] if self.model is None else [f"model.name={self.model}"]
+        of_methods = any(setting.strip().startswith("method.") for setting in self.settings)
+        return configure(
+            given,
+            rows,
+            recipe=self.recipe,
+            epochs=self.epochs,
+            settings=[*model, *self.settings],
+            methods=method_defaults() if of_methods else None,
+        )
+
+    @property
+    def fixed(self) -> set[str]:
+        """The fields that the settings name."""
+        return {setting.partition("=")[0].strip() for setting in self.settings}
+
+    def options(self) -> list[str]:
+        """The options of a command line, as far as they were given, without settings."""
+        options = {
+            "--target": self.target,
+            "--task": self.task,
+            "--size": self.size,
+            "--recipe": self.recipe,
+            "--epochs": self.epochs,
+            "--model": self.model,
+        }
+        words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        return words + own_words(self.own)
+
+    def train_line(self, config: RunConfig, values: Values, seeds: Sequence[int]) -> str:
+        """`rcad train ...` for the runs of `config`.
+
+        Args:
+            config: the chosen configuration, whose method has its numbers.
+            values: what was chosen; those that are fields of a config are set.
+        """
+        words = ["rcad", "train", "--data", config.data.name, "--method", label(config.method), *self.options()]
+        # The method's own settings are in its text already, and a chosen field comes after the user's.
+        kept = [setting for setting in self.settings if not setting.strip().startswith("method")]
+        for setting in [*kept, *(f"{key}={value}" for key, value in values.items() if key in KEYS)]:
+            words += ["--set", setting]
+        return shlex.join([*words, *seed_words(seeds, one="--seed")])
+
+
+def seed_words(seeds: Sequence[int], one: str = "") -> list[str]:
+    """The option that names these seeds."""
+    if one and len(seeds) == 1:
+        return [one, str(seeds[0])]
+    first = list(seeds) == list(range(len(seeds))) and not one
+    return ["--seeds", str(len(seeds)) if first else ",".join(map(str, seeds))]
+
+
+class Goal(NamedTuple):
+    """What a candidate is judged by: a metric of the held-out split, and NLL where two are level."""
+
+    metric: str
+
+    @property
+    def higher_is_better(self) -> bool:
+        return HIGHER_IS_BETTER[self.metric]
+
+    def key(self, metrics: Metrics | None) -> tuple[float, float]:
+        """Larger is better; a run that diverged is worse than all."""
+        if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (self.metric, "nll")):
+            return -math.inf, -math.inf
+        value = metrics[self.metric]
+        return (value if self.higher_is_better else -value), -metrics["nll"]
+
+
+class HeldOut(NamedTuple):
+    """The examples that a choice is made by: it is no better than they are many.
+
+    Attributes:
+        examples: of one seed's held-out split.
+        seeds: over which the numbers are averaged before the choice; each has a split of its own.
+        metric: what decides.
+    """
+
+    examples: int
+    seeds: int
+    metric: str
+
+    @property
+    def few(self) -> bool:
+        return self.examples * self.seeds < FEW
+
+    @property
+    def points(self) -> float | None:
+        """Half the 95% interval of an accuracy over all of them, where it is widest: at 50%. None for other metrics."""
+        return 100 * Z * math.sqrt(0.25 / (self.examples * self.seeds)) if self.metric == "accuracy" else None
+
+    def __str__(self) -> str:
+        many = "1 held-out example" if self.examples == 1 else f"{self.examples:,} held-out examples"
+        where = f" on each of {self.seeds} seeds" if self.seeds > 1 else ""
+        if self.points is None:
+            return f"chosen by {many}{where}" + (", so few that small differences may be chance" if self.few else "")
+        return (
+            f"chosen by {many}{where}: an accuracy over so many is known to within {self.points:.2g} points (half the "
+            "95% interval at its widest), and smaller differences may be chance"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"examples": self.examples, "seeds": self.seeds, "points": self.points, "told": str(self)}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method of the study.
+
+    Args:
+        name: as tables show it.
+        rows: the method under the protocol, with what the user set.
+        role: the base, one the user asked for, or a control that RCAD brings along.
+    """
+
+    name: str
+    rows: tuple[MethodRow, ...]
+    role: Role
+
+
+def controls_of(rows: tuple[MethodRow, ...]) -> list[tuple[MethodRow, ...]]:
+    """RCAD's two controls: a random direction of the same length, and no step at all."""
+    found = []
+    for control, shared in (("rcad_random", ("alpha", "lam", "norm", "bounds")), ("confidence_penalty", ("lam",))):
+        found.append(
+            method_rows(
+                [
+                    (control, {k: v for k, v in values if k in shared}) if name == "rcad" else (name, values)
+                    for name, values in rows
+                ]
+            )
+        )
+    return found if any(name == "rcad" for name, _ in rows) else []
+
+
+def lineup(asked: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[tuple[tuple[MethodRow, ...], Role]]:
+    """Who takes part: ERM, what the user asked for, RCAD's controls; each once."""
+    found: dict[tuple[MethodRow, ...], Role] = {method_rows([(BASE, ())]): "base"}
+    for rows in asked:
+        found.setdefault(rows, "asked")
+    for rows in asked if controls else ():
+        for control in controls_of(rows):
+            found.setdefault(control, "control")
+    return list(found.items())
+
+
+def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem: Problem) -> None:
+    """A method that does not suit the data is refused before anything is trained, with those that do."""
+    for one in contestants:
+        # Names and numbers first: what is wrong with them has nothing to do with the data.
+        plain = [{k: 1.0 if v == AUTO else v for k, v in row.items()} for row in rows_to_plain(one.rows)]
+        Method.from_dict({"methods": plain})
+        try:
+            method_of(at_start(config, one.rows, problem), problem)
+        except InputError as error:
+            names = [name for name in METHODS if _suits(name, config, problem)]
+            if problem.classes or all(name in names for name, _ in one.rows):
+                raise
+            raise InputError(
+                f"expected methods for real targets ({', '.join(names)}), but got {one.name!r}; leave it out"
+            ) from error
+
+
+def _suits(name: str, config: RunConfig, problem: Problem) -> bool:
+    try:
+        method_of(at_start(config, method_rows([(name, ())]), problem), problem)
+    except InputError:
+        return False
+    return name not in ("gaussian", "bernoulli")
+
+
+def at_start(config: RunConfig, rows: tuple[MethodRow, ...], problem: Problem) -> RunConfig:
+    """The config of a method where its search begins on this data."""
+    return replace(config, method=started(rows, labels=bool(problem.classes), table=is_table(problem)))
+
+
+def measured(problem: Problem) -> float | None:
+    """Half the median distance between classes among the training examples; None for real targets."""
+    if not problem.classes:
+        return None
+    return suggest_alpha(*problem.train, generator=torch.Generator(problem.device).manual_seed(0))
+
+
+def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
+    """The config on the split that belongs to a seed: one of the standard ones where there are some."""
+    known = len(dataset.standard_splits)
+    data = replace(config.data, split=seed % known) if known and config.data.split is None else config.data
+    return replace(config, data=data, seed=seed)
+
+
+def overlap(dataset: Dataset, splits: Splits) -> float:
+    """Nadeau and Bengio's n_test / n_train; 0 where the data bring a test set of their own.
+
+    What counts as training rows is all that is outside the test set, held-out rows and those of no subset included:
+    two splits share the more of their test rows the fewer of those there are.
+    """
+    if splits.test_source == "own":
+        return 0.0
+    return len(splits.test) / (len(dataset.train) - len(splits.test))
+
+
+def space_of(one: Contestant, config: RunConfig, problem: Problem, asked: Asked) -> Space:
+    """What a contestant may try on this data."""
+    return default_space(replace(config, method=one.rows), images=not is_table(problem), fixed=asked.fixed)
+
+
+def compete(
+    one: Contestant,
+    splits: Mapping[int, tuple[RunConfig, Problem]],
+    space: Space,
+    budget: int,
+    goal: Goal,
+    backend: Backend,
+    progress: Progress,
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A method on every split: tuned on the held-out rows, tested once.
+
+    Args:
+        splits: the config and the data of each seed.
+        space: see `space_of`.
+        budget: candidates on each split; 1 for the start alone.
+        goal: what a candidate is chosen by.
+        known: what this gave earlier; it is given back if it is of the same configs, data and goal.
+    """
+    methods: Defaults = method_defaults()
+    configs: list[RunConfig] = []
+    points: list[tuple[int, Values]] = []
+    for seed, (config, problem) in splits.items():
+        distance = measured(problem)
+        base = at_start(config, one.rows, problem)
+        first = beginning(base, space, methods, distance)
+        for values in drawn(resolved(space, distance), max(budget, 1), first=first):
+            points.append((seed, values))
+            configs.append(applied(base, values, methods))
+    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), goal.metric]
+    key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
+    if known is not None and known.get("key") == key:
+        return {**known, "name": one.name, "role": one.role}
+    held = backend.fit(configs, progress)
+    chosen = [
+        max((k for k, point in enumerate(points) if point[0] == seed), key=lambda k: goal.key(held[k]))
+        for seed in splits
+    ]
+    tested = backend.test(chosen)
+    return {
+        "key": key,
+        "name": one.name,
+        "role": one.role,
+        "space": [str(parameter) for parameter in space] if budget > 1 else [],
+        "seconds": backend.seconds(),
+        "runs": len(configs),
+        "seeds": {
+            str(seed): {
+                "chosen": dict(points[k][1]),
+                "validation": held[k],
+                "test": test,
+                "trials": [
+                    {"values": dict(values), "validation": held[i]}
+                    for i, (own, values) in enumerate(points)
+                    if own == seed
+                ],
+            }
+            for seed, k, test in zip(splits, chosen, tested, strict=True)
+        },
+    }
+
+
+def check_held_out(config: RunConfig) -> None:
+    """That there is a held-out split to choose by."""
+    if config.data.validation == 0:
+        raise InputError("expected a held-out split to choose by, but got data.validation=0; e.g. set it to 0.1")

@@ -1,0 +1,393 @@
+"""A method's numbers by the held-out split: trials, the best of them, a page. The test split is never looked at."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rcad.errors import InputError, need, one_of, whole
+from rcad.loss.method_rows import label, parse_method
+from rcad.report import html
+from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
+from rcad.report.drawing import save
+from rcad.report.numbers import plural
+from rcad.report.result import Result
+from rcad.runs.config import RunConfig
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, ready_folder, write_text
+from rcad.runs.plain import config_id, to_plain
+from rcad.runs.record import RunRecord, versions
+from rcad.study.backends import HELD_OUT, is_table, numbers_of, scheduled
+from rcad.study.pictures import in_words, search_map
+from rcad.study.ranges import applied, beginning, check_space, default_space
+from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
+from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, check_held_out, measured
+from rcad.train.machine import pick_device
+from rcad.train.place import Place
+from rcad.train.progress import SILENT, Portion, Progress
+from rcad.train.run import method_defaults
+from rcad.train.scheduler import Outcome, canonical
+from rcad.train.task import method_of, prepare, read
+
+log = logging.getLogger("rcad")
+
+KIND = "tune"
+BUDGET = 20
+Search = Literal["random", "grid", "optuna"]
+SEARCHES: tuple[Search, ...] = get_args(Search)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of the space on every seed.
+
+    Args:
+        number: from 1.
+        values: what it sets.
+        metrics: means over the seeds on the held-out split; None where a run diverged.
+        runs: the ids of its runs, one per seed.
+        seconds: they took, all together.
+    """
+
+    number: int
+    values: Values
+    metrics: Mapping[str, float] | None
+    runs: tuple[str, ...]
+    seconds: float
+
+
+def trial(number: int, values: Values, records: Sequence[RunRecord]) -> Trial:
+    """The trial that these runs make up."""
+    scores = [numbers_of(record, HELD_OUT) for record in records]
+    good = [score for score in scores if score is not None]
+    means = {name: statistics.fmean(score[name] for score in good) for name in good[0]} if good else {}
+    seconds = sum(record.timings.get("train_seconds") or 0.0 for record in records)
+    whole_trial = means if len(good) == len(records) else None
+    return Trial(number, values, whole_trial, tuple(record.id for record in records), seconds)
+
+
+def best(trials: Sequence[Trial], goal: Goal) -> Trial | None:
+    """The best one, the first of equals; None where every one diverged."""
+    leader = max(trials, key=lambda one: goal.key(one.metrics), default=None)
+    return None if leader is None or leader.metrics is None else leader
+
+
+@dataclass(frozen=True)
+class Tuning(Result):
+    """What `rcad.tune` found.
+
+    Attributes:
+        record: everything, as plain data.
+        files: the record, the page and the pictures, where they were written.
+        outcome: of the runs; None where it was read from a file.
+    """
+
+    record: Mapping[str, Any]
+    files: tuple[Path, ...] = ()
+    outcome: Outcome | None = None
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """The best trial: number, values, metrics, runs; None where every one diverged."""
+        return next((one for one in self.record["trials"] if one["number"] == self.record["best"]), None)
+
+    @property
+    def command(self) -> str | None:
+        """Trains the best configuration."""
+        found: str | None = self.record["command"]
+        return found
+
+    @property
+    def document(self) -> Document:
+        return document(self.record)
+
+    def save(self, folder: Path | str, stem: str) -> Tuning:
+        """Write the record, the page and the map as stem.json, .html, .png and .svg."""
+        path = Path(folder) / f"{stem}.json"
+        make_folder(path.parent)
+        write_text(path, dumps(self.record, indent=1) + "\n")
+        shown = self.document
+        write_text(path.with_suffix(".html"), html.page(shown))
+        pictures = save([replace(one, name=stem) for one in shown.figures], path.parent, ("png", "svg"))
+        return replace(self, files=(path, path.with_suffix(".html"), *pictures))
+
+
+def tune(
+    data: str,
+    method: str = "rcad",
+    *,
+    budget: int = BUDGET,
+    space: str | None = None,
+    search: Search = "random",
+    by: str | None = None,
+    target: str | None = None,
+    task: str | None = None,
+    size: int | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] = (0,),
+    epochs: int | None = None,
+    recipe: str | None = None,
+    model: str | None = None,
+    settings: Sequence[str] = (),
+    out: Path | str | None = None,
+    runs: Path | str | None = None,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    device: str = "auto",
+    progress: Progress = SILENT,
+) -> Tuning:
+    """Find a method's numbers, and its weight decay, on data of yours by the held-out split.
+
+    Args:
+        data: a name, a CSV file or a folder, as `rcad train` takes it.
+        method: e.g. "rcad" or "mixup + rcad(lam=0.5)"; what is set is not searched.
+        budget: how many configurations to try.
+        space: e.g. "alpha=log(0.05, 2), lam=log(0.01, 1)"; by default weight decay and the method's own ranges.
+        search: how they are chosen: "random", "grid" or "optuna".
+        by: what decides: "accuracy" (the default on labels), "nll" (on real targets), "brier" or "rmse".
+        target: the column to predict; `task`: "classification" or "regression"; `size`: of images.
+        data_options: more on the data: drop (columns), labels (a file), file_column, label_column, skip_bad.
+        seeds: each trial is the mean over these.
+        epochs, recipe, model, settings: as in `rcad train`; a field that is set is not searched.
+        out: the folder of the record and the page; None writes none.
+        runs: the folder of runs; None for one in `out`. Runs that it holds are not made again.
+        data_dir, cache_dir, device: where the data are found, and what trains.
+        progress: told how far it is.
+
+    Raises:
+        InputError: something is wrong with the input; nothing was trained.
+    """
+    one_of("search", search, SEARCHES)
+    whole("budget", budget, minimum=1)
+    for module, package, extra in (("jinja2", "jinja2", "report"), ("matplotlib.figure", "matplotlib", "report")):
+        need(module, package, extra)
+    if search == "optuna":
+        need("optuna", "optuna", "tune")
+    asked = Asked(
+        data=data,
+        target=target,
+        task=task,
+        size=size,
+        own=data_options or {},
+        recipe=recipe,
+        epochs=epochs,
+        model=model,
+        settings=tuple(settings),
+    )
+    with ExitStack() as stack:
+        kept = None if out is None else Path(out).expanduser()
+        if kept is not None and kept.exists() and not kept.is_dir():
+            raise InputError(f"expected a folder for --out, but {kept} is a file; name another")
+        if runs is None:
+            folder = kept if kept is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            runs = folder / "runs"
+        place = Place.of(Path(runs), data_dir=data_dir, cache_dir=cache_dir, device=device)
+        return _Work(asked, method, space, search, by, budget, list(seeds), kept, place).go(progress)
+
+
+class _Work:
+    """One search; everything that can be wrong with the input is found while it is made."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        method: str,
+        space: str | None,
+        search: Search,
+        by: str | None,
+        budget: int,
+        seeds: list[int],
+        out: Path | None,
+        place: Place,
+    ) -> None:
+        self.asked, self.search, self.budget, self.seeds, self.out, self.place = (
+            asked,
+            search,
+            budget,
+            seeds,
+            out,
+            place,
+        )
+        self.methods = method_defaults()
+        first = asked.config(parse_method(method))
+        check_held_out(first)
+        if space is not None:
+            check_space(parse_space(space), first.method, self.methods)
+        dataset = read(first.data, place.data_dir, place.cache_dir)
+        problem = prepare(first, dataset, pick_device("cpu"))
+        metrics = METRICS[bool(problem.classes)]
+        if by is not None:
+            one_of("--by", by, metrics)
+        wanted = (
+            default_space(first, images=not is_table(problem), fixed=asked.fixed)
+            if space is None
+            else parse_space(space)
+        )
+        if not wanted:
+            raise InputError(f"expected something to try, but {method} leaves nothing open; pass --space")
+        distance = measured(problem)
+        self.base = at_start(first, first.method, problem)
+        method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
+        self.goal = Goal(by or ("accuracy" if problem.classes else "nll"))
+        self.start = beginning(self.base, wanted, self.methods, distance)
+        self.space = resolved(wanted, distance)
+        self.held_out = HeldOut(len(problem.val[1]), len(seeds), self.goal.metric)
+        self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
+        self.settings: dict[str, Any] = {
+            "data": first.data.name,
+            "method": label(first.method),
+            "search": search,
+            "space": [str(one) for one in self.space],
+            "seeds": seeds,
+            "by": self.goal.metric,
+            "base": {key: value for key, value in to_plain(self.base).items() if key != "seed"},
+        }
+        if out is not None:
+            _refuse_other(out / f"{self.stem}.json", self.settings)
+        self.trials: list[Trial] = []
+        self.planned = budget
+
+    def go(self, progress: Progress) -> Tuning:
+        if self.out is not None:
+            ready_folder(self.out)
+        if self.held_out.few and self.budget > 1:
+            log.warning("%s; hold out more (--set data.validation=0.3) or average over more --seeds", self.held_out)
+        if self.search == "optuna":
+            return self._ask_and_tell(progress)
+        by_grid = self.search == "grid"
+        points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
+        self.planned = len(points)
+        every = [config for point in points for config in self._configs(point)]
+        return self._note(points, scheduled(every, self.place, progress))
+
+    def _ask_and_tell(self, progress: Progress) -> Tuning:
+        study = OptunaSearch(self.space, self.start)
+        for number in range(self.budget):
+            point = study.ask()
+            part = Portion(progress, number, 1, self.budget)
+            found = self._note([point], scheduled(self._configs(point), self.place, part))
+            if found.outcome is None or not found.outcome.complete:
+                break
+            metrics = self.trials[-1].metrics
+            study.tell(None if metrics is None else self.goal.key(metrics)[0])
+        return found
+
+    def _configs(self, point: Values) -> list[RunConfig]:
+        config = applied(self.base, point, self.methods)
+        return [replace(config, seed=seed) for seed in self.seeds]
+
+    def _note(self, points: Sequence[Values], outcome: Outcome) -> Tuning:
+        """The trials whose runs are all over, and the record with them."""
+        records = {record.id: record for record in outcome.records if record.is_final}
+        for point in points:
+            ids = [config_id(canonical(config)) for config in self._configs(point)]
+            if all(run in records for run in ids):
+                self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
+        found = Tuning(self._record(), outcome=outcome)
+        return found if self.out is None else found.save(self.out, self.stem)
+
+    def _record(self) -> dict[str, Any]:
+        leader = best(self.trials, self.goal)
+        record = {
+            "target": KIND,
+            "settings": self.settings,
+            "metric": self.goal.metric,
+            "higher_is_better": self.goal.higher_is_better,
+            "held_out": self.held_out.to_dict(),
+            "planned": self.planned,
+            "trials": [asdict(one) for one in self.trials],
+            "best": None if leader is None else leader.number,
+            "command": None if leader is None else self._command(leader),
+            "versions": versions(("rcad", "torch", "numpy")),
+        }
+        plain: dict[str, Any] = loads(dumps(finite_or_none(record)), "the record of a search")
+        return plain
+
+    def _command(self, leader: Trial) -> str:
+        """The line that trains the best configuration."""
+        config = applied(self.base, leader.values, self.methods)
+        return self.asked.train_line(config, leader.values, self.seeds)
+
+
+def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
+    """Only the record of the same search may be replaced; its trials are in the store anyway."""
+    if not path.exists():
+        return
+    found = loads(read_text(path), str(path))
+    if not isinstance(found, dict) or found.get("target") != KIND:
+        raise InputError(f"expected a folder for the search, but {path} is something else; pass another --out")
+    if found.get("settings") != loads(dumps(finite_or_none(settings)), "settings"):
+        raise InputError(
+            f"expected a folder of this search, but {path} holds one with other settings; pass another --out"
+        )
+
+
+def document(record: Mapping[str, Any]) -> Document:
+    """The page of a search: the best, the table of trials, the map over two parameters."""
+    settings, done = record["settings"], record["trials"]
+    leader = next((one for one in done if one["number"] == record["best"]), None)
+    if leader is not None:
+        verdict = f"Best of {len(done)}: {shown_values(leader['values'])}, held-out {_told(record, leader)}."
+    else:
+        verdict = (
+            "Every trial diverged: lower the learning rate or the ends of the space." if done else "No trial is done."
+        )
+    about = [
+        f"{settings['method']} on {settings['data']}, {plural(len(settings['seeds']), 'seed')}. Every trial was judged "
+        "on the held-out split; the search was not given the test split's numbers, and this page shows none of them.",
+        f"The best is {record['held_out']['told']}.",
+        f"Search: {settings['search']}, {len(done)} of {record['planned']} trials, in the space "
+        f"{', '.join(settings['space'])}.",
+    ]
+    drawn_map: Figure | None = search_map(record)
+    command: list[Part] = [Command(record["command"], "Next. Train it:")] if record["command"] else []
+    parts: list[Part] = [trials_table(record), *command, *about, *([drawn_map] if drawn_map else [])]
+    notice = "" if len(done) == record["planned"] else "The search is not over: the same command goes on with it."
+    versions_ = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    return Document(
+        f"Tuning {settings['method']} on {settings['data']}",
+        "Which numbers suit this method on this data, by held-out examples.",
+        [Section("Trials", (), parts, verdict, notice)],
+        {"Versions": versions_},
+    )
+
+
+def trials_table(record: Mapping[str, Any]) -> Table:
+    """Every trial, the best one marked."""
+    keys = list(dict.fromkeys(key for one in record["trials"] for key in one["values"]))
+    names = [name for name in WORDS if any(name in (one["metrics"] or {}) for one in record["trials"])]
+    rows = []
+    for one in record["trials"]:
+        number = Cell(str(one["number"]), mark="good") if one["number"] == record["best"] else str(one["number"])
+        values = [_value(one["values"].get(key, "start")) for key in keys]
+        scores = [_score(name, one["metrics"]) for name in names]
+        rows.append([number, *values, *scores, f"{one['seconds']:.1f}"])
+    header = ["trial", *keys, *(in_words(name) for name in names), "seconds"]
+    caption = "Held-out numbers, means over the seeds; a dash where a run diverged."
+    others = [in_words(name) for name in reversed(names) if name != record["metric"]]
+    return Table(header, rows, caption, spare=["seconds", *others])
+
+
+def shown_values(values: Mapping[str, Any]) -> str:
+    """What a trial sets: "alpha 0.3, lam 0.5"."""
+    return ", ".join(f"{key} {_value(value)}" for key, value in values.items()) or "the method as it stands"
+
+
+def _told(record: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    name, value = record["metric"], one["metrics"][record["metric"]]
+    return f"accuracy {value:.2f}%" if name == "accuracy" else f"{WORDS[name]} {value:.4g}"
+
+
+def _score(name: str, metrics: Mapping[str, float] | None) -> str:
+    if not metrics or name not in metrics:
+        return "-"
+    return f"{metrics[name]:.2f}" if name == "accuracy" else f"{metrics[name]:.4g}"
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
