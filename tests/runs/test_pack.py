@@ -165,6 +165,12 @@ def test_a_file_that_is_no_pack_is_named_in_one_line(content: bytes, reason: str
     assert "\n" not in str(error.value)
 
 
+def test_no_file_is_written_outside_a_run(tmp_path: Path, make_record: MakeRecord) -> None:
+    write_pack(tmp_path / "x.jsonl.gz", [PackedRun(long_record(make_record), {"../../evil.json": {}})])
+    with pytest.raises(InputError, match="expected evaluations by file name"):
+        read_pack(tmp_path / "x.jsonl.gz")
+
+
 def test_every_damage_is_found(store: Store, tmp_path: Path) -> None:
     whole = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
     path = tmp_path / "b.jsonl.gz"

@@ -201,7 +201,7 @@ def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord)
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        partial = store.folder(record.id) / ".record.json.0.partial"
+        partial = store.folder(record.id) / ".record.json.0123456789ab.partial"
         partial.write_text("being written")
         for action in (store.lock, lambda config: store.write(record), lambda config: store.remove(record.id)):
             with pytest.raises(InputError, match=f"but process {process.pid} on "):
@@ -221,12 +221,21 @@ def test_opening_cleans_checkpoints_and_removals_cut_short(store: Store, make_re
     store.write(make_record())
     checkpoint = store.checkpoint(make_record().id)
     checkpoint.mkdir()
-    (checkpoint / ".w.safetensors.1.partial").write_bytes(b"x")
+    (checkpoint / ".w.safetensors.0123456789ab.partial").write_bytes(b"x")
     (checkpoint / "w.safetensors").write_bytes(b"y")
-    (store.path / ".0.removed" / "deep").mkdir(parents=True)
+    (store.path / f".{'0' * 16}.0123456789ab.removed" / "deep").mkdir(parents=True)
     Store.open(store.path)
     assert [path.name for path in checkpoint.iterdir()] == ["w.safetensors"]
     assert store.ids() == [path.name for path in store.path.iterdir()]
+
+
+def test_opening_leaves_what_others_named_alike(store: Store, make_record: MakeRecord) -> None:
+    store.write(make_record())
+    kept = [store.path / ".mine.removed", store.folder(make_record().id) / ".film.partial"]
+    kept[0].mkdir()
+    kept[1].write_bytes(b"x")
+    Store.open(store.path)
+    assert all(path.exists() for path in kept)
 
 
 def test_remove(store: Store, make_record: MakeRecord) -> None:

@@ -152,26 +152,15 @@ def pack_runs(
 ) -> None:
     from rcad.cli.screen import say, warn
     from rcad.errors import InputError
-    from rcad.runs.pack import PackedRun, write_pack
-    from rcad.runs.store import Store
+    from rcad.runs.store import Store, pack
     from rcad.runs.words import plural, size
 
     if out.exists() and not force:
         raise InputError(f"expected a new file, but {out} exists; add --force to replace it")
-    packed: dict[str, PackedRun] = {}
-    left = 0
-    for store in (Store.open(one, create=False) for one in sources):
-        for record in store.records():
-            if record.id in packed and packed[record.id].record != record:
-                raise InputError(
-                    f"expected one record of run {record.id}, but {store.path} holds another; pack it apart"
-                )
-            left += not record.is_final
-            packed |= {record.id: store.packed(record.id)} if record.is_final else {}
-    count = write_pack(out, packed.values())
-    if left:
-        warn(f"left out {plural(left, 'run')} that are not finished")
-    say(f"packed {plural(len(packed), 'run')} into {out}, {size(count)}")
+    packing = pack([Store.open(one, create=False) for one in sources], out)
+    if packing.unfinished:
+        warn(f"left out {plural(packing.unfinished, 'run')} that are not finished")
+    say(f"packed {plural(packing.runs, 'run')} into {out}, {size(packing.bytes)}")
 
 
 @app.command(

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,8 @@ from rcad.errors import InputError, shown
 
 T = TypeVar("T")
 
-_TEMP = ".*.partial"
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
+"""Names that `replacing` makes, and nobody else."""
 
 
 @contextlib.contextmanager
@@ -93,7 +95,7 @@ def check_folder(folder: Path) -> None:
 
 def leftovers(folder: Path) -> list[Path]:
     """What interrupted writes left at any depth below `folder`."""
-    return sorted(path for path in folder.rglob(_TEMP) if path.is_file())
+    return sorted(path for path in folder.rglob(".*.partial") if _PARTIAL.fullmatch(path.name) and path.is_file())
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ LARGEST = 1_000_000
 LARGEST_TEXT = 64 * 1024 * 1024
 """Bytes that a file may hold once it is unzipped: far more than 1 MB of ours ever does."""
 DIGITS = 7
+_FILE = re.compile(r"[A-Za-z0-9_-]+\.json")
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,9 @@ def _packed(plain: Any, source: str) -> PackedRun:
     if not isinstance(plain, dict) or plain.keys() != {"record", "evaluations"}:
         raise InputError(f"expected a record and its evaluations in {source}, but got {shown(plain)}")
     evaluations = plain["evaluations"]
-    if not isinstance(evaluations, dict) or not all(isinstance(one, dict) for one in evaluations.values()):
+    if not isinstance(evaluations, dict) or not all(
+        _FILE.fullmatch(name) and isinstance(one, dict) for name, one in evaluations.items()
+    ):
         raise InputError(f"expected evaluations by file name in {source}, but got {shown(evaluations)}")
     record = RunRecord.from_dict(plain["record"], source=source)
     if not record.is_final:

@@ -15,21 +15,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rcad.errors import InputError, one_of
 from rcad.runs import export
 from rcad.runs.config import RunConfig
 from rcad.runs.files import dumps, leftovers, loads, make_folder, read_text, sync_folder, write_text
 from rcad.runs.locks import RunLock, held_here, is_locked
-from rcad.runs.pack import PackedRun, is_pack, packs_in, united
+from rcad.runs.pack import PackedRun, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
 from rcad.runs.record import FINISHED, STATUSES, RunRecord, Status
 
 CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl", "checkpoint", "lock"
 EVALUATION = "evaluation"
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
-_REMOVED = ".*.removed"
+_REMOVED = re.compile(rf"\.[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{12}}\.removed")
 
 
 @dataclass(frozen=True)
@@ -240,8 +240,9 @@ class Store:
         return record
 
     def _clean(self) -> None:
-        for folder in self.path.glob(_REMOVED):
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in self.path.glob(".*.removed"):
+            if _REMOVED.fullmatch(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
         for run in self._folders():
             if leftovers(self.folder(run)) and os.access(self.folder(run), os.W_OK):
                 self._clean_run(run)
@@ -254,6 +255,33 @@ class Store:
         with lock:
             for path in leftovers(self.folder(run)):
                 path.unlink(missing_ok=True)
+
+
+class Packing(NamedTuple):
+    """What was packed: how many runs, how many were left out because they are not finished, and the file's size."""
+
+    runs: int
+    unfinished: int
+    bytes: int
+
+
+def pack(stores: Iterable[Store], path: Path) -> Packing:
+    """Write every finished run of the stores, with its evaluations, to one file; a run in two must be the same."""
+    packed: dict[str, PackedRun] = {}
+    unfinished = 0
+    for store in stores:
+        for record in store.records():
+            if not record.is_final:
+                unfinished += 1
+                continue
+            one = store.packed(record.id)
+            known = packed.setdefault(record.id, one)
+            if thinned(known.record) != thinned(one.record):
+                raise InputError(
+                    f"expected one record of run {record.id}, but {store.path} holds another; pack it apart"
+                )
+            packed[record.id] = replace(known, evaluations={**one.evaluations, **known.evaluations})
+    return Packing(len(packed), unfinished, write_pack(path, packed.values()))
 
 
 PRUNABLE = (*(status for status in STATUSES if status != "running"), "broken")
