@@ -18,8 +18,7 @@ import transformers
 from equal import moved, same_parameters
 from rcad import RCAD, Bernoulli, Categorical, Gaussian, InputError, methods
 from rcad.errors import MissingExtraError
-from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
-from rcad.integrations.huggingface.checks import check_embeddings
+from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin, check_embeddings
 from rcad.integrations.resolve import as_method
 from small_nets import PassCounter
 from tiny_transformers import LABELS, arguments, bert, collated, texts

@@ -15,8 +15,7 @@ from lightning.fabric.plugins import MixedPrecision  # noqa: E402
 from equal import same_parameters  # noqa: E402
 from lit import RCAD_TEXT, batches, sgd, trained_plainly  # noqa: E402
 from rcad import InputError, methods  # noqa: E402
-from rcad.integrations.lightning import FabricCriterion  # noqa: E402
-from rcad.integrations.lightning.fabric import inner  # noqa: E402
+from rcad.integrations.lightning import FabricCriterion, inner  # noqa: E402
 from small_nets import CLASSES, images, norm_net  # noqa: E402
 
 

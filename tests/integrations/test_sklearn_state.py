@@ -23,7 +23,7 @@ from sklearn.datasets import load_diabetes, load_wine
 from people import people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn import state as state_module
+from rcad.integrations.sklearn import network as state_module
 
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
 

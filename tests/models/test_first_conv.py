@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from rcad.models import build, first_conv
-from rcad.models.first_conv import FirstConv2d
+from rcad.models import build
+from rcad.models import layers as first_conv
+from rcad.models.layers import FirstConv2d
 
 
 @pytest.mark.parametrize("channels", [1, 3, 8])

@@ -11,7 +11,8 @@ from torch import nn
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import own_kernels
-from rcad.models import build, first_conv, joined
+from rcad.models import build, joined
+from rcad.models import layers as first_conv
 from rcad.models.joined import Joined
 
 RUNS = 3

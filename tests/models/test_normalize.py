@@ -5,7 +5,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.models import Normalize, build
-from rcad.models.normalize import layer_zero
+from rcad.models.layers import layer_zero
 
 
 def test_equals_a_loop_over_channels() -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad.models import strided_pointwise
+from rcad.models import layers as strided_pointwise
+from rcad.models.layers import StridedPointwise
 from rcad.models.resnet import resnet18
-from rcad.models.strided_pointwise import StridedPointwise
 
 
 def both(f: Callable[[Tensor], Tensor], x: Tensor, patch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor]]:

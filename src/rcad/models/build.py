@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.models.base import Model
+from rcad.models.layers import Model
 from rcad.models.mlp import MLP
 from rcad.models.resnet import Stem, resnet18, resnet34, resnet50
 from rcad.models.small_cnn import SmallCNN

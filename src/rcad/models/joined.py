@@ -15,11 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from rcad.errors import InputError
-from rcad.models.first_conv import CHANNELS, FirstConv2d, on_tensor_cores
-from rcad.models.norms import Affine
+from rcad.models.layers import CHANNELS, Affine, FirstConv2d, StridedPointwise, on_tensor_cores
 from rcad.models.resnet import ResNet
 from rcad.models.small_cnn import SmallCNN
-from rcad.models.strided_pointwise import StridedPointwise
 from rcad.models.wide_resnet import WideResNet
 
 JOINABLE = (ResNet, WideResNet, SmallCNN)

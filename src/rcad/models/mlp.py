@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from rcad.errors import InputError
-from rcad.models.base import Model
-from rcad.models.normalize import layer_zero
+from rcad.models.layers import Model, layer_zero
 
 
 class MLP(Model):

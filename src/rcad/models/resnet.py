@@ -13,11 +13,17 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated, forked, normalised
-from rcad.models.base import Model
-from rcad.models.first_conv import FirstConv2d
-from rcad.models.normalize import layer_zero
-from rcad.models.norms import Norm, check_norm, init_convs, init_fixup, norm2d
-from rcad.models.strided_pointwise import StridedPointwise
+from rcad.models.layers import (
+    FirstConv2d,
+    Model,
+    Norm,
+    StridedPointwise,
+    check_norm,
+    init_convs,
+    init_fixup,
+    layer_zero,
+    norm2d,
+)
 
 Stem = Literal["cifar", "imagenet"]
 

@@ -9,10 +9,7 @@ from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated
-from rcad.models.base import Model
-from rcad.models.first_conv import FirstConv2d
-from rcad.models.normalize import layer_zero
-from rcad.models.norms import Norm, check_norm, init_convs, norm2d
+from rcad.models.layers import FirstConv2d, Model, Norm, check_norm, init_convs, layer_zero, norm2d
 
 
 class SmallCNN(Model):

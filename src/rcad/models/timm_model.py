@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.models.base import Model
-from rcad.models.normalize import layer_zero
+from rcad.models.layers import Model, layer_zero
 
 
 class TimmModel(Model):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.models.base import Model
+from rcad.models.layers import Model
 
 # Wrappers that other programs leave in the names of the parameters.
 _PREFIXES = ("module.", "_orig_mod.")

@@ -13,8 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.integrations.sklearn.base import TableNetwork
-from rcad.integrations.sklearn.parameters import check_class_weight
+from rcad.integrations.sklearn.base import TableNetwork, check_class_weight
 from rcad.integrations.sklearn.tables import Array
 from rcad.loss.method import Method
 

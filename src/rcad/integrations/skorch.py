@@ -1,25 +1,174 @@
-"""A net's training step with a method's loss. Validation, scores, callbacks and prediction stay skorch's."""
+"""skorch: nets whose training loss is a method's; `method`, `alpha` and `lam` can be searched by GridSearchCV.
+
+Validation, scores, callbacks and prediction stay skorch's.
+"""
 
 from __future__ import annotations
 
+from rcad.errors import MissingExtraError
+
+try:
+    import skorch as skorch
+except ModuleNotFoundError:
+    raise MissingExtraError("skorch", "skorch") from None
+
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from skorch import NeuralNet, NeuralNetClassifier, NeuralNetRegressor
+from skorch import NeuralNet, NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
 from skorch.dataset import unpack_data
 from skorch.utils import to_tensor
-from torch import nn
+from torch import Tensor, nn
 
-from rcad.errors import InputError
-from rcad.integrations.resolve import MethodLike, as_method, resolve
-from rcad.integrations.skorch.checks import check_net, not_reached
-from rcad.integrations.skorch.losses import GaussianLoss, likelihood_of, reading_probabilities
+from rcad.errors import InputError, Value, whole
+from rcad.integrations.resolve import OPTIONS, MethodLike, as_method, resolve
 from rcad.loss.criterion import Criterion
+from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, full_precision
 from rcad.loss.model_calls import logits_of, undisturbed
 from rcad.loss.perturbations import Channels
+
+__all__ = ["GaussianLoss", "RCADNetClassifier", "RCADNetMixin", "RCADNetRegressor"]
+
+INSTEAD = {
+    "weight": "pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))",
+    "pos_weight": "pass method=rcad.RCAD(..., likelihood=rcad.Bernoulli(positive_weight=...))",
+    "label_smoothing": "put label_smoothing(eps=...) into the method",
+}
+
+
+class GaussianLoss(nn.Module):
+    """A criterion for regression: the module gives the means, then the log-variances. See `rcad.Gaussian`."""
+
+    def __init__(self, cap: float | tuple[float, ...] | None = 0.0) -> None:
+        super().__init__()
+        self.likelihood = Gaussian(cap=cap)
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.likelihood.nll(output, target).mean()
+
+
+@dataclass(frozen=True, repr=False)
+class FromProbabilities(Value):
+    """Classes from a module that ends in a softmax, as skorch's default criterion expects it."""
+
+    inner: Categorical = Categorical()
+
+    def nll(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.inner.nll(_log(output), target)
+
+    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return self.inner.entropy(_log(output), valid)
+
+    def uniform_nll(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return self.inner.uniform_nll(_log(output), valid)
+
+    def valid(self, target: Tensor) -> Tensor | None:
+        return self.inner.valid(target)
+
+    def plain(self) -> FromProbabilities:
+        return FromProbabilities(self.inner.plain())
+
+    def check_shapes(self, output: Tensor, target: Tensor) -> None:
+        self.inner.check_shapes(output, target)
+
+    def check_values(self, output: Tensor, target: Tensor) -> None:
+        self.inner.check_values(output, target)
+        sums = output.detach().sum(1)
+        if bool((output < 0).any()) or bool(((sums - 1).abs() > 1e-3).any()):
+            raise InputError(
+                "expected probabilities from the module, since the criterion is NLLLoss, but they do not sum to 1; "
+                "end it in a softmax, or use criterion=torch.nn.CrossEntropyLoss"
+            )
+
+
+def _log(p: Tensor) -> Tensor:
+    """As skorch takes it: with the smallest number that keeps the logarithm of 0 finite."""
+    p = full_precision(p)
+    return torch.log(p + torch.finfo(p.dtype).eps)
+
+
+def likelihood_of(criterion: nn.Module) -> Likelihood | None:
+    """What the module's output means to a net with this criterion; None if that cannot be told."""
+    criterion = getattr(criterion, "_orig_mod", criterion)
+    for name in ("weight", "pos_weight", "label_smoothing", "reduction"):
+        value = getattr(criterion, name, None)
+        # reduction="none" belongs to skorch's own way with sample weights.
+        if isinstance(value, Tensor) or value not in (None, 0.0, "mean", "none"):
+            found = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
+            hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
+            raise InputError(
+                f"expected a plain {type(criterion).__name__}, whose place the method takes in training, "
+                f"but got {found}{hint}"
+            )
+    if isinstance(criterion, GaussianLoss):
+        return criterion.likelihood
+    if isinstance(criterion, nn.MSELoss):
+        raise InputError(
+            "expected a criterion for a mean and a log-variance, but got MSELoss, under which nothing is ever unsure; "
+            "use RCADNetRegressor with a module that has two outputs per target"
+        )
+    if isinstance(criterion, nn.BCEWithLogitsLoss):
+        return Bernoulli()
+    return Categorical() if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) else None
+
+
+def reading_probabilities(criterion: Criterion) -> Criterion:
+    """The same loss for a module that gives probabilities in place of logits."""
+
+    def reading(likelihood: Any) -> Any:
+        return FromProbabilities(likelihood) if isinstance(likelihood, Categorical) else likelihood
+
+    loss = criterion.loss
+    terms = [replace(term, likelihood=reading(term.likelihood)) for term in loss.terms]
+    options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
+    return Criterion(reading(loss.likelihood), terms, **options)
+
+
+OWN = (NeuralNet, NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
+
+# What to do instead. Of the first two nothing is used in training, wherever they are; of the others not what lies
+# behind the mixin.
+ANYWHERE = {
+    "get_loss": "accumulate with accumulate=, weigh classes with method=rcad.RCAD(..., "
+    "likelihood=rcad.Categorical(weight=...)), and add gradients of penalties in a callback's on_grad_computed",
+    "infer": "do it in the module's forward",
+}
+BEHIND = {"train_step_single": "override it in a subclass of the net with the mixin, and call super()"}
+ACCUMULATING = {"train_step": "leave that or accumulate= out"}
+
+
+def check_net(net: Any, mixin: type) -> None:
+    """Refuses what would be ignored in silence."""
+    whole("accumulate", net.accumulate, minimum=1)
+    several = net.accumulate > 1
+    if several and isinstance(net.optimizer_, torch.optim.LBFGS):
+        raise InputError("expected an optimizer without a closure for accumulate, but got LBFGS; use larger batches")
+    order = type(net).__mro__
+    behind = order[order.index(mixin) + 1 :]
+    _refuse(order, ANYWHERE)
+    _refuse(behind, BEHIND | (ACCUMULATING if several else {}))
+
+
+def _refuse(classes: tuple[type, ...], names: dict[str, str]) -> None:
+    for name, instead in names.items():
+        owner = next((kind for kind in classes if name in vars(kind) and kind not in OWN), None)
+        if owner is not None:
+            raise InputError(
+                f"expected skorch's own {name}, whose place the method takes in training, but got "
+                f"{owner.__name__}.{name}; {instead}"
+            )
+
+
+def not_reached(net: Any) -> InputError:
+    """A train_step_single in front of the mixin that does not call it trains without the method."""
+    return InputError(
+        f"expected {type(net).__name__}.train_step_single to return what super().train_step_single returned, where the "
+        "method's loss is, but it did not; call it and add to its dict"
+    )
+
 
 WEIGHT = "sample_weight"
 

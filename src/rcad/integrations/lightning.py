@@ -1,0 +1,290 @@
+"""RCAD and its rivals in Lightning: a mixin and a callback for the Trainer, a criterion for Fabric."""
+
+from __future__ import annotations
+
+from rcad.errors import MissingExtraError
+
+try:
+    import lightning as lightning
+except ModuleNotFoundError:
+    raise MissingExtraError("lightning", "lightning") from None
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning.fabric import Fabric, is_wrapped
+from lightning.fabric.plugins import MixedPrecision
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from rcad.errors import InputError
+from rcad.integrations.resolve import MethodLike
+from rcad.integrations.step import Step
+from rcad.loss.model_calls import Inputs, Model
+from rcad.loss.terms import Losses
+
+__all__ = ["FabricCriterion", "RCADCallback", "RCADMixin"]
+
+
+class RCADMixin:
+    """Stands before LightningModule among the bases; `forward(x)` must give the logits, unless `model` is passed.
+
+    Example:
+        >>> class Net(RCADMixin, lightning.LightningModule):  # doctest: +SKIP
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.use_method("rcad(alpha=0.5, lam=0.02)")
+        ...
+        ...     def training_step(self, batch, batch_idx):
+        ...         return self.regularised_loss(*batch)  # in place of cross_entropy(self(x), y)
+    """
+
+    _rcad: Step | None = None
+    _rcad_prefix: str | None = "rcad"
+
+    if TYPE_CHECKING:
+        manual_backward: Any
+        log_dict: Any
+
+    def use_method(
+        self,
+        method: MethodLike,
+        *,
+        classes: int | None = None,
+        generator: torch.Generator | None = None,
+        log: str | None = "rcad",
+        **options: Any,
+    ) -> None:
+        """Which method to train with. Call it in `__init__`.
+
+        Args:
+            method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
+            classes: the number of classes, for methods that mix integer labels.
+            generator: the source of augmentations and random directions; default torch's global one.
+            log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
+            options: mean and std of normalised images, input_key, mask_key, units, checks, output.
+        """
+        self._rcad = Step(method, classes=classes, generator=generator, **options)
+        self._rcad_prefix = log_prefix(log)
+
+    def regularised_loss(self, x: Inputs, y: Tensor, *, model: Model | None = None) -> Tensor:
+        """The method's loss, for automatic optimisation: return it from `training_step`.
+
+        2 forwards and 3 backwards for RCAD, since Lightning runs the loss backward when the step is over.
+        """
+        losses = self._step().losses(self._model(model), x, y, number=batches_seen(self))
+        self._log(losses)
+        return losses.total
+
+    def regularised_backward(self, x: Inputs, y: Tensor, *, accumulate: int = 1, model: Model | None = None) -> Losses:
+        """The method's gradients, for manual optimisation: in place of `self.manual_backward(loss)`.
+
+        2 forwards and 2 backwards for RCAD, each backward through `manual_backward`.
+
+        Args:
+            accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
+        """
+        losses = self._step().backward(
+            self._model(model), x, y, self.manual_backward, accumulate=accumulate, number=batches_seen(self)
+        )
+        self._log(losses)
+        return losses
+
+    def _step(self) -> Step:
+        if self._rcad is None:
+            raise InputError('expected self.use_method("rcad(alpha=..., lam=...)") in __init__, but it was not called')
+        return self._rcad
+
+    def _model(self, model: Model | None) -> Any:
+        return self if model is None else model
+
+    # Lightning inspects signatures when it logs, which a compiler cannot follow.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _log(self, losses: Losses) -> None:
+        if self._rcad_prefix is not None and batches_seen(self) is not None:
+            self.log_dict(self._step().parts(losses, self._rcad_prefix), on_step=True, on_epoch=False)
+
+
+def log_prefix(log: Any) -> str | None:
+    """The name under which parts of the loss are logged, or None."""
+    if log is not None and not (isinstance(log, str) and log):
+        raise InputError(f'expected log to be a name such as "rcad", or None, but got {log!r}')
+    return log
+
+
+def batches_seen(module: Any) -> int | None:
+    """How many batches the Trainer gave before this one, which a resumed run remembers; None without a Trainer."""
+    trainer = getattr(module, "_trainer", None)
+    return None if trainer is None else int(trainer.fit_loop.total_batch_idx)
+
+
+class RCADCallback(Callback):  # type: ignore[misc]
+    """Trains a module with a method's loss in place of its own `training_step`, which is not called during `fit`.
+
+    The module needs automatic optimisation and a `forward(x)` that gives the logits; batches are (x, y), or mappings
+    with the two keys given. Optimizers, schedules, validation and everything else stay the module's. The step returns
+    the loss, the clean "output" and the "target", for callbacks that measure in `on_train_batch_end`.
+
+    Args:
+        method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
+        keys: where input and target stand in a batch: ("image", "label") in a mapping, (0, 2) in batches of three;
+            default the two of a pair. What else a batch holds is not used.
+        classes: the number of classes, for methods that mix integer labels.
+        generator: the source of augmentations and random directions; default torch's global one.
+        log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
+        options: mean and std of normalised images, input_key, mask_key, units, checks, output.
+
+    Example:
+        >>> trainer = Trainer(callbacks=[RCADCallback("rcad(alpha=0.5, lam=0.02)")])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        method: MethodLike,
+        *,
+        keys: tuple[Any, Any] | None = None,
+        classes: int | None = None,
+        generator: torch.Generator | None = None,
+        log: str | None = "rcad",
+        **options: Any,
+    ) -> None:
+        if keys is not None and (not isinstance(keys, Sequence) or isinstance(keys, str) or len(keys) != 2):
+            raise InputError(f"expected keys as (input, target), but got {keys!r}")
+        self.step = Step(method, classes=classes, generator=generator, **options)
+        self.keys, self.prefix = keys, log_prefix(log)
+        self._replaced: dict[str, Any] | None = None
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage != "fit" or self._replaced is not None:
+            return
+        if not pl_module.automatic_optimization:
+            raise InputError(
+                f"expected a module with automatic optimisation, but {type(pl_module).__name__} steps its optimizer "
+                "itself; use RCADMixin and self.regularised_backward(x, y) in its training_step"
+            )
+        # A compiled module keeps its compiled step in the instance, not in the class.
+        self._replaced = {key: value for key, value in vars(pl_module).items() if key == "training_step"}
+
+        def training_step(batch: Any, batch_idx: int) -> dict[str, Any]:
+            x, y = self._split(batch)
+            losses = self.step.losses(pl_module, x, y, number=batches_seen(pl_module))
+            if self.prefix is not None:
+                pl_module.log_dict(self.step.parts(losses, self.prefix), on_step=True, on_epoch=False)
+            return {"loss": losses.total, "output": losses.output, "target": y}
+
+        pl_module.training_step = training_step
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if self._replaced is not None:
+            del pl_module.training_step
+            vars(pl_module).update(self._replaced)
+            self._replaced = None
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self.teardown(trainer, pl_module, "fit")
+
+    def state_dict(self) -> dict[str, Any]:
+        generator = self.step.generator
+        return {} if generator is None else {"generator": generator.get_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if self.step.generator is not None and "generator" in state_dict:
+            self.step.generator.set_state(state_dict["generator"].cpu())
+
+    def _split(self, batch: Any) -> tuple[Any, Any]:
+        if self.keys is not None:
+            try:
+                return batch[self.keys[0]], batch[self.keys[1]]
+            except (KeyError, IndexError, TypeError):
+                found = ", ".join(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+                raise InputError(
+                    f"expected a batch with {self.keys[0]!r} and {self.keys[1]!r}, but got {found}"
+                ) from None
+        if isinstance(batch, Mapping):
+            raise InputError(
+                f"expected keys=(input, target) for batches that are mappings of {', '.join(map(str, batch))}"
+            )
+        if not isinstance(batch, Sequence) or len(batch) != 2:
+            found = f"a {type(batch).__name__} of {len(batch)}" if isinstance(batch, Sequence) else type(batch).__name__
+            raise InputError(
+                f"expected batches (x, y), but got {found}; pass keys=(input, target), such as (0, 2) for the first "
+                "and the third, or use RCADMixin"
+            )
+        return batch[0], batch[1]
+
+
+class FabricCriterion:
+    """A method's loss for a model and a loop in Fabric, under its precision and its strategy.
+
+    In mixed precision Fabric's wrapper rounds x before the model sees it, and forbids any backward but its own through
+    what it returns. The passes therefore go to the module inside, under the same autocast: x, its gradient and x'
+    stay in fp32. Under DDP the clean pass goes through the data-parallel wrapper and the others do not.
+
+    Args:
+        fabric: the Fabric that set the model up.
+        method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
+        classes: the number of classes, for methods that mix integer labels.
+        generator: the source of augmentations and random directions; default torch's global one.
+        options: mean and std of normalised images, input_key, mask_key, units, checks, output.
+
+    Example:
+        >>> criterion = FabricCriterion(fabric, "rcad(alpha=0.5, lam=0.02)")  # doctest: +SKIP
+        >>> fabric.backward(criterion(model, x, y))     # autograd  # doctest: +SKIP
+        >>> criterion.backward(model, x, y)             # the same gradients, faster  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        method: MethodLike,
+        *,
+        classes: int | None = None,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        self.fabric = fabric
+        self.step = Step(method, classes=classes, generator=generator, **options)
+
+    def __call__(self, model: nn.Module, x: Inputs, y: Tensor, *, step: int | None = None) -> Tensor:
+        """The loss, for `fabric.backward(loss)`."""
+        return self.losses(model, x, y, step=step).total
+
+    def losses(self, model: nn.Module, x: Inputs, y: Tensor, *, step: int | None = None) -> Losses:
+        """The loss with its parts and the model's output; `step` as in `Objective.forward`."""
+        inside = inner(model)
+        with self.fabric.autocast():
+            return self.step.losses(inside, self._converted(x), y, number=step)
+
+    def backward(
+        self, model: nn.Module, x: Inputs, y: Tensor, *, accumulate: int = 1, step: int | None = None
+    ) -> Losses:
+        """Gradients in the fewest passes, each through `fabric.backward`; returns the detached losses.
+
+        Args:
+            accumulate: how many batches are summed before the optimizer steps; all but the last of them belong under
+                `fabric.no_backward_sync(model)`.
+        """
+        inside = inner(model)
+        with self.fabric.autocast():
+            return self.step.backward(
+                inside, self._converted(x), y, self.fabric.backward, accumulate=accumulate, number=step
+            )
+
+    def _converted(self, x: Inputs) -> Any:
+        """Where the weights themselves have another dtype, x must have it too; autocast wants it left alone."""
+        precision = self.fabric.strategy.precision
+        return x if isinstance(precision, MixedPrecision) else precision.convert_input(x)
+
+
+def inner(model: Any) -> nn.Module:
+    """What Fabric wrapped: the module, or the data-parallel wrapper around it."""
+    if not is_wrapped(model):
+        raise InputError(f"expected the model that fabric.setup(...) returned, but got {type(model).__name__}")
+    inside: nn.Module = model._forward_module
+    if isinstance(getattr(inside, "_orig_mod", None), nn.parallel.DistributedDataParallel):
+        raise InputError(
+            "expected DDP around the compiled model, but got the model compiled around DDP, which would exchange "
+            "gradients at every pass; call fabric.setup(model, optimizer, _reapply_compile=False)"
+        )
+    return inside

@@ -1,0 +1,215 @@
+"""What the networks are made of: a body and a head, layer zero that normalises pixels, norms, two convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.compiler import is_compiling
+from torch.nn.functional import conv2d, pad
+
+from rcad.errors import InputError
+
+
+class Model(nn.Module):
+    """A network cut in two: `forward(x) = head(features(x))`.
+
+    Subclasses keep the last linear layer under the name in `head_name`, so that weights trained with another
+    number of outputs can be loaded without it.
+    """
+
+    head_name: str = "fc"
+    num_features: int
+    fc: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """Embed a batch.
+
+        Args:
+            x: images (B, C, H, W) in [0, 1], or features (B, D).
+
+        Returns:
+            (B, F) with F = `num_features`.
+        """
+        raise NotImplementedError
+
+    def head(self, features: Tensor) -> Tensor:
+        """Map (B, F) features to (B, num_outputs): logits, or mean and log-variance."""
+        output: Tensor = self.fc(features)
+        return output
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+class Normalize(nn.Module):
+    """Subtract the mean and divide by the standard deviation of each channel.
+
+    Both are saved with the weights: a checkpoint carries the scale that it was trained with.
+
+    Args:
+        mean: one number a channel, in the unit of x (pixels in [0, 1]).
+        std: one positive number a channel.
+
+    Shape:
+        (B, C, H, W) -> the same.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if not mean or len(mean) != len(std):
+            raise InputError(
+                f"expected mean and std with one number a channel each, but got {len(mean)} and {len(std)}"
+            )
+        if not all(math.isfinite(m) for m in mean):
+            raise InputError(f"expected mean to hold finite numbers, but got {tuple(mean)}")
+        if not all(math.isfinite(s) and s > 0 for s in std):
+            raise InputError(f"expected std to hold finite numbers > 0, but got {tuple(std)}")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_floating_point():
+            # Integer pixels would pass through unnoticed at 255 times their size.
+            raise InputError(f"expected floating-point pixels in [0, 1], but got {x.dtype}; divide by 255 first")
+        return (x - self.mean.view(-1, 1, 1)) / self.std.view(-1, 1, 1)
+
+    def extra_repr(self) -> str:
+        return f"channels={self.mean.numel()}"
+
+
+def layer_zero(channels: int, mean: Sequence[float] | None, std: Sequence[float] | None) -> Normalize:
+    """The `Normalize` for images of that many channels; without `mean` and `std`, the identity."""
+    mean = (0.0,) * channels if mean is None else mean
+    std = (1.0,) * channels if std is None else std
+    if len(mean) != channels or len(std) != channels:
+        raise InputError(f"expected mean and std with {channels} numbers each, but got {len(mean)} and {len(std)}")
+    return Normalize(mean, std)
+
+
+Norm = Literal["batch", "group", "none"]
+
+
+class Affine(nn.Module):
+    """What stands where a normalisation would be when there is none: one factor, one bias a channel.
+
+    Both enter times sqrt(0.1), which is a tenth of the learning rate for them under SGD: Fixup's rule, kept here
+    so that no optimizer needs to know it. Weight decay pulls the factor towards one.
+
+    Shape:
+        (B, C, H, W) -> the same.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.gain = math.sqrt(0.1)
+        self.scale = nn.Parameter(torch.zeros(()))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (1 + self.gain * self.scale) + self.gain * self.bias.view(-1, 1, 1)
+
+
+def norm2d(norm: Norm, channels: int) -> nn.Module:
+    """The layer that follows a convolution of `channels` outputs.
+
+    "group" takes 32 groups (Wu and He, 2018), fewer where that would leave less than two channels a group.
+    """
+    check_norm(norm)
+    if norm == "batch":
+        return nn.BatchNorm2d(channels)
+    if norm == "group":
+        most = max(1, min(32, channels // 2))
+        groups = next(g for g in range(most, 0, -1) if channels % g == 0)
+        return nn.GroupNorm(groups, channels)
+    return Affine(channels)
+
+
+def check_norm(norm: str) -> None:
+    if norm not in get_args(Norm):
+        raise InputError(f"expected norm to be one of {', '.join(get_args(Norm))}, but got {norm!r}")
+
+
+def init_convs(model: nn.Module, norm: Norm) -> None:
+    """He's start values for every convolution.
+
+    With a normalisation the backward signal is what matters (fan out, as torchvision does); without one the
+    forward signal must keep its size from layer to layer (fan in).
+    """
+    mode: Literal["fan_in", "fan_out"] = "fan_in" if norm == "none" else "fan_out"
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode=mode, nonlinearity="relu")
+
+
+@torch.no_grad()
+def init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
+    """Fixup (Zhang, Dauphin and Ma, 2019) for a residual network without normalisation.
+
+    The last convolution of every branch starts at zero, so that every block starts as its shortcut; the
+    others shrink with the number of branches L by L^(-1/(2m-2)) for m convolutions a branch, so that one step
+    at a learning rate of 0.1 changes a deep network's function no more than a shallow one's. Unlike in Fixup
+    the head does not start at zero: that would leave no gradient in x to step along. Clip gradients to a norm
+    of about 1: without it the wide networks diverge at 0.1.
+    """
+    for branch in branches:
+        for conv in branch[:-1]:
+            conv.weight.mul_(len(branches) ** (-1 / (2 * len(branch) - 2)))
+        branch[-1].weight.zero_()
+
+
+CHANNELS = 8
+"""What bf16 tensor cores take at a time."""
+
+
+class FirstConv2d(nn.Conv2d):
+    """A convolution over few channels, with zero channels added where that makes it faster.
+
+    Three channels do not fit tensor cores: cuDNN falls back on slower kernels, or copies and pads by itself in every
+    pass. Zeros change nothing in the result; parameters and their names are those of `nn.Conv2d`. Where the channels
+    come in groups, whoever groups them adds the zeros.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        each = self.in_channels // self.groups
+        zeros = (0, 0, 0, 0, 0, -each % CHANNELS)
+        widens = bool(zeros[-1]) and self.groups == 1 and on_tensor_cores(x)
+        if not widens and (self.groups == 1 or x.shape[1] == self.in_channels):
+            return super().forward(x)
+        weight = pad(self.weight, zeros)
+        if widens:
+            if weight.is_contiguous(memory_format=torch.channels_last):
+                # Else the large gradient of the output is brought into the order of x, and back, to find that of x.
+                x = x.to(memory_format=torch.channels_last)  # contiguous() would not tell a single channel the order
+            x = pad(x, zeros)
+        y: Tensor = self._conv_forward(x, weight, self.bias)
+        return y
+
+
+def on_tensor_cores(x: Tensor) -> bool:
+    """Whether the convolution will run in bf16 on a GPU."""
+    if not x.is_cuda:
+        return False
+    if torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda") == torch.bfloat16
+    return x.dtype == torch.bfloat16
+
+
+class StridedPointwise(nn.Conv2d):
+    """A 1x1 convolution with a stride; compiled, the pixels that it skips are left out before it runs.
+
+    Then its gradient is made at the size of the output, and the zeros between are filled in by the kernel that adds the
+    gradients of a block's two branches. Uncompiled, filling them in would take longer.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not is_compiling():
+            return super().forward(x)
+        down, right = self.stride
+        return conv2d(x[:, :, ::down, ::right], self.weight, self.bias, groups=self.groups)
