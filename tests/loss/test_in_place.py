@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -98,13 +96,7 @@ def test_a_first_layer_in_place() -> None:
     assert_same_state(*nets)
 
 
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
-
-
-@pytest.mark.parametrize(
-    ("backend", "inside"),
-    [("eager", False), ("eager", True), pytest.param("inductor", True, marks=[needs_compiler, pytest.mark.slow])],
-)
+@pytest.mark.parametrize(("backend", "inside"), [("eager", False), ("aot_eager", True)])
 def test_compiled(backend: str, inside: bool) -> None:
     torch._dynamo.reset()
     for net in (pair := twins()):

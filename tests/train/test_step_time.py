@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "me_ada"]
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "step_time.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "step_time.py"
 
 
 def test_it_measures_every_method(tmp_path: Path) -> None:

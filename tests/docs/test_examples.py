@@ -1,4 +1,4 @@
-"""Every example runs as a user would run it, prints what it promises and complains about nothing."""
+"""Every example runs, prints what it promises and complains about nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from timm_folder import prelude
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 KEY_LINES = {
     "own_loop": [
         r"^RCAD +\d\d\.\d ± \d\.\d   \d\.\d{3} ± \d\.\d{3}$",
@@ -73,10 +73,19 @@ KEY_LINES = {
         r"^length of each example's whole step: \[2\.0(, 2\.0){7}\]$",
     ],
 }
+# Those that import the same libraries run in one process, one after the other.
+TOGETHER = [
+    ("own_loop", "compose", "regression", "embeddings"),
+    ("lightning_trainer", "lightning_fabric"),
+    ("huggingface_text", "accelerate_loop"),
+    ("scikit_learn", "skorch_grid"),
+    ("timm_task",),
+]
 
 
 def test_every_example_is_tested() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(KEY_LINES)
+    assert sorted(name for names in TOGETHER for name in names) == sorted(KEY_LINES)
 
 
 @pytest.mark.parametrize("name", KEY_LINES)
@@ -89,17 +98,20 @@ def test_an_example_is_short_and_says_what_it_shows(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KEY_LINES)
-def test_an_example_runs_and_prints_its_key_lines(name: str, tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONWARNINGS": "default"}
-    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
-    if name.startswith("timm") and (first := prelude()):
-        run = f"import runpy; runpy.run_path({command[1]!r}, run_name='__main__')"
+@pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
+def test_examples_run_and_print_their_key_lines(names: tuple[str, ...], tmp_path: Path) -> None:
+    runner = Path(__file__).parents[1] / "support" / "run_examples.py"
+    command = [sys.executable, str(runner), str(tmp_path), *names]
+    if names[0].startswith("timm") and (first := prelude()):
+        run = f"import runpy, sys; sys.argv = {command[1:]!r}; runpy.run_path({command[1]!r}, run_name='__main__')"
         command = [sys.executable, "-c", first + run]
+    environment = os.environ | {"PYTHONWARNINGS": "default"}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment, check=False
+        command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env=environment, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    for line in KEY_LINES[name]:
-        assert re.search(line, done.stdout, re.MULTILINE), f"expected a line like {line}, but got\n{done.stdout}"
+    for name in names:
+        printed = (tmp_path / f"{name}.txt").read_text(encoding="utf-8")
+        for line in KEY_LINES[name]:
+            assert re.search(line, printed, re.MULTILINE), f"expected a line like {line}, but {name} gave\n{printed}"

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import rcad
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CARDS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "methods").glob("*.md"))}
 HEADINGS = ["Formula", "Parameters", "Cost", "Composes with", "Differs from the paper", "Example"]
 

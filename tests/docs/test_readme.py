@@ -1,4 +1,4 @@
-"""The README says how things stand, and what it names exists. Its code runs in test_documents.py."""
+"""The README says how things stand, and what it names exists. Its code runs in test_pages.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
