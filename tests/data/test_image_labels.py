@@ -80,23 +80,11 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
-        (
-            TABLE + "gone.png,cat\nlost.png,cat\n",
-            {},
-            "'gone.png' of line 5, .* missing, as are 1 more of 5; ",
-        ),
-        (
-            "file,a,b\na.png,1,2\nb.png,2,1\n",
-            HERE,
-            r"one column of classes in .*, but got a, b; pass",
-        ),
+        (TABLE + "gone.png,cat\nlost.png,cat\n", {}, "'gone.png' of line 5, .* missing, as are 1 more of 5; "),
+        ("file,a,b\na.png,1,2\nb.png,2,1\n", HERE, r"one column of classes in .*, but got a, b; pass"),
         ("name,label\nx,1\ny,2\n", HERE, "that names the images in .*; pass file_column="),
         (TABLE, {"labels": "other.csv"}, "a table of labels at other.csv, but there is none"),
-        (
-            TABLE,
-            {**HERE, "label_column": "lable"},
-            r"label_column to be a column .* did you mean 'label'\?",
-        ),
+        (TABLE, {**HERE, "label_column": "lable"}, r"label_column to be a column .* did you mean 'label'\?"),
         (TABLE, {**HERE, "file_column": "fil"}, r"file_column to be a column .* did you mean 'file'\?"),
         ("file,label\na.png,1\nb.png,1\n", HERE, "at least 2 classes"),
         (TABLE, {"label_colum": "x"}, "label_column"),

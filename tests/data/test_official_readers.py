@@ -1,12 +1,13 @@
-"""CIFAR's binary records, from the archive and from its folder."""
+"""CIFAR's binary records, from the archive and from its folder, and SVHN's .mat files."""
 
 import io
 import tarfile
 
 import numpy as np
 import pytest
+import scipy.io
 
-from rcad.data.official_readers import load_cifar10, load_cifar100
+from rcad.data.official_readers import load_cifar10, load_cifar100, load_svhn
 from rcad.data.official_sets import CIFAR10_CLASSES, CIFAR100_CLASSES
 from rcad.errors import InputError
 
@@ -80,3 +81,33 @@ def test_class_names_are_the_official_ones():
     assert len(set(CIFAR100_CLASSES)) == 100
     assert list(CIFAR100_CLASSES) == sorted(CIFAR100_CLASSES)
     assert (CIFAR100_CLASSES[0], CIFAR100_CLASSES[99]) == ("apple", "worm")
+
+
+def write_svhn(folder, part, labels, seed=0):
+    images = np.random.default_rng(seed).integers(0, 256, (len(labels), 3, 32, 32), dtype=np.uint8)
+    content = {"X": images.transpose(2, 3, 1, 0), "y": np.array(labels, np.uint8)[:, None]}
+    scipy.io.savemat(folder / f"{part}_32x32.mat", content, do_compression=True)
+    return images
+
+
+def test_ten_is_zero_and_extra_joins_train(tmp_path):
+    train, test = write_svhn(tmp_path, "train", [10, 1, 9], 1), write_svhn(tmp_path, "test", [5], 2)
+    options = {"cache_dir": tmp_path / "cache", "check": False}
+    dataset = load_svhn(str(tmp_path), **options)
+    np.testing.assert_array_equal(dataset.train.x, train)
+    np.testing.assert_array_equal(dataset.train.y, [0, 1, 9])
+    np.testing.assert_array_equal(dataset.test.x, test)
+    assert dataset.classes == tuple("0123456789")
+    with pytest.raises(InputError, match=r"expected extra_32x32.mat in"):
+        load_svhn(str(tmp_path), extra=True, **options)
+    extra = write_svhn(tmp_path, "extra", [2, 10], 3)
+    joined = load_svhn(str(tmp_path / "train_32x32.mat"), extra=True, **options)
+    np.testing.assert_array_equal(joined.train.x, np.concatenate([train, extra]))
+    np.testing.assert_array_equal(joined.train.y, [0, 1, 9, 2, 0])
+
+
+def test_the_published_md5_of_svhn_is_checked(tmp_path):
+    write_svhn(tmp_path, "train", [1, 2])
+    write_svhn(tmp_path, "test", [1])
+    with pytest.raises(InputError, match="expected md5 e26dedcc434d2e4c54c9b2d4a06d8373"):
+        load_svhn(str(tmp_path), cache_dir=tmp_path / "cache")

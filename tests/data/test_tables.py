@@ -10,7 +10,7 @@ import pytest
 from rcad.data import table_files
 from rcad.data.table_encoder import TableEncoder
 from rcad.data.table_files import Text, read_table
-from rcad.data.tables import encode, load
+from rcad.data.tables import load
 from rcad.errors import InputError
 
 PEOPLE = """age,colour,city,price
@@ -158,8 +158,9 @@ def test_numpy(tmp_path: Path) -> None:
 
 
 def test_the_encoder_encodes_new_files_alike(tmp_path: Path) -> None:
-    data, encoder = encode(read_table(Path(write(tmp_path, PEOPLE))), target="price")
-    encoder = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    data = load(write(tmp_path, PEOPLE), target="price")
+    assert data.encoder is not None
+    encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
     assert encoder.features == data.columns
     new = read_table(Path(write(tmp_path, "city,age,colour\nRom,5,red\nUlm,,?\n", "new.csv")))
     np.testing.assert_array_equal(
@@ -192,6 +193,7 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
         (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .*t.csv, but got byte 0xe9 in line 2"),
         ("a,prices\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; did you mean 'prices'?"),
         ("a,b\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; choose out of a, b"),
+        ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
         ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
         ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .*, but got 2"),
         ("y\n1\n2\n", {}, "a feature column beside 'y' in .*t.csv, but got none"),
@@ -298,13 +300,13 @@ def test_identifiers_that_float64_merges_are_refused(tmp_path: Path) -> None:
 )
 def test_numbers_and_dates_as_people_write_them(tmp_path: Path, texts: list[str], expected: list[float]) -> None:
     rows = [*texts, ""]
-    table = read_table(Path(write(tmp_path, "a|y\n" + "".join(f"{text}|{i}.5\n" for i, text in enumerate(rows)))))
-    data, encoder = encode(table, target="y")
+    data = load(write(tmp_path, "a|y\n" + "".join(f"{text}|{i}.5\n" for i, text in enumerate(rows))), target="y")
+    assert data.encoder is not None
     assert data.columns == ("a",)
     assert data.train.x[:3, 0] == pytest.approx(expected)
     assert np.isnan(data.train.x[3, 0])
     # A new file is read in the way of the first, even if it could be read otherwise.
-    encoder = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
     new = read_table(Path(write(tmp_path, f"a|y\n{texts[0]}|1\n{texts[0]}|2\n", "new.csv")))
     assert encoder.transform(new)[:, 0] == pytest.approx([expected[0]] * 2)
     # As a target they are regression, unless told otherwise.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from rcad import compose, methods
 from rcad.data.registry import load
+from rcad.data.table_encoder import TableEncoder
 from rcad.errors import InputError
 from rcad.loss.method import Method
 from rcad.loss.method_rows import method_rows
@@ -103,3 +106,11 @@ def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:
     assert found(0, None) != found(1, None)
     assert found(0, 7) == found(1, 7) == found(7, None)
     assert found(0, 0) == found(0, None) != found(0, 7)
+
+
+def test_a_run_on_a_table_keeps_how_it_was_encoded(tmp_path: Path) -> None:
+    rows = "\n".join(f"{'red' if i % 3 else 'blue'},{i},{i / 7}" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"colour,a,y\n{rows}")
+    dataset = load(tmp_path / "t.csv", target="y")
+    kept = prepare(config(("erm", ())), dataset, torch.device("cpu")).preprocessing["encoder"]
+    assert TableEncoder.from_dict(json.loads(json.dumps(kept))) == dataset.encoder

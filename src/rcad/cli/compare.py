@@ -29,8 +29,8 @@ from rcad.cli.options import (
     Target,
     Task,
     about,
-    data_name,
     own_data,
+    required_data,
 )
 
 HELP = about(
@@ -109,7 +109,7 @@ def compare(
     try:
         with shown(quiet=quiet, as_json=as_json) as progress:
             found = compared(
-                plain_path(data_name(data, images) or ""),
+                plain_path(required_data(data, images)),
                 methods,
                 target=target,
                 task=task,

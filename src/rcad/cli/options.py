@@ -99,6 +99,14 @@ def data_name(data: str | None, images: str | None) -> str | None:
     return data if images is None else images
 
 
+def required_data(data: str | None, images: str | None) -> str:
+    """The same, where there is no other way to say it."""
+    name = data_name(data, images)
+    if name is None:
+        raise InputError("expected --data, but it is missing; see --help")
+    return name
+
+
 def own_data(
     drop: str | None, labels: str | None, file_column: str | None, label_column: str | None, skip_bad: bool
 ) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from rcad.cli.options import (
     Target,
     Task,
     about,
-    data_name,
     own_data,
+    required_data,
 )
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def suggest_alpha(
     from rcad.train.task import prepare, read
     from rcad.train.terminal import shown
 
-    data = data_name(data, images)
-    if data is None:
-        raise InputError("expected --data, but it is missing; see --help")
+    data = required_data(data, images)
     options = {"name": data, "target": target, "task": task, "size": size}
     given = {key: value for key, value in options.items() if value is not None}
     given |= own_data(drop, labels, file_column, label_column, skip_bad)

@@ -30,8 +30,8 @@ from rcad.cli.options import (
     Target,
     Task,
     about,
-    data_name,
     own_data,
+    required_data,
 )
 
 HELP = about(
@@ -112,7 +112,7 @@ def tune(
 
     with shown(quiet=quiet, as_json=as_json) as progress:
         found = tuned(
-            plain_path(data_name(data, images) or ""),
+            plain_path(required_data(data, images)),
             method,
             budget=budget,
             space=space,

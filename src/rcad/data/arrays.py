@@ -19,11 +19,7 @@ Array = npt.NDArray[Any]
 _LAYOUTS = ("NCHW", "NHWC")
 
 
-def load(
-    name_or_path: str,
-    *,
-    layout: str | None = None,
-) -> Dataset:
+def load(name_or_path: str, *, layout: str | None = None) -> Dataset:
     """Images or features from an .npz; read into memory, since they are already decoded.
 
     Images (N, H, W), (N, C, H, W) or (N, H, W, C) with C of 1 or 3 become uint8 (N, C, H, W); floats must lie in [0, 1]

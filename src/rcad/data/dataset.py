@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.errors import InputError
+
+if TYPE_CHECKING:
+    from rcad.data.table_encoder import TableEncoder
 
 Task = Literal["classification", "regression"]
 Progress = Callable[[int, int], None]
@@ -49,6 +52,7 @@ class Dataset:
         columns: the feature names of tabular data; empty for images.
         standard_splits: (train, test) index pairs into `train` where the source defines them (UCI has 20).
         note: one line on what was read (source, size), for people.
+        encoder: of a table read from a file, for new rows of the same kind.
         omissions: what of the source was left out, a sentence each: columns that name the rows, images that are broken.
     """
 
@@ -61,6 +65,7 @@ class Dataset:
     standard_splits: tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...] = field(default=())
     note: str = ""
     omissions: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None
 
     @property
     def is_image(self) -> bool:

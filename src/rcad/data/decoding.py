@@ -225,11 +225,7 @@ def _keep(path: Path, kept: npt.NDArray[np.int64]) -> None:
 
 
 def _jobs(
-    folder: Path,
-    splits: Mapping[str, Sequence[Source]],
-    shape: tuple[int, int, int],
-    size: int | None,
-    skip_bad: bool,
+    folder: Path, splits: Mapping[str, Sequence[Source]], shape: tuple[int, int, int], size: int | None, skip_bad: bool
 ) -> list[Job]:
     jobs = []
     for split, sources in splits.items():

@@ -16,7 +16,7 @@ from rcad.data.files import expanded
 from rcad.data.images import check_size, is_image_name
 from rcad.data.table_encoder import as_text
 from rcad.data.table_files import Table, read_table
-from rcad.data.tables import class_labels, column_position, with_targets
+from rcad.data.tables import class_labels, column_position, some_names, with_targets
 from rcad.errors import InputError
 
 IMAGE_FOLDERS = ("images", "train_images", "train", "img", "imgs", "photos")
@@ -161,7 +161,7 @@ def _label_column(table: Table, found: Found, asked: str | None) -> int:
     chosen = others if len(others) == 1 else usual
     if len(chosen) != 1:
         raise InputError(
-            f"expected one column of classes in {found.file}, but got {', '.join(others[:8]) or 'none'}; pass "
+            f"expected one column of classes in {found.file}, but got {some_names(others) or 'none'}; pass "
             "label_column= (--label-column)"
         )
     return table.names.index(chosen[0])

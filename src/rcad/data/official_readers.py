@@ -42,11 +42,7 @@ _ANNOTATIONS = "val/val_annotations.txt"
 
 
 def load_cifar10(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    check: bool = True,
+    name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None, check: bool = True
 ) -> Dataset:
     """CIFAR-10 from cifar-10-binary.tar.gz or the folder of its .bin files.
 

@@ -105,12 +105,7 @@ OFFICIAL: dict[str, OfficialSet] = {
         OfficialSet(
             "tiny-imagenet",
             200,
-            (
-                Remote(
-                    "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-                    "90528d7ca1a48142e341f4ef8d21d0de",
-                ),
-            ),
+            (Remote("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
             folder="tiny-imagenet-200",
             marker="wnids.txt",
             note="110,000 images 64x64 in 200 classes",

@@ -7,7 +7,7 @@ born here, from the rows that the caller has already set apart for training. So 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,10 +80,6 @@ class Standardizer:
         filled = np.where(gaps, np.asarray(self.median), rows)
         scaled = (filled - np.asarray(self.mean)) / np.asarray(self.scale)
         return np.hstack([scaled, gaps[:, list(self.indicators)]]).astype(dtype)
-
-    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """The names of the transformed columns."""
-        return (*columns, *(f"{columns[j]} is missing" for j in self.indicators))
 
     def to_dict(self) -> dict[str, Any]:
         """Lists of numbers, ready for JSON."""

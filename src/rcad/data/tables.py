@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -62,38 +62,14 @@ def load(
     Returns:
         x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing, dates as days since
         1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
-        labels in the order of `classes`, or real targets like x.
+        labels in the order of `classes`, or real targets like x. `encoder` encodes new rows alike.
     """
+    if task not in get_args(AnyTask):
+        raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
     path = expanded(name_or_path)
     if not path.exists() and data_dir is not None and (data_dir / name_or_path).exists():
         path = data_dir / name_or_path
     table = read_table(path, header=header, delimiter=delimiter)
-    return encode(
-        table,
-        target=target,
-        task=task,
-        drop=drop,
-        numeric=numeric,
-        categorical=categorical,
-        max_levels=max_levels,
-        skip_bad=skip_bad,
-    )[0]
-
-
-def encode(
-    table: Table,
-    *,
-    target: str | int | None,
-    task: AnyTask = "auto",
-    drop: Collection[str] = (),
-    numeric: Collection[str] = (),
-    categorical: Collection[str] = (),
-    max_levels: int = 100,
-    skip_bad: bool = False,
-) -> tuple[Dataset, TableEncoder]:
-    """What `load` does once the file is read; the encoder is for new rows of the same kind."""
-    if task not in get_args(AnyTask):
-        raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
     t = _target_position(table, target)
     for option, names in (("drop", drop), ("numeric", numeric), ("categorical", categorical)):
         for name in names:
@@ -122,7 +98,7 @@ def encode(
         note += (
             f"; values are missing in {gaps} column{'s' if gaps > 1 else ''}, filled by medians of training and marked"
         )
-    dataset = Dataset(
+    return Dataset(
         table.path.stem,
         chosen,
         Split(x, y),
@@ -130,8 +106,8 @@ def encode(
         columns=encoder.features,
         note=note,
         omissions=tuple(omissions),
+        encoder=encoder,
     )
-    return dataset, encoder
 
 
 def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
@@ -151,9 +127,8 @@ def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
 
 def _target_position(table: Table, target: str | int | None) -> int:
     if target is None:
-        raise NoTargetError(
-            f"expected the name of the column to predict, but got none; choose a target out of {_some(table)}"
-        )
+        some = some_names(table.names)
+        raise NoTargetError(f"expected the name of the column to predict, but got none; choose a target out of {some}")
     if isinstance(target, str) and target not in table.names:
         try:
             target = int(target)  # a command line gives positions as text
@@ -170,14 +145,15 @@ def _target_position(table: Table, target: str | int | None) -> int:
 def column_position(table: Table, name: str, option: str) -> int:
     if name not in table.names:
         near = difflib.get_close_matches(name, table.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {_some(table)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {some_names(table.names)}"
         raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
     return table.names.index(name)
 
 
-def _some(table: Table) -> str:
-    more = ", ..." if len(table.names) > 8 else ""
-    return ", ".join(table.names[:8]) + more
+def some_names(names: Sequence[str]) -> str:
+    """The first of these names, for a message of one line."""
+    more = ", ..." if len(names) > 8 else ""
+    return ", ".join(" ".join(name.split())[:40] for name in names[:8]) + more
 
 
 def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]:

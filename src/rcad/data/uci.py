@@ -29,11 +29,7 @@ def find(name: str, data_dir: Path) -> Path | None:
     return folder if (folder / "data.txt").is_file() else None
 
 
-def load(
-    name_or_path: str,
-    *,
-    data_dir: Path | None = None,
-) -> Dataset:
+def load(name_or_path: str, *, data_dir: Path | None = None) -> Dataset:
     """Read one of `FOLDERS`.
 
     Args:

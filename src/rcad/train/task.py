@@ -106,6 +106,8 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         table = Standardizer.fit(parts[0].x)
         parts = tuple(Split(table.transform(p.x) if len(p) else p.x, p.y) for p in parts)  # type: ignore[assignment]
         preprocessing["features"] = table.to_dict()
+        if dataset.encoder is not None:
+            preprocessing["encoder"] = dataset.encoder.to_dict()
     if dataset.task == "regression":
         target = TargetScaler.fit(parts[0].y)
         parts = tuple(Split(p.x, target.transform(p.y)) for p in parts)  # type: ignore[assignment]

@@ -71,12 +71,7 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
     found = _text_columns(x) if categorical is None else categorical
     if not found:
         checked = validate_data(
-            estimator,
-            x,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            **given,
+            estimator, x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **given
         )
         numbers, target = checked if isinstance(checked, tuple) else (checked, None)
         table = _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0])
