@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
@@ -21,3 +23,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+
+
+@pytest.fixture(scope="session")
+def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of small finished runs, made once for all rooms; tests that change it take a copy."""
+    from trained import train_some
+
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("trained")
+    train_some(folder)
+    return folder

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rcad.loss.terms import nll as nll
     from rcad.loss.terms import uniform_cross_entropy as uniform_cross_entropy
     from rcad.study.compare import compare as compare
+    from rcad.study.evaluations import evaluate_run as evaluate_run
     from rcad.study.tune import tune as tune
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ _HOMES = {
     "loss.perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),
     "study.compare": ("compare",),
     "study.tune": ("tune",),
+    "study.evaluations": ("evaluate_run",),
     "loss.terms": ("Losses", "Term", "negative_entropy", "nll", "uniform_cross_entropy"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

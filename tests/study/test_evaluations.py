@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import rcad
 from evaluate.saved_run.conftest import QUICK
 from rcad.errors import InputError
-from rcad.evaluate.corruptions.scores import mce
+from rcad.evaluate.corruptions import mce
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import Outcome, evaluate
 from rcad.evaluate.saved_run.tables import differences
 from rcad.runs.store import Store
-from rcad.study import evaluation_files as files
-from rcad.study.evaluations import summary
+from rcad.study.evaluations import check_out, summary
 from rcad.study.statistics import paired
 from trained import DIGITS, run_id
 
@@ -164,18 +165,38 @@ def test_names_tell_groups_apart(outcomes: dict[str, Outcome], loader: RunLoader
     assert {group["name"] for group in found["groups"]} == {f"erm ({one.record.id[:8]})", f"erm ({longer.id[:8]})"}
 
 
-def test_files(outcomes: dict[str, Outcome], tmp_path: Path) -> None:
+def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
     for package in ("jinja2", "matplotlib", "scipy"):
         pytest.importorskip(package)
-    found = summary(list(outcomes.values()), SUITES, QUICK, 1.0)
-    out = tmp_path / "out"
-    files.check(out)
-    page = files.write(out, found)
-    assert page.read_text().count("<svg ") == 4
-    assert json.loads((out / "evaluation.json").read_text()) == found
-    files.check(out)  # ours may be replaced
-    (out / "evaluation.json").write_text("{}")
+    chosen = [run_id(method, seed)[:12] for method in ("rcad", "erm") for seed in (1, 0)]
+    report = rcad.evaluate_run(chosen, ["calibration"], limit=24, runs=runs, device="cpu", out=tmp_path / "out")
+    assert list(report.numbers) == ["erm", "rcad"]
+    measured = [group["numbers"]["nll"]["mean"] for group in report.record["groups"]]
+    assert [numbers["nll"] for numbers in report.numbers.values()] == measured
+    assert report.table.header[:2] == ["method", "accuracy, %"]
+    assert len(report.figures) == 2
+    assert "<h2>Calibration</h2>" in report._repr_html_()
+    assert "## Against ERM" in report._repr_markdown_()
+    assert str(report).count("\nCalibration\n") == 1
+    page, text, record = report.files
+    assert page.read_text().count("<svg ") == 2
+    assert text.read_text() == report._repr_markdown_()
+    assert json.loads(record.read_text()) == report.record
+    check_out(tmp_path / "out")  # ours may be replaced
+    record.write_text("{}")
     with pytest.raises(InputError, match="something else"):
-        files.check(out)
+        check_out(tmp_path / "out")
     with pytest.raises(InputError, match="is a file"):
-        files.check(page)
+        check_out(page)
+
+
+def test_a_run_that_cannot_be_evaluated_is_a_warning(
+    runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(runs, tmp_path / "runs", ignore=shutil.ignore_patterns("evaluation"))
+    (tmp_path / "runs" / run_id("rcad", 1) / "model.safetensors").unlink()
+    with caplog.at_level("WARNING", logger="rcad"):
+        report = rcad.evaluate_run("all", "calibration", limit=8, runs=tmp_path / "runs", device="cpu")
+    assert report.files == ()
+    assert list(report.left_out) == [run_id("rcad", 1)]
+    assert [message.split(":")[0] for message in caplog.messages] == [f"left out {run_id('rcad', 1)}"]

@@ -1,31 +1,202 @@
-"""Several runs side by side: by method over seeds, with what sets them apart from ERM."""
+"""Finished runs looked at again: measured, side by side by method over seeds, with what sets them apart from ERM."""
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import math
 import statistics
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.evaluate.corruptions import CorruptionScores
-from rcad.evaluate.corruptions.scores import mce
-from rcad.evaluate.saved_run.run import Outcome, erm_config
-from rcad.evaluate.saved_run.settings import Settings
-from rcad.evaluate.saved_run.tables import NO_SPREAD
+from rcad.evaluate.corruptions import CorruptionScores, mce
+from rcad.evaluate.saved_run.loading import RunLoader, finished
+from rcad.evaluate.saved_run.page import document
+from rcad.evaluate.saved_run.run import OnError, Outcome, erm_config, evaluate_all
+from rcad.evaluate.saved_run.settings import ATTACKS, NOISE, Settings, parse_suites
+from rcad.evaluate.saved_run.tables import NO_ERM, NO_MCE, NO_SPREAD
 from rcad.loss.method_rows import label
+from rcad.report import html
+from rcad.report.document import Document
+from rcad.report.markdown import markdown
+from rcad.report.result import Result
+from rcad.report.terminal import section_lines
 from rcad.runs.config import RunConfig
-from rcad.runs.files import finite_or_none
+from rcad.runs.files import check_folder, dumps, finite_or_none, loads, make_folder, read_text, write_text
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, versions
+from rcad.runs.store import RECORD, Store
 from rcad.study.statistics import FEWEST, Paired, paired
+from rcad.train.progress import SILENT, Progress
+
+log = logging.getLogger("rcad")
 
 KIND = "rcad evaluation"
+FILES = ("evaluation.html", "evaluation.md", "evaluation.json")
 SEVERAL = 2
 """Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
 ROUNDING = 1e-12
 """Differences that are this close, relative to the numbers they are of, are equal."""
+
+
+@dataclass(frozen=True)
+class EvaluationReport(Result):
+    """What `rcad.evaluate_run` found.
+
+    Attributes:
+        record: everything, as plain data: the groups, their numbers over seeds, their differences to ERM.
+        files: the page, the Markdown and the record, where they were written.
+    """
+
+    record: Mapping[str, Any]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def document(self) -> Document:
+        return document(self.record)
+
+    @property
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """By method, the mean over seeds of every number by its flat name, e.g. `ece` or `attacked_accuracy_clean`."""
+        return {
+            group["name"]: {name: n["mean"] for name, n in group["numbers"].items() if n["mean"] is not None}
+            for group in self.record["groups"]
+        }
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """By run, why it could not be evaluated."""
+        return {run["run"]: run["why"] for run in self.record["left_out"]}
+
+    def __str__(self) -> str:
+        sections = document(self.record, brief=True).sections
+        return "\n".join(line for section in sections for line in ("", *section_lines(section)))
+
+    def save(self, folder: Path | str) -> EvaluationReport:
+        """Write evaluation.json, evaluation.md and evaluation.html; the page comes last: where it is, all are whole."""
+        out, whole = Path(folder), self.document
+        make_folder(out)
+        page, text, record = (out / name for name in FILES)
+        write_text(record, dumps(self.record, indent=1) + "\n")
+        write_text(text, markdown(whole))
+        write_text(page, html.page(whole))
+        return replace(self, files=(page, text, record))
+
+
+def evaluate_run(
+    run: str | Sequence[str] = "all",
+    suites: str | Sequence[str] = "all",
+    *,
+    limit: int | None = None,
+    attack_eps: Sequence[float] = Settings.attack_eps,
+    attacks: Sequence[str] = ATTACKS,
+    masking: bool = True,
+    standard: bool = False,
+    corrupted: Path | str | None = None,
+    ood_data: Sequence[str] = (NOISE,),
+    again: bool = False,
+    out: Path | str | None = None,
+    runs: Path | str = "runs",
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    device: str = "auto",
+    progress: Progress = SILENT,
+) -> EvaluationReport:
+    """Look at finished runs beyond their accuracy: calibration, attacks, corruptions, foreign data.
+
+    Every suite's numbers are kept beside the run and computed once. A run that cannot be evaluated is named in a
+    warning and left out, unless it is the only one. Several runs are grouped by method over their seeds and compared
+    with the ERM runs among them.
+
+    Args:
+        run: ids or their beginnings, or "all".
+        suites: some of "calibration", "attacks", "corruptions", "ood", or "all".
+        limit: test examples a suite takes, 0 for all; None by suite and device.
+        attack_eps: radii of attacks, l-infinity, in the units of the input.
+        attacks: which attacks, at each radius: "fgsm", "pgd", "apgd_ce", "apgd_dlr".
+        masking: look for signs of gradient masking.
+        standard: also the standard suite of four attacks (slow; needs pyautoattack).
+        corrupted: folder of a published corrupted test set; None generates.
+        ood_data: foreign data: names, paths, or "noise".
+        again: compute again what is there already.
+        out: folder for evaluation.html, .md and .json; None writes none.
+        runs: the folder of runs.
+        data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
+        device: "auto" takes a GPU where there is one.
+    """
+    chosen_suites = parse_suites(suites)
+    settings = Settings(
+        limit=limit,
+        attack_eps=tuple(attack_eps),
+        attacks=tuple(attacks),
+        masking=masking,
+        standard=standard,
+        corrupted=None if corrupted is None else str(Path(corrupted).expanduser()),
+        ood_data=(ood_data,) if isinstance(ood_data, str) else tuple(ood_data),
+    )
+    store = Store.open(Path(runs).expanduser(), create=False)
+    left_out: dict[str, str] = {}
+
+    def leave_out(name: str, error: InputError) -> None:
+        left_out[name] = str(error)
+        log.warning("left out %s: %s", name, error)
+
+    chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
+    folder = None if out is None else Path(out).expanduser()
+    if folder is not None:
+        check_out(folder)
+
+    def report(name: str, suite: str, what: str, done: int, total: int) -> None:
+        progress.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {what}", done, total)
+
+    start = time.perf_counter()
+    loader = RunLoader(store, data_dir, cache_dir, device)
+    on_error = None if len(chosen) == 1 and not left_out else leave_out
+    outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
+    if not outcomes:
+        raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
+    found = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
+    return found if folder is None else found.save(folder)
+
+
+def _chosen(store: Store, wanted: Sequence[str], leave_out: OnError) -> list[str]:
+    """The ids of the runs, each checked: nothing is measured before all that are named are known to be there."""
+    if "all" not in wanted:
+        return list(dict.fromkeys(finished(store, name).id for name in wanted))
+    records, damaged = [], False
+    for name in store.ids():
+        if (store.folder(name) / RECORD).exists():
+            try:
+                records.append(store.get(name))
+            except InputError as error:
+                damaged = True
+                leave_out(name, error)
+    done = [record for record in records if record.status == "done"]
+    if not done and not damaged:
+        raise InputError(f"expected a finished run in {store.path}, but got none; train something")
+    return [record.id for record in sorted(done, key=lambda record: (record.started, record.id))]
+
+
+def check_out(out: Path) -> None:
+    """That the files can be written, before anything is measured: packages, the folder, nobody else's page."""
+    for package in ("jinja2", "matplotlib"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, "report")
+    page, _, record = (out / name for name in FILES)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"expected a folder for the report, but {out} is a file; pass another --out")
+    if page.exists() and not (record.is_file() and _is_ours(record)):
+        raise InputError(f"expected {page} to be free, but it is something else; pass another --out")
+    check_folder(out)
+
+
+def _is_ours(record: Path) -> bool:
+    plain = loads(read_text(record), str(record))
+    return isinstance(plain, dict) and plain.get("kind") == KIND
 
 
 def summary(
@@ -90,10 +261,10 @@ def _group(
         try:
             numbers |= _relative(one, _same_seed(base, one))
         except InputError as error:
-            notes.append(f"No mCE for seed {one.record.config.seed}: {error}.")
+            notes.append(f"{NO_MCE} for seed {one.record.config.seed}: {error}.")
     is_base = _is_erm(group)
     if not base:
-        notes.append("No ERM run with the same data and settings is among these, so there is nothing to compare with.")
+        notes.append(f"{NO_ERM} with the same data and settings is among these, so there is nothing to compare with.")
     return {
         "name": name,
         "data": group[0].record.config.data.name,

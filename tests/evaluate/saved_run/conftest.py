@@ -9,7 +9,6 @@ import pytest
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.runs.store import Store
-from trained import train_some
 
 # Small enough for a test; every number still has all its parts.
 QUICK = Settings(
@@ -18,11 +17,8 @@ QUICK = Settings(
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("sklearn")
-    folder = tmp_path_factory.mktemp("runs")
-    train_some(folder)
-    return folder
+def runs(trained_runs: Path) -> Path:
+    return trained_runs
 
 
 @pytest.fixture(scope="session")

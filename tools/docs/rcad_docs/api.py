@@ -19,6 +19,9 @@ HOMES = {
     "loss.augmentations": "Augmentations",
     "loss.growth": "Sets that grow",
     "loss.model_calls": "BatchNorm in extra passes",
+    "study.compare": "Comparing methods on your data",
+    "study.tune": "Choosing a method's parameters",
+    "study.evaluations": "Finished runs beyond accuracy",
     "errors": "Errors",
 }
 EVALUATE = {

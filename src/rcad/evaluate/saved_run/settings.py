@@ -98,9 +98,11 @@ OWN = {
 assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {one.name for one in fields(Settings)}
 
 
-def parse_suites(text: str) -> tuple[str, ...]:
-    """The suites of a list with commas, in their own order; "all" is all of them."""
-    named = [part.strip() for part in text.split(",")]
+def parse_suites(wanted: str | Sequence[str]) -> tuple[str, ...]:
+    """The suites of a list, or of a text with commas, in their own order; "all" is all of them."""
+    named = [part.strip() for part in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
+    if not named:
+        raise InputError("expected at least one suite, but got none")
     for name in named:
         one_of("a suite", name, (*SUITES, "all"))
     return SUITES if "all" in named else tuple(name for name in SUITES if name in named)

@@ -1,15 +1,18 @@
-"""The tables of an evaluation, for the page, the Markdown and the terminal alike, from its summary alone."""
+"""The tables of an evaluation and what a reader should know beside them, from its summary alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rcad.evaluate.saved_run.numbers import near, p_value, radius, signed, spread
 from rcad.report.document import Table
+from rcad.report.numbers import decimals, fixed, p_value
 
 Group = Mapping[str, Any]
+Summary = Mapping[str, Any]
 NO_SPREAD = "no spread"
+NO_MCE, NO_ERM = "No mCE", "No ERM run"
+"""How the notes of a group begin that belong to the corruptions, and to the comparison."""
 SCORES = {"msp": "MSP", "entropy": "entropy", "energy": "energy", "max_logit": "max logit"}
 ATTACKS = {"fgsm": "FGSM", "pgd": "PGD", "apgd_ce": "APGD-CE", "apgd_dlr": "APGD-DLR", "worst": "worst"}
 # Column heads by the name of a number; those in percent are the accuracies.
@@ -45,6 +48,30 @@ CORRUPTED = {
     "corrupted_nll_mean": "NLL",
     "mce": "mCE to ERM",
 }
+COMPARED = ("accuracy", "nll", "ece", "nll_scaled", "ece_scaled", "rmse", "crps")
+"""What of the calibration is compared with ERM."""
+
+
+def evaluations(group: Group, suite: str) -> list[Mapping[str, Any]]:
+    """The suite's records of a group, by seed."""
+    return [by_suite[suite] for by_suite in group["evaluations"] if suite in by_suite]
+
+
+def radii(groups: Sequence[Group]) -> list[float]:
+    """Of the attacks, in the order they were asked for."""
+    return list(dict.fromkeys(eps for g in groups for e in evaluations(g, "attacks") for eps in e["curves"]["eps"]))
+
+
+def foreign_sets(groups: Sequence[Group]) -> list[str]:
+    """The names of the foreign data."""
+    return list(dict.fromkeys(name for g in groups for e in evaluations(g, "ood") for name in e["curves"]["foreign"]))
+
+
+def provenances(groups: Sequence[Group]) -> str:
+    """Whether the corrupted images were generated or published."""
+    return " and ".join(
+        sorted({e["curves"]["provenance"] for group in groups for e in evaluations(group, "corruptions")})
+    )
 
 
 def tables(groups: Sequence[Group], suite: str) -> list[Table]:
@@ -55,28 +82,27 @@ def tables(groups: Sequence[Group], suite: str) -> list[Table]:
     if suite == "calibration":
         return _calibration(held)
     if suite == "attacks":
-        return [_attacked(held), *([_masking(held)] if _was_checked(held) else [])]
-    return [_corrupted(held)] if suite == "corruptions" else [_foreign(held)]
-
-
-def _was_checked(groups: Sequence[Group]) -> bool:
-    return any(e["curves"]["masking"] for group in groups for e in evaluations(group, "attacks"))
-
-
-def evaluations(group: Group, suite: str) -> list[Mapping[str, Any]]:
-    """The suite's records of a group, by seed."""
-    return [found[suite] for found in group["evaluations"] if suite in found]
+        checked = any(e["curves"]["masking"] for group in held for e in evaluations(group, "attacks"))
+        return [_attacks(held), *([_masking(held)] if checked else [])]
+    if suite == "corruptions":
+        caption = f"Corruptions: {provenances(held)}. Accuracy over corruptions and severities."
+        return [_columns(held, CORRUPTED, caption)]
+    return [_foreign_data(held)]
 
 
 def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
     """How far each method is from ERM, number by number; None where nothing can be compared."""
     rows = []
     intervals = False
+    suites = list(suites)
     for group in groups:
-        found = (group["comparison"] or {}).get("differences", {})
-        for name in [name for suite in suites for name in _telling(suite, found) if name in found]:
-            rows.append([group["name"], _words(name), signed(name, found[name]), p_value(found[name])])
-            intervals = intervals or found[name]["low"] is not None
+        gains = (group["comparison"] or {}).get("differences", {})
+        for name, words in {name: words for suite in suites for name, words in _compared(suite, group).items()}.items():
+            if name in gains:
+                gain = gains[name]
+                p = gain["why"] if gain["p_two"] is None else p_value(gain["p_two"])
+                rows.append([group["name"], words, signed(name, gain), p])
+                intervals = intervals or gain["low"] is not None
     if not rows:
         return None
     caption = "Difference to ERM of the same seeds, method minus ERM"
@@ -86,102 +112,33 @@ def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
     return Table(["method", "number", "difference [95%]" if intervals else "difference", "p"], rows, caption)
 
 
-def _telling(suite: str, found: Mapping[str, Any]) -> list[str]:
-    """What of a suite is compared: the worst case and FGSM at each radius, the mean corruption, two AUROCs."""
-    if suite == "calibration":
-        return ["accuracy", "nll", "ece", "nll_scaled", "ece_scaled", "rmse", "crps"]
-    if suite == "attacks":
-        return [n for n in found if n.startswith(("attacked_accuracy_worst_", "accuracy_under_fgsm_"))]
-    if suite == "corruptions":
-        return ["corrupted_accuracy_mean", "corrupted_nll_mean"]
-    return [n for n in found if n.startswith("ood_") and n.endswith(("msp_auroc", "energy_auroc"))]
+def notes(summary: Summary, suite: str) -> list[str]:
+    """What a reader of a suite's tables should know: provenance, examples, what was left out and why."""
+    groups = summary["groups"]
+    records = [e for group in groups for e in evaluations(group, suite)]
+    sentences = [f"{group['name']}: {group['refused'][suite]}" for group in groups if suite in group["refused"]]
+    if counts := sorted({e["examples"] for e in records}):
+        sentences.append(f"Test examples looked at: {' or '.join(f'{count:,}' for count in counts)}.")
+    if suite == "attacks" and any("masking_signs" in e["numbers"] for e in records):
+        sentences.append(f"Signs of gradient masking: {masking_words(groups)}.")
+    if suite == "corruptions" and records:
+        sentences.append(f"Provenance of the corrupted images: {provenances(groups)}.")
+        sentences += [note for group in groups for note in group["notes"] if note.startswith(NO_MCE)]
+    for note in dict.fromkeys(note for e in records for note in e["notes"]):
+        held = sum(note in e["notes"] for e in records)
+        sentences.append(note if held == len(records) else f"{held} of {len(records)} runs: {note}")
+    return list(dict.fromkeys(sentences))
 
 
-def _words(name: str) -> str:
-    """The name of a number for a reader."""
-    known = {**CLASSES, **SCALED, **{k: v for k, v in VALUES.items() if k != "nll"}}
-    if name in known:
-        return known[name]
-    for start, text in (("attacked_accuracy_worst_", "worst attack within"), ("accuracy_under_fgsm_", "FGSM")):
-        if name.startswith(start):
-            return f"accuracy, %, {text} {near(name.removeprefix(start))}"
-    if name.startswith("ood_") and name.endswith("_auroc"):
-        for score, text in SCORES.items():
-            if name.endswith(f"_{score}_auroc"):
-                return f"AUROC against {name[4:].removesuffix(f'_{score}_auroc')}, {text}"
-    return {"corrupted_accuracy_mean": "accuracy, %, corrupted", "corrupted_nll_mean": "NLL, corrupted"}.get(name, name)
-
-
-def _over(groups: Sequence[Group]) -> str:
-    counts = sorted({len(group["seeds"]) for group in groups})
-    if counts == [1]:
-        return "One seed each: no spread can be given."
-    return f"Mean ± standard deviation over seeds ({' or '.join(map(str, counts))})."
-
-
-def _plain(groups: Sequence[Group], columns: Mapping[str, str], caption: str) -> Table:
-    shown = {name: text for name, text in columns.items() if any(name in group["numbers"] for group in groups)}
-    rows = [[group["name"], *(spread(name, group["numbers"]) for name in shown)] for group in groups]
-    return Table(["method", *shown.values()], rows, f"{caption} {_over(groups)}")
-
-
-def _calibration(groups: Sequence[Group]) -> list[Table]:
-    found = []
-    classes, values = ([g for g in groups if bool(g["classes"]) == kind] for kind in (True, False))
-    if classes:
-        found.append(_plain(classes, CLASSES, "Test split."))
-        if any("temperature" in group["numbers"] for group in classes):
-            text = "The same after one temperature, fitted on the validation split."
-            found.append(_plain(classes, SCALED, text))
-    if values:
-        found.append(_plain(values, VALUES, "Test split, in the unit of the target."))
-    return found
-
-
-def _attacked(groups: Sequence[Group]) -> Table:
-    radii = list(dict.fromkeys(eps for g in groups for e in evaluations(g, "attacks") for eps in e["curves"]["eps"]))
-    rows = []
-    for group in groups:
-        names = dict.fromkeys(a for e in evaluations(group, "attacks") for a in e["curves"]["accuracy"])
-        for attack in names:
-            cells = [spread(f"attacked_accuracy_{attack}_{eps:.4g}", group["numbers"]) for eps in radii]
-            rows.append([group["name"], ATTACKS.get(attack, attack), *cells])
-        rows += [
-            [
-                group["name"],
-                f"standard suite at {near(name.rpartition('_')[2])}",
-                spread(name, group["numbers"]),
-                *blank,
-            ]
-            for name in group["numbers"]
-            if name.startswith("attacked_accuracy_standard_")
-            for blank in [[""] * (len(radii) - 1)]
-        ]
-        under = [spread(f"accuracy_under_fgsm_{eps:.4g}", group["numbers"]) for eps in radii]
-        if any(cell != "-" for cell in under):
-            rows.append([group["name"], "FGSM, paper's count", *under])
-    clean = ", ".join(f"{g['name']} {spread('attacked_accuracy_clean', g['numbers'])}" for g in groups)
-    caption = (
-        "Accuracy in percent by l-infinity radius, of examples right before and after; the paper's count also takes "
-        f"those that an attack turns right. Without attack: {clean}. {_over(groups)}"
-    )
-    return Table(["method", "attack", *map(radius, radii)], rows, caption)
-
-
-def _masking(groups: Sequence[Group]) -> Table:
-    rows = []
-    for group in groups:
-        by_check: dict[str, list[Mapping[str, Any]]] = {}
-        for found in evaluations(group, "attacks"):
-            for check in found["curves"]["masking"]:
-                by_check.setdefault(check["name"], []).append(check)
-        for name, checks in by_check.items():
-            telling = next((one for one in checks if not one["passed"]), checks[0])
-            passed = f"{sum(one['passed'] for one in checks)} of {len(checks)}"
-            rows.append([group["name"], name, passed, telling["sentence"]])
-    caption = "Signs of gradient masking: a check that fails says that the accuracies above are too high."
-    folded = f"Signs of gradient masking: {masking_words(groups)}"
-    return Table(["method", "check", "passed", "what was seen"], rows, caption, folded=folded)
+def comparison_notes(summary: Summary) -> list[str]:
+    """What can be said about the differences to ERM, or why there are none."""
+    sentences = []
+    for group in summary["groups"]:
+        if group["comparison"] is not None:
+            sentences.append(f"{group['name']}: {group['comparison']['note']}")
+        elif not group["is_erm"]:
+            sentences += [f"{group['name']}: {note}" for note in group["notes"] if note.startswith(NO_ERM)]
+    return sentences
 
 
 def masking_words(groups: Sequence[Group]) -> str:
@@ -193,15 +150,88 @@ def masking_words(groups: Sequence[Group]) -> str:
     return f"{len(failed)} of {len(checks)} checks failed ({', '.join(sorted(set(failed)))})"
 
 
-def _corrupted(groups: Sequence[Group]) -> Table:
-    kinds = sorted({e["curves"]["provenance"] for g in groups for e in evaluations(g, "corruptions")})
-    return _plain(groups, CORRUPTED, f"Corruptions: {' and '.join(kinds)}. Accuracy over corruptions and severities.")
+def _compared(suite: str, group: Group) -> dict[str, str]:
+    """What of a suite is compared, in words: the worst case and FGSM at each radius, two AUROCs for each set."""
+    if suite == "calibration":
+        words = {**VALUES, **SCALED, **CLASSES}
+        return {name: words[name] for name in COMPARED}
+    if suite == "attacks":
+        pairs = (("attacked_accuracy_worst", "worst attack within"), ("accuracy_under_fgsm", "FGSM"))
+        return {f"{n}_{eps:.4g}": f"accuracy, %, {text} {radius(eps)}" for eps in radii([group]) for n, text in pairs}
+    if suite == "corruptions":
+        return {"corrupted_accuracy_mean": "accuracy, %, corrupted", "corrupted_nll_mean": "NLL, corrupted"}
+    return {
+        f"ood_{name}_{score}_auroc": f"AUROC against {name}, {SCORES[score]}"
+        for name in foreign_sets([group])
+        for score in ("msp", "energy")
+    }
 
 
-def _foreign(groups: Sequence[Group]) -> Table:
-    sets = list(dict.fromkeys(n for g in groups for e in evaluations(g, "ood") for n in e["curves"]["foreign"]))
+def _over_seeds(groups: Sequence[Group]) -> str:
+    counts = sorted({len(group["seeds"]) for group in groups})
+    if counts == [1]:
+        return "One seed each: no spread can be given."
+    return f"Mean ± standard deviation over seeds ({' or '.join(map(str, counts))})."
+
+
+def _columns(groups: Sequence[Group], columns: Mapping[str, str], caption: str) -> Table:
+    shown = {name: text for name, text in columns.items() if any(name in group["numbers"] for group in groups)}
+    rows = [[group["name"], *(spread(name, group["numbers"]) for name in shown)] for group in groups]
+    return Table(["method", *shown.values()], rows, f"{caption} {_over_seeds(groups)}")
+
+
+def _calibration(groups: Sequence[Group]) -> list[Table]:
+    classes, values = ([g for g in groups if bool(g["classes"]) == kind] for kind in (True, False))
+    made = [_columns(classes, CLASSES, "Test split.")] if classes else []
+    if any("temperature" in group["numbers"] for group in classes):
+        made.append(_columns(classes, SCALED, "The same after one temperature, fitted on the validation split."))
+    if values:
+        made.append(_columns(values, VALUES, "Test split, in the unit of the target."))
+    return made
+
+
+def _attacks(groups: Sequence[Group]) -> Table:
+    every = radii(groups)
     rows = []
-    for name in sets:
+    for group in groups:
+        numbers = group["numbers"]
+        for attack in dict.fromkeys(a for e in evaluations(group, "attacks") for a in e["curves"]["accuracy"]):
+            cells = [spread(f"attacked_accuracy_{attack}_{eps:.4g}", numbers) for eps in every]
+            rows.append([group["name"], ATTACKS.get(attack, attack), *cells])
+        for name, eps in {f"attacked_accuracy_standard_{eps:.4g}": eps for eps in every}.items():
+            if name in numbers:
+                blank = [""] * (len(every) - 1)
+                rows.append([group["name"], f"standard suite at {radius(eps)}", spread(name, numbers), *blank])
+        under = [spread(f"accuracy_under_fgsm_{eps:.4g}", numbers) for eps in every]
+        if any(cell != "-" for cell in under):
+            rows.append([group["name"], "FGSM, paper's count", *under])
+    clean = ", ".join(f"{g['name']} {spread('attacked_accuracy_clean', g['numbers'])}" for g in groups)
+    caption = (
+        "Accuracy in percent by l-infinity radius, of examples right before and after; the paper's count also takes "
+        f"those that an attack turns right. Without attack: {clean}. {_over_seeds(groups)}"
+    )
+    return Table(["method", "attack", *map(radius, every)], rows, caption)
+
+
+def _masking(groups: Sequence[Group]) -> Table:
+    rows = []
+    for group in groups:
+        by_name: dict[str, list[Mapping[str, Any]]] = {}
+        for record in evaluations(group, "attacks"):
+            for check in record["curves"]["masking"]:
+                by_name.setdefault(check["name"], []).append(check)
+        for name, checks in by_name.items():
+            telling = next((check for check in checks if not check["passed"]), checks[0])
+            passed = f"{sum(check['passed'] for check in checks)} of {len(checks)}"
+            rows.append([group["name"], name, passed, telling["sentence"]])
+    caption = "Signs of gradient masking: a check that fails says that the accuracies above are too high."
+    folded = f"Signs of gradient masking: {masking_words(groups)}"
+    return Table(["method", "check", "passed", "what was seen"], rows, caption, folded=folded)
+
+
+def _foreign_data(groups: Sequence[Group]) -> Table:
+    rows = []
+    for name in foreign_sets(groups):
         for group in groups:
             cells = [spread(f"ood_{name}_{score}_auroc", group["numbers"]) for score in SCORES]
             cells.append(spread(f"ood_{name}_entropy_fpr95", group["numbers"]))
@@ -209,6 +239,39 @@ def _foreign(groups: Sequence[Group]) -> Table:
                 rows.append([name, group["name"], *cells])
     caption = (
         "AUROC by score, known test examples against foreign ones (1 is perfect, 0.5 is chance), and the share of "
-        f"foreign examples that pass where 95% of the known ones do, by entropy. {_over(groups)}"
+        f"foreign examples that pass where 95% of the known ones do, by entropy. {_over_seeds(groups)}"
     )
     return Table(["foreign data", "method", *SCORES.values(), "FPR95, entropy"], rows, caption)
+
+
+def spread(name: str, numbers: Mapping[str, Any]) -> str:
+    """Mean ± deviation over seeds; the mean alone for one seed."""
+    number = numbers.get(name)
+    if number is None or number["mean"] is None:
+        return "-"
+    places = _places(name, number["mean"], number["sd"])
+    text = fixed(number["mean"], places, minus="-")
+    text = text if number["sd"] is None else f"{text} ± {fixed(number['sd'], places)}"
+    held = sum(value is not None for value in number["values"])
+    return text if held == len(number["values"]) else f"{text} [{held} of {len(number['values'])}]"
+
+
+def signed(name: str, gain: Mapping[str, Any]) -> str:
+    """A difference with its interval, where it has one."""
+    half = None if gain["low"] is None else (gain["high"] - gain["low"]) / 2
+    places = _places(name, gain["mean"], half)
+    mean, low, high = (fixed(gain[key], places, sign=True, minus="-") for key in ("mean", "low", "high"))
+    return mean if half is None else f"{mean} [{low}, {high}]"
+
+
+def radius(eps: float) -> str:
+    """8/255 where that is what it is, else a number."""
+    steps = 255 * eps
+    return f"{steps:.0f}/255" if steps > 0.5 and abs(steps - round(steps)) < 1e-6 else f"{eps:.4g}"
+
+
+def _places(name: str, value: float, deviation: float | None) -> int:
+    """One decimal for percentages, three for areas; else two digits of the deviation, or three of the number."""
+    if "accuracy" in name or "error_mean" in name or name in ("top5", "mce"):
+        return 1
+    return 3 if name.endswith(("_auroc", "_fpr95")) else decimals(deviation or value / 10, 2, 4)
