@@ -23,7 +23,7 @@ from rcad.models.mlp import MLP
 from rcad.runs.config import OptimConfig
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked
-from rcad.train.seeds import derived
+from rcad.train.task import derived
 
 METHODS: dict[str, Method] = {
     "erm": gaussian(),

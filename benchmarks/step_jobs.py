@@ -16,11 +16,11 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.model_calls import frozen_batch_stats
 from rcad.loss.terms import Losses
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.train.joined import Team
 from rcad.train.loop import Trainer
 from rcad.train.machine import side_stream
 from rcad.train.place import Engine
 from rcad.train.task import Problem, method_of, model_of, prepare
-from rcad.train.team import Team
 
 CROP = ("data_augmentation", ())
 METHODS: dict[str, tuple[Any, ...]] = {
@@ -159,17 +159,17 @@ class Job:
         self.method, device = method, problem.device
         rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
         self.queues = [side_stream(device) for _ in range(layout.replicas)]
-        self.seats = [seat for _ in range(layout.teams) for seat in Team(layout.joined, mode).seats]
+        self.members = [member for _ in range(layout.teams) for member in Team(layout.joined, mode).members]
         self.trainers, self.courses = [], []
         for queue in self.queues:
             with queue:
                 _use(device)
         tensors_before, held_before = memory(device)
-        for seed, (queue, seat) in enumerate(zip(self.queues, self.seats, strict=True)):
+        for seed, (queue, member) in enumerate(zip(self.queues, self.members, strict=True)):
             config = replace(settings, method=rows, seed=seed)
             with queue:
                 plan = method_of(config, problem)
-                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, seat=seat)
+                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, member=member)
                 if method in CRITERIA:
                     old = trainer.criterion.loss
                     trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
@@ -201,7 +201,7 @@ class Job:
         return time.perf_counter() - start
 
     def _step(self, run: int) -> None:
-        with self.seats[run].queue or self.queues[run]:
+        with self.members[run].queue or self.queues[run]:
             next(self.courses[run])
 
     def _passing(self, steps: int, device: torch.device) -> int:

@@ -17,7 +17,7 @@ import pytest
 from cli.conftest import Cli
 from made import files, table
 from rcad.runs.store import Store
-from rcad.train import execution
+from rcad.train import run as execution
 
 TUNE = ("tune", "--data", "my.csv", "--target", "colour", "--method", "rcad", "--epochs", 2)
 

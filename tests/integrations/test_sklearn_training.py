@@ -22,7 +22,7 @@ from rcad.integrations.sklearn.network import Network
 from rcad.integrations.sklearn.tables import _table
 from rcad.integrations.sklearn.training import CoreStep, LeanStep
 from rcad.models.mlp import MLP
-from rcad.train.seeds import derived
+from rcad.train.task import derived
 
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
 EPOCHS, BATCH = 4, 50

@@ -12,7 +12,7 @@ from predictions import cases
 from rcad.evaluate.classification import classification
 from rcad.evaluate.regression import regression
 from rcad.loss.predictions import label_scores, value_scores
-from rcad.train.metrics import scores
+from rcad.train.task import scores
 
 CASES = cases()
 

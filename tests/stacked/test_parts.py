@@ -20,7 +20,7 @@ from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import Layout, Passes, StackedMLP
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked, why_not
-from rcad.train.seeds import derived
+from rcad.train.task import derived
 
 SIZES = (4, 6, 5, 3)
 OPTIM = OptimConfig(lr=0.1)

@@ -34,9 +34,7 @@ from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, Tr
 from rcad.stacked.task import Examples, StackedProblem, StackedResult
 from rcad.stacked.train import train_configs, train_stacked
 from rcad.train.loop import Trainer
-from rcad.train.metrics import measure, scores
-from rcad.train.seeds import derived
-from rcad.train.task import method_of, model_of, prepare
+from rcad.train.task import derived, measure, method_of, model_of, prepare, scores
 
 SEEDS = (3, 11, 4)
 NUMBERS = ((0.3, 0.2), (0.8, 0.5), (1.5, 0.05))

@@ -10,10 +10,10 @@ from typing import Any
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
+from rcad.train.one_gpu import OneGPU
 from rcad.train.place import Place
 from rcad.train.progress import Progress, Silent
 from rcad.train.stop import Stop, stopping
-from rcad.train.together import OneGPU
 
 
 class Listening(Silent):

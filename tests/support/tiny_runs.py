@@ -9,10 +9,10 @@ import torch
 
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.train.joined import Member
 from rcad.train.loop import Trainer
 from rcad.train.place import Engine
 from rcad.train.task import method_of, model_of, prepare
-from rcad.train.team import Seat
 
 CPU = torch.device("cpu")
 
@@ -40,11 +40,11 @@ def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", *
 
 
 def trainer(
-    settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager", seat: Seat | None = None
+    settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager", member: Member | None = None
 ) -> Trainer:
     problem = prepare(settings, dataset(), device)
     method, model = method_of(settings, problem), model_of(settings, problem)
-    return Trainer(settings, problem, method, model, engine=engine, seat=seat)
+    return Trainer(settings, problem, method, model, engine=engine, member=member)
 
 
 ROUNDED, ROUNDED_LOSS = 0.03, 0.3

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from rcad.data.dataset import Dataset, Split
 from rcad.train import cuda_graph as captured
-from rcad.train.joined import JoinedUpdate
+from rcad.train.joined import JoinedUpdate, Member, Team
 from rcad.train.loop import Trainer
 from rcad.train.place import Engine
 from rcad.train.task import method_of, model_of, prepare
-from rcad.train.team import Seat, Team
 from tiny_runs import CPU, config, distance, trainer
 
 
@@ -24,7 +23,10 @@ def joined(runs: int = 3) -> JoinedUpdate:
     settings = config("rcad", model="resnet18", channels_last=True)
     team = Team(runs, "eager")
     return JoinedUpdate(
-        [trainer(replace(settings, seed=seed), seat=seat).stepper.update for seed, seat in enumerate(team.seats)]
+        [
+            trainer(replace(settings, seed=seed), member=member).stepper.update
+            for seed, member in enumerate(team.members)
+        ]
     )
 
 
@@ -70,20 +72,20 @@ def test_real_targets_of_images() -> None:
     dataset = Dataset("images", "regression", Split(x, y))
     settings = config("rcad", epochs=2)
 
-    def made(seed: int, seat: Seat | None = None) -> Trainer:
+    def made(seed: int, member: Member | None = None) -> Trainer:
         mine = replace(settings, seed=seed)
         problem = prepare(mine, dataset, CPU)
-        return Trainer(mine, problem, method_of(mine, problem), model_of(mine, problem), seat=seat)
+        return Trainer(mine, problem, method_of(mine, problem), model_of(mine, problem), member=member)
 
     team = Team(2, "eager")
-    runs = [made(seed, seat) for seed, seat in enumerate(team.seats)]
+    runs = [made(seed, member) for seed, member in enumerate(team.members)]
     courses = {seed: run.course() for seed, run in enumerate(runs)}
     while courses:
         for seed, course in tuple(courses.items()):
             try:
                 next(course)
             except StopIteration:
-                team.seats[seed].leave()
+                team.members[seed].leave()
                 del courses[seed]
     assert runs[0].stepper.name == "eager, 2 joined"
     for seed, run in enumerate(runs):
@@ -99,7 +101,9 @@ def test_gradients_of_the_step_before_are_let_go(engine: Engine, monkeypatch: py
     """Before the passes, whose own take their room."""
     monkeypatch.setattr(captured, "WARM_UP", 10**9)
     team = Team(2, engine)
-    runs = [trainer(replace(config("rcad"), seed=seed), CPU, engine, seat) for seed, seat in enumerate(team.seats)]
+    runs = [
+        trainer(replace(config("rcad"), seed=seed), CPU, engine, member) for seed, member in enumerate(team.members)
+    ]
     courses, held = [run.course() for run in runs], []
     batch = JoinedUpdate.batch
 

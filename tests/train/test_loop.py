@@ -17,10 +17,8 @@ from rcad.errors import InputError
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.loop import Trainer
-from rcad.train.metrics import measure, scores
-from rcad.train.schedule import learning_rate
-from rcad.train.seeds import derived
-from rcad.train.task import channel_statistics, method_of, model_of, prepare
+from rcad.train.optim import learning_rate
+from rcad.train.task import channel_statistics, derived, measure, method_of, model_of, prepare, scores
 
 CPU = torch.device("cpu")
 

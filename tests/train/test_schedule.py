@@ -7,7 +7,7 @@ import math
 import pytest
 
 from rcad.runs.config import OptimConfig
-from rcad.train.schedule import learning_rate
+from rcad.train.optim import learning_rate
 
 
 def test_multistep_drops_at_the_start_of_a_milestone() -> None:

@@ -23,12 +23,12 @@ from rcad.runs.record import RunRecord, Status
 from rcad.runs.store import Store
 from rcad.train import run as engine
 from rcad.train import scheduler
+from rcad.train.one_gpu import OneGPU
 from rcad.train.place import Place
 from rcad.train.processes import ATTEMPTS, Processes
 from rcad.train.progress import Silent
 from rcad.train.scheduler import Outcome, Work, one_by_one, schedule, suitable
 from rcad.train.stop import Interrupted, Stop, exit_code, stopping
-from rcad.train.together import OneGPU
 
 STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
 
@@ -247,7 +247,7 @@ def killing(seed: int, times: int, folder: Path) -> str:
     return f"""
 import os, signal
 from pathlib import Path
-from rcad.train import execution
+from rcad.train import run as execution
 keep, folder = execution.Execution._keep, Path({str(folder)!r})
 def killed(self, log, epoch, row):
     keep(self, log, epoch, row)

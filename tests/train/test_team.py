@@ -18,11 +18,11 @@ from torch import Tensor
 from rcad.runs.config import RunConfig
 from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.train.joined import Team
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
 from rcad.train.step import Plan, Stepper
-from rcad.train.team import Team
 from tiny_runs import CPU, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -34,9 +34,9 @@ def seated(
 ) -> tuple[Team, list[Trainer], list[AbstractContextManager[Any]]]:
     team, queues = Team(len(seeds), engine), [side_stream(device) for _ in seeds]
     runs = []
-    for seed, seat, queue in zip(seeds, team.seats, queues, strict=True):
+    for seed, member, queue in zip(seeds, team.members, queues, strict=True):
         with queue:
-            runs.append(trainer(replace(settings, seed=seed), device, engine, seat))
+            runs.append(trainer(replace(settings, seed=seed), device, engine, member))
     return team, runs, queues
 
 
@@ -50,15 +50,15 @@ def go(
     courses = [run.course(*([] if pauses is None else [pauses[i]])) for i, run in enumerate(runs)]
     ends = [""] * len(runs)
     while not all(ends):
-        for i, (course, seat, queue) in enumerate(zip(courses, team.seats, queues, strict=True)):
+        for i, (course, member, queue) in enumerate(zip(courses, team.members, queues, strict=True)):
             if ends[i]:
                 continue
             try:
-                with seat.queue or queue:
+                with member.queue or queue:
                     next(course)
             except StopIteration as end:
                 ends[i] = end.value
-                seat.leave()
+                member.leave()
     return ends
 
 
@@ -122,13 +122,13 @@ def test_one_that_has_had_enough_keeps_its_weights() -> None:
     team, runs, queues = seated(settings, (0, 1))
     runs[0]._out_of_patience = lambda: runs[0].epoch == 3  # type: ignore[method-assign]
     kept = []
-    leave = team.seats[0].leave
+    leave = team.members[0].leave
 
     def leaving() -> None:
         kept.append({name: value.clone() for name, value in runs[0].model.state_dict().items()})
         leave()
 
-    team.seats[0].leave = leaving  # type: ignore[method-assign]
+    team.members[0].leave = leaving  # type: ignore[method-assign]
     assert go(team, runs, queues) == ["done", "done"]
     assert [len(run.rows) for run in runs] == [3, 5]
     alone = trainer(replace(settings, seed=0))
@@ -186,7 +186,7 @@ def test_those_that_do_not_fit_go_each_by_itself(why: str, caplog: pytest.LogCap
         runs[0].stepper.update.x, runs[0].stepper.update.y = runs[0].x, runs[0].y
         runs[0].problem = replace(runs[0].problem, train=(runs[0].x, runs[0].y))
     elif why == "methods":
-        team.seats[0].update.method = trainer(config("erm")).method
+        team.members[0].update.method = trainer(config("erm")).method
     elif why == "model":
         for run in runs:
             run.model.dropout.p = 0.5  # type: ignore[union-attr]
@@ -259,8 +259,8 @@ def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> N
     courses = [run.course() for run in runs]
     for course in courses * 2:
         next(course)
-    one, other = team.seats[0].team, team.seats[1].team
-    assert (one.seats, other.seats) == (team.seats[::2], team.seats[1::2])
+    one, other = team.members[0].team, team.members[1].team
+    assert (one.members, other.members) == (team.members[::2], team.members[1::2])
 
     def fails(*args: Any) -> None:
         raise torch.OutOfMemoryError("no memory")
@@ -283,21 +283,21 @@ def test_who_had_left_before_the_others_parted_takes_no_memory() -> None:
     team, runs, _ = seated(config("rcad", epochs=2), range(3))
     runs[2].epoch = 1
     model = weakref.ref(runs[0].model)
-    team.seats[0].leave()  # another process has finished it
+    team.members[0].leave()  # another process has finished it
     del runs[0]
     courses = [run.course() for run in runs]
     for course in courses * 2:
         next(course)
     assert model() is None
-    assert [seat.name for seat in team.seats[1:]] == ["eager", "eager"]
+    assert [member.name for member in team.members[1:]] == ["eager", "eager"]
 
 
 def test_what_is_to_come_has_a_name() -> None:
     team, runs, _ = seated(config("erm"), range(3))
     assert runs[0].stepper.name == "eager, 3 to be joined"
-    team.seats[2].leave()
+    team.members[2].leave()
     assert runs[0].stepper.name == "eager, 2 to be joined"
-    assert Team(1, "graph").seats[0].name == "graph"
+    assert Team(1, "graph").members[0].name == "graph"
 
 
 def test_an_epoch_begins_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def test_why_runs_are_not_joined_is_said_once_for_all(caplog: pytest.LogCaptureF
     said: set[str] = set()
     for _ in range(2):
         team = Team(2, "eager", said=said)
-        runs = [trainer(replace(config("grow", epochs=1), seed=seed), seat=team.seats[seed]) for seed in (0, 1)]
+        runs = [trainer(replace(config("grow", epochs=1), seed=seed), member=team.members[seed]) for seed in (0, 1)]
         go(team, runs, [side_stream(CPU) for _ in runs])
     assert [record.message.partition(":")[0] for record in caplog.records] == ["the runs are not joined"]
 
@@ -325,8 +325,8 @@ def test_why_runs_are_not_joined_is_said_once_for_all(caplog: pytest.LogCaptureF
 def test_those_who_never_come_are_not_waited_for() -> None:
     settings = config("rcad")
     team = Team(3, "eager")
-    team.seats[1].leave()  # its record was there already
-    runs = [trainer(replace(settings, seed=seed), seat=team.seats[seed]) for seed in (0, 2)]
+    team.members[1].leave()  # its record was there already
+    runs = [trainer(replace(settings, seed=seed), member=team.members[seed]) for seed in (0, 2)]
     courses = [run.course() for run in runs]
     for _ in range(3):
         for course in courses:
@@ -348,7 +348,7 @@ def test_after_a_failed_step_nobody_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     next(courses[0])
     with pytest.raises(torch.OutOfMemoryError):
         next(courses[1])
-    team.seats[1].leave()
+    team.members[1].leave()
     with pytest.raises(torch.OutOfMemoryError):
         next(courses[0])
 
@@ -379,11 +379,11 @@ def test_what_a_failed_step_held_goes_with_those_who_took_it(monkeypatch: pytest
 
     monkeypatch.setattr(team._stepper, "step", fails)
     next(courses[0])
-    for seat, course in zip(reversed(team.seats), reversed(courses), strict=True):
+    for member, course in zip(reversed(team.members), reversed(courses), strict=True):
         try:
             next(course)
         except torch.OutOfMemoryError:
-            seat.leave()
+            member.leave()
     assert [large() for large in held] == [None]
 
 
@@ -396,7 +396,7 @@ def test_runs_by_themselves_let_go_one_by_one() -> None:
     assert team.apart
     model = weakref.ref(runs[0].model)
     courses[0].close()
-    team.seats[0].leave()
+    team.members[0].leave()
     del runs[0], courses[0], course
     assert model() is None
     next(courses[0])

@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from rcad.cli.compare import HELP as COMPARE
-from rcad.cli.compare import compare
-from rcad.cli.data import app as data
-from rcad.cli.demo import HELP as DEMO
-from rcad.cli.demo import demo
-from rcad.cli.doctor import HELP as DOCTOR
-from rcad.cli.doctor import doctor
-from rcad.cli.evaluate import HELP as EVALUATE
-from rcad.cli.evaluate import evaluate
-from rcad.cli.methods import app as methods
 from rcad.cli.options import about, help_without_command
-from rcad.cli.paper import app as paper
-from rcad.cli.runs import app as runs
-from rcad.cli.suggest import HELP as SUGGEST
-from rcad.cli.suggest import suggest_alpha
-from rcad.cli.train import HELP as TRAIN
-from rcad.cli.train import train
-from rcad.cli.tune import HELP as TUNE
-from rcad.cli.tune import tune
 
-app = typer.Typer(
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help=about(
-        "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
-        "rcad demo",
-        "rcad train --data digits --method rcad --seeds 3",
-        "rcad compare --data my.csv --target price --seeds 3",
-        "rcad runs list",
-        "rcad doctor",
-        more="""Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
+COMMANDS = {
+    "train": "train:train",
+    "evaluate": "evaluate:evaluate",
+    "suggest-alpha": "suggest:suggest_alpha",
+    "tune": "tune:tune",
+    "compare": "compare:compare",
+    "demo": "demo:demo",
+    "data": "data:app",
+    "methods": "methods:app",
+    "runs": "runs:app",
+    "paper": "paper:app",
+    "doctor": "doctor:doctor",
+}
+"""Where each command is; a module is imported when its command is wanted."""
+HELP = about(
+    "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
+    "rcad demo",
+    "rcad train --data digits --method rcad --seeds 3",
+    "rcad compare --data my.csv --target price --seeds 3",
+    "rcad runs list",
+    "rcad doctor",
+    more="""Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
         unexpected; 2 something to mend, which one line on stderr names; 130 and 143 interrupted.""",
-    ),
 )
 
 
@@ -51,7 +44,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[
@@ -61,14 +53,29 @@ def root(
     help_without_command(context)
 
 
-app.command("train", help=TRAIN)(train)
-app.command("evaluate", help=EVALUATE)(evaluate)
-app.command("suggest-alpha", help=SUGGEST)(suggest_alpha)
-app.command("tune", help=TUNE)(tune)
-app.command("compare", help=COMPARE)(compare)
-app.command("demo", help=DEMO)(demo)
-app.add_typer(data, name="data")
-app.add_typer(methods, name="methods")
-app.add_typer(runs, name="runs")
-app.add_typer(paper, name="paper")
-app.command("doctor", help=DOCTOR)(doctor)
+@cache
+def make(names: tuple[str, ...] = tuple(COMMANDS)) -> typer.Typer:
+    """The application with these commands."""
+    made = typer.Typer(
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        help=HELP,
+    )
+    made.callback(invoke_without_command=True)(root)
+    for name in names:
+        home, _, attribute = COMMANDS[name].partition(":")
+        module = import_module(f"rcad.cli.{home}")
+        one = getattr(module, attribute)
+        if isinstance(one, typer.Typer):
+            made.add_typer(one, name=name)
+        else:
+            made.command(name, help=module.HELP)(one)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """`app`: the application with all its commands."""
+    if name == "app":
+        return make()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -82,7 +82,7 @@ def fetch_data(
     from rcad.data.download import fetch
     from rcad.data.files import expanded
     from rcad.errors import InputError
-    from rcad.train.terminal import shown
+    from rcad.train.progress import shown
 
     if data_dir is None:
         raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
@@ -125,7 +125,7 @@ def import_data(
     from rcad.cli.screen import say, say_json
     from rcad.data.files import expanded
     from rcad.data.registry import load
-    from rcad.train.terminal import shown
+    from rcad.train.progress import shown
 
     place = None if name is None else check_name(name, Path(path), data_dir)
     options = {key: value for key, value in (("target", target), ("task", task), ("size", size)) if value is not None}

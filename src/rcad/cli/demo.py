@@ -36,7 +36,7 @@ def demo(
     check_packages()
     from rcad.demo.page import HEADER
     from rcad.demo.run import run_demo
-    from rcad.train.terminal import shown
+    from rcad.train.progress import shown
 
     with shown(quiet=quiet or as_json) as progress:
 

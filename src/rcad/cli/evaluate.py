@@ -61,7 +61,7 @@ def evaluate(
     from rcad.cli.screen import say, say_json
     from rcad.errors import one_of
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
-    from rcad.train.terminal import shown
+    from rcad.train.progress import shown
 
     one_of("--device", device, DEVICES)
     suites = parse_suites(suite)

@@ -90,14 +90,15 @@ def _invoke(arguments: Sequence[str]) -> int:
     try:
         import typer
 
-        from rcad.cli.app import app
+        from rcad.cli.app import COMMANDS, make
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         raise MissingExtraError(error.name, "cli") from None
     if COMPLETION in os.environ:  # a shell asks what could come next; Typer answers and exits
-        app(prog_name="rcad")
-    command = _command(app)
+        make()(prog_name="rcad")
+    # Of a command that is named no other is imported.
+    command = _command(make(tuple(arguments[:1])) if arguments[:1] and arguments[0] in COMMANDS else make())
     try:
         # Not `app()`: that one handles Ctrl-C and closed pipes in its own way.
         with command.make_context("rcad", list(arguments)) as context:

@@ -226,8 +226,8 @@ def _no_options(name: str, given: dict[str, object]) -> None:
 def _run_suite(order: Order) -> None:
     from rcad.cli.screen import say, warn
     from rcad.paper.making import make
+    from rcad.train.progress import shown
     from rcad.train.scheduler import Outcome
-    from rcad.train.terminal import shown
 
     with shown() as progress:
         outcome = make(order, progress, warn)
@@ -246,7 +246,7 @@ def _run_suite(order: Order) -> None:
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
     from rcad.cli.screen import say, warn
     from rcad.paper.targets import make
-    from rcad.train.terminal import shown
+    from rcad.train.progress import shown
 
     folder = None if data_dir is None else data_dir.expanduser()
     with shown() as progress:

@@ -75,8 +75,8 @@ def suggest_alpha(
     from rcad.errors import InputError
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
+    from rcad.train.progress import shown
     from rcad.train.task import prepare, read
-    from rcad.train.terminal import shown
 
     data = required_data(data, images)
     options = {"name": data, "target": target, "task": task, "size": size}

@@ -122,8 +122,8 @@ def train(
     from rcad.cli.seeds import parse_seeds
     from rcad.runs.plain import config_id
     from rcad.train.place import Place
+    from rcad.train.progress import shown
     from rcad.train.scheduler import schedule
-    from rcad.train.terminal import shown
 
     _check_machine(device, engine, at_once, join)
     check_minutes(minutes)
@@ -150,9 +150,11 @@ def train(
     place = Place.of(runs, data_dir=data_dir, cache_dir=cache_dir, device=device, engine=engine, joined=join)
 
     def trackers(config: RunConfig) -> list[Tracker]:
+        if not tensorboard:
+            return []
         from rcad.cli.tensorboard import TensorBoard
 
-        return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")] if tensorboard else []
+        return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")]
 
     with shown(quiet=quiet, as_json=as_json) as progress:
         outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes, trackers=trackers)

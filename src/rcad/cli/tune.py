@@ -100,7 +100,7 @@ def tune(
     from rcad.cli.screen import say, say_json, warn
     from rcad.cli.seeds import parse_seeds
     from rcad.errors import one_of, whole
-    from rcad.train.terminal import shown
+    from rcad.train.progress import shown
 
     one_of("--device", device, DEVICES)
     one_of("--search", search, SEARCHES)

@@ -24,8 +24,7 @@ from rcad.paper.uci import fold
 from rcad.runs.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from rcad.runs.recipes import RECIPES
 from rcad.train.loop import Trainer
-from rcad.train.metrics import measure
-from rcad.train.task import Problem, model_of, prepare
+from rcad.train.task import Problem, measure, model_of, prepare
 
 # About how the time divides: the CNN's, the perceptron's, the diabetes data's share.
 SHARES = (0.85, 0.1, 0.05)

@@ -44,7 +44,7 @@ from rcad.loss.predictions import Labelled, fetch, fetch_numbers, label_scores, 
 def classification(output: Tensor, y: Tensor, *, bins: int = BINS) -> dict[str, float]:
     """Every number that needs nothing but logits (B, K) and labels (B,), with one synchronisation.
 
-    `accuracy`, `nll` and `brier` are those of `rcad.train.metrics.scores`. `brier_*` are the parts of `brier`, `ece`,
+    `accuracy`, `nll` and `brier` are those of `rcad.train.task.scores`. `brier_*` are the parts of `brier`, `ece`,
     `ece_mass` and `ece_classwise` the calibration errors of `calibration.ece`, `aurc` and `excess_aurc` those of
     `risk_coverage`; `confidence` is the mean of the largest probability, `entropy` the mean entropy.
     """

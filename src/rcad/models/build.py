@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rcad.errors import InputError
 from rcad.models.layers import Model
-from rcad.models.mlp import MLP
-from rcad.models.resnet import Stem, resnet18, resnet34, resnet50
-from rcad.models.small_cnn import SmallCNN
-from rcad.models.timm_model import TimmModel
 from rcad.models.weights import load_weights
-from rcad.models.wide_resnet import wrn16_8, wrn28_10
 
-_CONVNETS: dict[str, tuple[Callable[..., Model], frozenset[str]]] = {
-    "resnet18": (resnet18, frozenset({"norm", "mean", "std", "width", "stem"})),
-    "resnet34": (resnet34, frozenset({"norm", "mean", "std", "width", "stem"})),
-    "resnet50": (resnet50, frozenset({"norm", "mean", "std", "width", "stem"})),
-    "wrn28_10": (wrn28_10, frozenset({"norm", "mean", "std", "width", "dropout"})),
-    "wrn16_8": (wrn16_8, frozenset({"norm", "mean", "std", "width", "dropout"})),
-    "small_cnn": (SmallCNN, frozenset({"norm", "mean", "std", "width", "dropout"})),
+if TYPE_CHECKING:
+    from rcad.models.resnet import Stem
+
+_CONVNETS: dict[str, tuple[str, frozenset[str]]] = {
+    "resnet18": ("resnet:resnet18", frozenset({"norm", "mean", "std", "width", "stem"})),
+    "resnet34": ("resnet:resnet34", frozenset({"norm", "mean", "std", "width", "stem"})),
+    "resnet50": ("resnet:resnet50", frozenset({"norm", "mean", "std", "width", "stem"})),
+    "wrn28_10": ("wide_resnet:wrn28_10", frozenset({"norm", "mean", "std", "width", "dropout"})),
+    "wrn16_8": ("wide_resnet:wrn16_8", frozenset({"norm", "mean", "std", "width", "dropout"})),
+    "small_cnn": ("small_cnn:SmallCNN", frozenset({"norm", "mean", "std", "width", "dropout"})),
 }
+"""Where each network is, which is imported when it is wanted, and its options."""
 _MLP_OPTIONS = frozenset({"mean", "std", "hidden", "dropout"})
 _TIMM_OPTIONS = frozenset({"mean", "std", "dropout"})
 
@@ -89,6 +89,8 @@ def build(
 def _construct(name: str, num_outputs: int, shape: tuple[int, ...], options: dict[str, Any]) -> Model:
     if name == "mlp":
         _check_options(name, options, _MLP_OPTIONS)
+        from rcad.models.mlp import MLP
+
         return MLP(num_outputs=num_outputs, in_shape=shape, **options)
     is_timm = name.startswith("timm:")
     if not is_timm and name not in _CONVNETS:
@@ -99,11 +101,15 @@ def _construct(name: str, num_outputs: int, shape: tuple[int, ...], options: dic
         raise InputError(f"expected images of shape (C, H, W) for {name}, but got {shape}; take 'mlp' for tables")
     if is_timm:
         _check_options(name, options, _TIMM_OPTIONS)
+        from rcad.models.timm_model import TimmModel
+
         channels, height, breadth = shape
         network = name.removeprefix("timm:")
         return TimmModel(network, num_outputs=num_outputs, in_shape=(channels, height, breadth), **options)
-    make, known = _CONVNETS[name]
+    home, known = _CONVNETS[name]
     _check_options(name, options, known)
+    module, _, function = home.partition(":")
+    make: Callable[..., Model] = getattr(import_module(f"rcad.models.{module}"), function)
     if name == "small_cnn":
         return make(num_outputs=num_outputs, in_shape=shape, **options)
     if "stem" in known:

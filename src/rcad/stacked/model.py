@@ -18,8 +18,8 @@ from torch.nn.functional import relu
 from rcad.errors import InputError, whole
 from rcad.models.mlp import MLP
 from rcad.runs.config import OptimConfig
-from rcad.train.schedule import learning_rate
-from rcad.train.seeds import derived
+from rcad.train.optim import learning_rate
+from rcad.train.task import derived
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from rcad.stacked.method import StackedMethod, grow
 from rcad.stacked.model import Layout, Passes, StackedMLP, StackedOptimizer
 from rcad.stacked.step import StackedStep
 from rcad.stacked.task import Examples, StackedProblem, StackedResult, measure_stacked
-from rcad.train.seeds import derived
-from rcad.train.task import Problem, check_cap, method_of
+from rcad.train.task import Problem, check_cap, derived, method_of
 
 
 class Group:

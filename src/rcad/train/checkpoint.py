@@ -16,6 +16,7 @@ from rcad.runs.files import make_folder, replacing
 from rcad.train.loop import Trainer
 from rcad.train.optim import optimizer_tensors, restore_optimizer
 
+CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
 VERSION = "1"
 _KEY = "checkpoint"
 

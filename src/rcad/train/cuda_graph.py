@@ -19,6 +19,7 @@ from rcad.kernels.bn_relu import own_kernels
 from rcad.kernels.fused_sgd import ClippedSGD, Run, suits
 from rcad.loss.fused import goes_back_twice
 from rcad.train.bf16_weights import Twin
+from rcad.train.machine import timed
 from rcad.train.step import Plan, Stepper, Update
 
 log = logging.getLogger("rcad")
@@ -84,15 +85,22 @@ class Captured(Stepper):
 
     def step(self, plan: Plan) -> None:
         kind = self._kind(plan)
-        if kind not in self._graphs and self._warm[kind] >= WARM_UP:
-            self._capture(kind, plan)
         if kind in self._graphs:
             self._graphs[kind].replay()
-        else:
-            self._warm[kind] += 1
-            with _all_convolutions() if self._thorough and set(plan.sizes) == {self._full} else nullcontext():
-                self._take(plan)
-            self._passes[kind] = len(self._twin.passes)
+            return
+        whose = f"{self.update.method.name}, batches {plan.sizes}, {len(self.update.members)} joined"
+        if self._warm[kind] >= WARM_UP:
+            with timed("capture", whose, self.update.x.device):
+                self._capture(kind, plan)
+        if kind in self._graphs:
+            self._graphs[kind].replay()
+            return
+        self._warm[kind] += 1
+        thorough = self._thorough and set(plan.sizes) == {self._full}
+        stage = "search" if self._warm[kind] == 1 else "warm-up"
+        with timed(stage, whose, self.update.x.device), _all_convolutions() if thorough else nullcontext():
+            self._take(plan)
+        self._passes[kind] = len(self._twin.passes)
 
     def _kind(self, plan: Plan) -> Kind:
         numbers = range(plan.number, plan.number + len(plan.sizes))

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Generator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +15,14 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.method import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.words import epoch_words
-from rcad.train.metrics import measuring, read
-from rcad.train.optim import build_optimizer
+from rcad.train.optim import build_optimizer, learning_rate
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
-from rcad.train.schedule import learning_rate
-from rcad.train.seeds import derived
-from rcad.train.step import Plan, Stepper, Update
-from rcad.train.task import Problem
-from rcad.train.team import Seat, stepper_for
+from rcad.train.step import Plan, Stepper, Update, stepper_for
+from rcad.train.task import Problem, derived, fetched, measuring
+
+if TYPE_CHECKING:
+    from rcad.train.joined import Member
 
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
@@ -39,7 +38,7 @@ class Trainer:
     Args:
         engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
             "compile" compiles the model besides.
-        seat: a place among runs that take their steps together; by default this run steps by itself.
+        member: a place among runs that take their steps together; by default this run steps by itself.
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
@@ -58,7 +57,7 @@ class Trainer:
         model: nn.Module,
         progress: Progress = SILENT,
         engine: Engine = "eager",
-        seat: Seat | None = None,
+        member: Member | None = None,
     ) -> None:
         self.config, self.problem, self.method, self.progress = config, problem, method, progress
         self.on_epoch: Callable[[int, Row], None] = unheard
@@ -79,7 +78,7 @@ class Trainer:
         self.seconds = 0.0
         self._words = -1, ""
         update = self._update()
-        self.stepper: Stepper = stepper_for(update, engine) if seat is None else seat.take(update)
+        self.stepper: Stepper = stepper_for(update, engine) if member is None else member.take(update)
 
     @property
     def selected(self) -> nn.Module:
@@ -190,12 +189,15 @@ class Trainer:
         self.model.train()
         self.stepper.begin(self._order(), rates, left[0])
         for plan in left:
-            self.stepper.step(plan)
+            self.stepper.ask(plan)
+            waited = False
+            while not self.stepper.launch():  # others that step with this run have yet to ask
+                waited = True
+                yield
             self.step += len(plan.sizes)
             if plan is not plans[-1]:  # of the last one its epoch tells
                 self.tell()
-            yield
-            while self.stepper.waiting:
+            if not waited:
                 yield
             # After a step, so that every call makes some progress.
             if plan is not plans[-1] and self.stepper.agreed(pause()):
@@ -210,7 +212,7 @@ class Trainer:
             row["accuracy"] = 100 * correct / count
         finite = math.isfinite(loss)
         if finite and scores:
-            row |= {f"val_{name}": value for name, value in read(scores).items()}
+            row |= {f"val_{name}": value for name, value in fetched(scores).items()}
             self._select(row)
         row["seconds"] = time.perf_counter() - start
         self.rows.append(row)

@@ -1,18 +1,25 @@
-"""The machine under a run: its device, its threads, its memory, and the signals that stop it."""
+"""The machine under a run: its device, its threads, its memory, and what its start-up takes."""
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from rcad.data.cache import cache_root
 from rcad.errors import InputError
 from rcad.train.task import SMALL_IMAGE
+
+log = logging.getLogger("rcad")
+STARTED = time.perf_counter()
 
 
 def pick_device(name: str) -> torch.device:
@@ -26,6 +33,27 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("expected a CUDA device for device=cuda, but torch sees none; use device=cpu")
     return device
+
+
+@contextmanager
+def timed(stage: str, whose: str, device: torch.device) -> Iterator[None]:
+    """Says how long a stage of start-up took, where RCAD_TIMES is set: only then is a GPU waited for."""
+    if os.environ.get("RCAD_TIMES", "0") in ("", "0"):
+        yield
+        return
+    start = time.perf_counter()
+    yield
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    now = time.perf_counter()
+    log.warning("times: %s %.2f s, %.1f s after the start, of %s", stage, now - start, now - STARTED, whose)
+
+
+def keep_kernels(cache_dir: Path | None) -> None:
+    """Kernels that Triton and the compiler make are kept beside decoded data, unless the user says where."""
+    folder = cache_root(cache_dir) / "kernels"
+    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
 
 
 def allow_many_queues() -> None:

@@ -1,13 +1,30 @@
-"""Optimizers from a config, and their state as named tensors."""
+"""Optimizers from a config, their state as named tensors, and the learning rate as a function of the progress."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rcad.runs.config import OptimConfig
+
+
+def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
+    """The rate after `progress` epochs (a fraction inside an epoch).
+
+    The warm-up is linear and reaches the full rate after `warmup` epochs; "multistep" then drops at the start of
+    each milestone epoch, "cosine" falls to zero at the end.
+    """
+    if progress < optim.warmup:
+        return optim.lr * max(progress, 1e-3) / optim.warmup
+    if optim.schedule == "cosine":
+        done = (progress - optim.warmup) / max(epochs - optim.warmup, 1)
+        return optim.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+    if optim.schedule == "multistep":
+        return optim.lr * optim.gamma ** sum(progress >= milestone for milestone in optim.milestones)
+    return optim.lr
 
 
 def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:

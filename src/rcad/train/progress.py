@@ -1,9 +1,18 @@
-"""What long work tells while it goes: to people by a Progress, to experiment trackers by a Tracker. No torch here."""
+"""What long work tells while it goes, to people by a Progress and to experiment trackers by a Tracker. No torch here.
+
+People see bars on a terminal, one line that changes in a notebook, and a line every few seconds elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TextIO
+
+from rcad.runs.words import duration, size
 
 Row = Mapping[str, float]
 
@@ -70,3 +79,177 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """The run is over."""
+
+
+LINE_S, CELL_S, DRAW_S = 5.0, 0.5, 0.05
+"""Seconds between two lines, two changes of a notebook's line, two drawings of a bar."""
+
+
+def _is_watched(stream: TextIO) -> bool:
+    """Whether a person looks at the stream and it can move its cursor."""
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # closed
+        return False
+
+
+@contextlib.contextmanager
+def shown(*, quiet: bool = False, as_json: bool = False) -> Iterator[Progress]:
+    """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON."""
+    if quiet:
+        yield SILENT
+    elif _is_watched(sys.stderr):
+        with Bars() as bars:
+            yield bars
+    elif as_json:
+        yield SILENT
+    elif (display := _notebook()) is not None:
+        yield Cell(display)
+    else:
+        yield Lines()
+
+
+def _notebook() -> Any:
+    """IPython's `display` where this is a notebook's process."""
+    interactive = sys.modules.get("IPython")
+    shell = None if interactive is None else interactive.get_ipython()
+    if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
+        return None
+    return interactive.display.display  # type: ignore[union-attr]
+
+
+class _Clock:
+    """How long a piece of work has taken and will take; it starts when the piece is first heard of."""
+
+    def __init__(self, done: float, what: str = "") -> None:
+        self._started, self._first, self.what = time.monotonic(), done, what
+
+    def words(self, done: float, total: float) -> str:
+        """2m 05s left, or what has passed where nobody can know."""
+        passed, here = time.monotonic() - self._started, done - self._first
+        if here > 0 and total > done:
+            return f"{duration(passed * (total - done) / here)} left"
+        return f"{duration(passed)} elapsed"
+
+
+def _counted(done: float, total: float, unit: str) -> str:
+    one = size if unit == "B" else "{:,}".format
+    return f"{one(int(done))} of {one(int(total))}" if total else one(int(done))
+
+
+class Lines:
+    """Plain lines on stdout: a log of 200 short epochs should stay readable."""
+
+    every = LINE_S
+
+    def __init__(self) -> None:
+        self._whole: _Clock | None = None
+        self._piece = _Clock(0.0)
+        self._next = {"overall": 0.0, "detail": 0.0}
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        self._whole = self._whole or _Clock(done)
+        if self._is_due("overall") or done >= total:
+            self._say(f"{text}  {self._whole.words(done, total)}")
+
+    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+        if what != self._piece.what:
+            self._piece = _Clock(done, what)
+            self._next["detail"] = time.monotonic() + self.every  # what is done in a moment needs no line
+        elif self._is_due("detail"):
+            self._say(f"{what} {_counted(done, total, unit)}  {self._piece.words(done, total)}")
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def _is_due(self, name: str) -> bool:
+        now = time.monotonic()
+        if due := now >= self._next[name]:
+            self._next[name] = now + self.every
+        return due
+
+    def _say(self, text: str) -> None:
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
+            print(text, flush=True)
+
+
+class Cell(Lines):
+    """One line of a notebook that changes in place; notes stay."""
+
+    every = CELL_S
+
+    def __init__(self, display: Any) -> None:
+        super().__init__()
+        self._display = display
+        self._handle: Any = None
+
+    def _say(self, text: str) -> None:
+        bundle = {"text/plain": text}
+        if self._handle is None:
+            self._handle = self._display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+class Bars:
+    """Two bars on a terminal, for all of it and for what is being done; they go at the end, and notes stay above."""
+
+    def __init__(self, console: Any = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+        from rich.table import Column
+        from rich.text import Text
+
+        class Time(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text(task.fields["clock"].words(task.completed, task.total or 0.0))
+
+        self.console = console or Console(file=sys.stderr, highlight=False, emoji=False, markup=False)
+        text = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        self._bars = Progress(
+            BarColumn(bar_width=6 if self.console.width < 70 else 24),
+            Time(Column(no_wrap=True)),
+            TextColumn("{task.description}", markup=False, table_column=text),
+            console=self.console,
+            transient=True,
+            expand=True,
+        )
+        self._tasks: dict[str, Any] = {}
+        self._drawn = float("-inf")
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        self._draw("overall", "", done, total, text)
+
+    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+        if total and done >= total:
+            if "detail" in self._tasks:
+                self._bars.remove_task(self._tasks.pop("detail")[0])
+        else:
+            self._draw("detail", what, done, total, f"{what} {_counted(done, total, unit)}")
+
+    def note(self, text: str) -> None:
+        from rich.text import Text
+
+        self.console.print(Text(text), soft_wrap=True)
+
+    def _draw(self, bar: str, what: str, done: float, total: float, text: str) -> None:
+        task, clock = self._tasks.get(bar, (None, None))
+        if clock is None or clock.what != what:
+            clock = _Clock(done, what)
+            if task is None:
+                task = self._bars.add_task(text, total=None, clock=clock)
+            self._tasks[bar] = task, clock
+        elif time.monotonic() - self._drawn < DRAW_S and done < total:
+            return
+        self._drawn = time.monotonic()
+        self._bars.update(task, description=text, completed=done, total=total or None, clock=clock)

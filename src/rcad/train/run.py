@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -13,20 +15,195 @@ from rcad.data.dataset import Dataset
 from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, without_defaults
 from rcad.loss.methods import METHODS
-from rcad.runs.config import DataConfig, RunConfig
+from rcad.runs.config import RunConfig
+from rcad.runs.files import LogWriter, read_log
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
+from rcad.runs.record import RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import Store
-from rcad.train.execution import CHECKPOINT, WEIGHTS, Execution
-from rcad.train.loop import Trainer
-from rcad.train.machine import deterministic, side_stream, suitable_threads
+from rcad.train.checkpoint import CHECKPOINT, WEIGHTS, restore_trainer, save_tensors, save_trainer
+from rcad.train.loop import Course, Trainer, unheard
+from rcad.train.machine import deterministic, device_words, peak_memory, side_stream, suitable_threads, timed
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress, Tracker
+from rcad.train.progress import SILENT, Progress, Row, Tracker
 from rcad.train.stop import Stop, stopping
-from rcad.train.task import Problem, method_of, model_of, prepare, read
-from rcad.train.team import Seat
+from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare
 
-__all__ = ["CHECKPOINT", "WEIGHTS", "canonical_config", "method_defaults", "run"]
+if TYPE_CHECKING:
+    from rcad.train.joined import Member
+
+
+SAVING_SHARE = 0.02
+"""Checkpoints take at most about this share of the time, however slow the disk is."""
+
+
+class Stopped(Exception):
+    """Asked to stop in the middle of an evaluation."""
+
+
+class Execution:
+    """A run whose lock is held.
+
+    Args:
+        trainer: fresh; `course` restores it from a checkpoint where there is one.
+        interval: seconds between checkpoints, more where saving is slow.
+        beside: how many runs share the device, for the record.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        store: Store,
+        trainer: Trainer,
+        trackers: Sequence[Tracker] = (),
+        interval: float = 15.0,
+        beside: int = 1,
+    ) -> None:
+        self.config, self.store, self.trainer = config, store, trainer
+        self.trackers, self.interval, self.beside = trackers, interval, beside
+        run = config_id(config)
+        self.checkpoint = store.checkpoint(run) / CHECKPOINT
+        self.folder = store.folder(run)
+        self.logged = 0
+        self.started = utc_now()
+
+    def course(self, stop: Stop) -> Generator[None, None, RunRecord]:
+        """The whole run in instalments; yields whenever work was launched on the device."""
+        self._resume()
+        self._write("running")
+        self.trainer.tell()
+        with LogWriter(self.store.log(config_id(self.config))) as log:
+            self.trainer.on_epoch = lambda epoch, row: self._keep(log, epoch, row)
+            try:
+                outcome = yield from self._fit(stop)
+            finally:
+                self.trainer.on_epoch = unheard  # no cycle may keep a GPU's memory
+                for tracker in self.trackers:
+                    tracker.close()
+        if outcome == "done" and not stop.is_set():
+            try:
+                return self._finish(stop)
+            except Stopped:
+                outcome = "interrupted"
+        if outcome != "diverged":
+            save_trainer(self.trainer, self.checkpoint)
+            return self._write("interrupted", message="stopped between two steps; the same command goes on from here")
+        epoch = self.trainer.epoch
+        return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
+
+    def _resume(self) -> None:
+        if self.store.status(self.config) != "new":
+            self.started = self.store.get(config_id(self.config)).started
+        # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
+        self.logged = max((int(row["epoch"]) for row in read_log(self.store.log(config_id(self.config)))), default=0)
+        if self.checkpoint.exists():
+            restore_trainer(self.trainer, self.checkpoint)
+            self.trainer.progress.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
+
+    def _fit(self, stop: Stop) -> Course:
+        """Trains; pauses to save where enough time has passed."""
+        wait = self.interval
+        while True:
+            due = time.monotonic() + wait
+            outcome = yield from self.trainer.course(
+                pause=lambda due=due: stop.is_set() or time.monotonic() > due  # type: ignore[misc]
+            )
+            if outcome != "interrupted" or self.trainer.stepper.agreed(stop.is_set(), "stop"):
+                return outcome
+            start = time.monotonic()
+            save_trainer(self.trainer, self.checkpoint)
+            wait = max(self.interval, (time.monotonic() - start) * self.beside / SAVING_SHARE)
+
+    def _keep(self, log: LogWriter, epoch: int, row: Row) -> None:
+        """An epoch's numbers, in the log and the trackers."""
+        if epoch > self.logged:
+            self.logged = epoch
+            log.append(row)
+            for tracker in self.trackers:
+                tracker.log(epoch, row)
+
+    def _finish(self, stop: Stop) -> RunRecord:
+        """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
+        trainer, problem = self.trainer, self.trainer.problem
+        last, weights = {}, {}
+        if self.config.train.selection == "best":
+            # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
+            last = {f"last_{name}": value for name, value in self._measured("test", stop).items()}
+            weights = {name: value.clone() for name, value in trainer.selected.state_dict().items()}
+        trainer.restore_selected()
+        start = time.perf_counter()
+        try:
+            metrics = {f"test_{name}": value for name, value in self._measured("test", stop).items()}
+            seconds = time.perf_counter() - start
+            metrics |= last
+            if len(problem.val[1]):
+                metrics |= {f"val_{name}": value for name, value in self._measured("val", stop).items()}
+        except Stopped:
+            if weights:
+                trainer.selected.load_state_dict(weights)
+            raise
+        metrics["epochs"] = float(trainer.epoch)
+        chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
+        metrics["selected_epoch"] = float(chosen)
+        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), dict(problem.preprocessing))
+        record = self._write("done", metrics=metrics, test_seconds=seconds)
+        self.checkpoint.unlink(missing_ok=True)
+        return record
+
+    def _measured(self, split: Literal["test", "val"], stop: Stop) -> dict[str, float]:
+        """The metrics of the weights that are there; a stop between two batches is a `Stopped`."""
+        problem = self.trainer.problem
+
+        def told(done: int, total: int) -> None:
+            self.trainer.progress.detail("evaluating", done, total)
+            if stop.is_set():
+                raise Stopped
+
+        x, y = getattr(problem, split)
+        return measure(self.trainer.selected, problem, x, y, calibration=split == "test", progress=told)
+
+    def _write(
+        self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
+    ) -> RunRecord:
+        record = RunRecord(
+            config=self.config,
+            status=status,
+            started=self.started,
+            finished=utc_now() if status in ("done", "diverged") else None,
+            message=message,
+            splits=_splits(self.trainer.problem),
+            epochs=tuple(self.trainer.rows),
+            metrics=metrics or {},
+            timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
+            peak_memory_bytes=peak_memory(self.trainer.problem.device),
+            device=device_words(self.trainer.problem.device),
+            versions=versions(),
+            commit=commit(),
+            data_sha256=self.trainer.problem.fingerprint,
+            resolved=self._resolved(),
+        )
+        self.store.write(record)
+        return record
+
+    def _resolved(self) -> dict[str, str]:
+        """What the config left open."""
+        parameters = sum(p.numel() for p in self.trainer.model.parameters())
+        # Times and memory are those of all the runs that shared the device.
+        shared = f", {self.beside} runs at once" if self.beside > 1 else ""
+        return {
+            "model": f"{type(self.trainer.model).__name__}, {parameters:,} parameters",
+            "method": repr(self.trainer.method),
+            "engine": f"{self.trainer.stepper.name}{shared}",
+        }
+
+
+def _splits(problem: Problem) -> dict[str, Split]:
+    found = problem.splits
+    return {
+        "train": Split(size=len(found.train), sha256=found.train_hash),
+        "validation": Split(size=len(found.val), sha256=found.val_hash),
+        "test": Split(size=len(found.test), sha256=found.test_hash),
+    }
+
 
 TOO_LARGE = (
     "expected the run to fit into the GPU's memory, but there was too little; "
@@ -54,6 +231,7 @@ def run(
     *,
     trackers: Sequence[Tracker] = (),
     stop: Stop | None = None,
+    reader: Reader | None = None,
 ) -> RunRecord:
     """Trains, evaluates and records. A finished record comes back at once; a started run goes on.
 
@@ -68,7 +246,7 @@ def run(
         side_stream(where),
         stopping() if stop is None else nullcontext(stop) as asked,
     ):
-        course = begin(config, place, progress, trackers, stop=asked)
+        course = begin(config, place, progress, trackers, stop=asked, reader=reader or Reader(place))
         try:
             while True:
                 next(course)
@@ -86,21 +264,23 @@ def begin(
     trackers: Sequence[Tracker] = (),
     *,
     stop: Stop,
+    reader: Reader,
     beside: int = 1,
-    seat: Seat | None = None,
+    member: Member | None = None,
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
     Args:
         stop: asks the run to stop.
+        reader: of data, which runs of one grid share.
         beside: how many runs share the device.
-        seat: its place among runs that take their steps together; left at the end, however that comes.
+        member: its place among runs that take their steps together; left at the end, however that comes.
     """
     try:
-        return (yield from _course(config, place, progress, trackers, stop, beside, seat))
+        return (yield from _course(config, place, progress, trackers, stop, reader, beside, member))
     finally:
-        if seat is not None:
-            seat.leave()
+        if member is not None:
+            member.leave()
 
 
 def _course(
@@ -109,15 +289,18 @@ def _course(
     progress: Progress,
     trackers: Sequence[Tracker],
     stop: Stop,
+    reader: Reader,
     beside: int,
-    seat: Seat | None,
+    member: Member | None,
 ) -> Generator[None, None, RunRecord]:
     config, store = canonical_config(config), place.store
     device, engine = place.resolve()
     if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
+    whose = f"run {config_id(config)}"
     try:
-        dataset = read(config.data, place.data_dir, place.cache_dir, progress)
+        with timed("data", whose, device):
+            dataset = reader(config.data, progress)
     except InputError:
         if (record := _finished(store, config)) is not None:
             return record  # a result stays good when its data are no longer there
@@ -126,8 +309,9 @@ def _course(
     _check_same_data(store, config, problem)
     if (record := _finished(store, config)) is not None:
         return record
-    method, model = method_of(config, problem), model_of(config, problem)
-    trainer = Trainer(config, problem, method, model, progress, engine, seat)
+    with timed("model", whose, device):
+        method, model = method_of(config, problem), model_of(config, problem)
+        trainer = Trainer(config, problem, method, model, progress, engine, member)
     progress.note(_words(dataset, problem))
     with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:
@@ -141,15 +325,13 @@ def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress:
 
     Data that are no longer there say nothing.
     """
-    last: tuple[DataConfig, Dataset] | None = None
+    reader = Reader(place)
     for config in configs:
-        same = replace(config.data, seed=None, split=None)
-        if last is None or last[0] != same:
-            try:
-                last = same, read(config.data, place.data_dir, place.cache_dir, progress)
-            except InputError:
-                continue
-        _check_same_data(place.store, config, prepare(config, last[1], torch.device("cpu")))
+        try:
+            dataset = reader(config.data, progress)
+        except InputError:
+            continue
+        _check_same_data(place.store, config, prepare(config, dataset, torch.device("cpu")))
 
 
 def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:

@@ -320,12 +320,16 @@ def _owners(left: Sequence[tuple[RunConfig, str]]) -> str:
 def one_by_one(work: Work) -> None:
     """The backend of this process: one run after the other."""
     from rcad.train import run as engine
+    from rcad.train.task import Reader
 
+    reader = Reader(work.place)
     for index, config in enumerate(work.configs):
         if work.stop.is_set():
             return
         try:
-            record = engine.run(config, work.place, work.progress(index), trackers=work.trackers(index), stop=work.stop)
+            record = engine.run(
+                config, work.place, work.progress(index), trackers=work.trackers(index), stop=work.stop, reader=reader
+            )
         except BusyError as error:
             work.busy(index, error)
         else:
@@ -349,10 +353,11 @@ def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, pr
     given = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
     if place.device != "cpu" and len(configs) > 1:
         from rcad.train.machine import allow_many_queues, pick_device
-        from rcad.train.together import OneGPU, can_share
 
         allow_many_queues()
         if pick_device(place.device).type == "cuda":
+            from rcad.train.one_gpu import OneGPU, can_share
+
             if at_once == 1:
                 return one_by_one
             if given and sum(map(can_share, configs)) < 2:

@@ -16,6 +16,7 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.method import Method
 from rcad.runs.config import RunConfig
 from rcad.train.optim import set_learning_rate
+from rcad.train.place import Engine
 
 AfterPass = Callable[[], None]
 
@@ -146,14 +147,9 @@ class Update:
 
 
 class Stepper:
-    """Takes the steps of an epoch one after the other.
-
-    Attributes:
-        waiting: whether a step was asked for that is not launched yet, since others must ask for theirs first.
-    """
+    """Takes the steps of an epoch one after the other."""
 
     name = "eager"
-    waiting = False
 
     def __init__(self, update: Update) -> None:
         self.update = update
@@ -163,6 +159,14 @@ class Stepper:
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
         """The epoch's order of examples and the learning rate of each optimizer step; `first` is the next one."""
         self.order, self.rates = order.to(self.update.x.device), rates
+
+    def ask(self, plan: Plan) -> None:
+        """Ask for a step, which `launch` takes once those who step with this run have asked for theirs."""
+        self.step(plan)
+
+    def launch(self) -> bool:
+        """Launch the step that was asked for, if nobody has to be waited for; whether it is launched."""
+        return True
 
     def step(self, plan: Plan) -> None:
         """Take one step; returns as soon as it is launched."""
@@ -174,6 +178,15 @@ class Stepper:
     def agreed(self, answer: bool, question: str = "pause") -> bool:
         """Whether to pause, or to stop, after this step, where others that step with this run must as well."""
         return answer
+
+
+def stepper_for(update: Update, engine: Engine) -> Stepper:
+    """What takes this update's steps."""
+    if engine == "eager":
+        return Stepper(update)
+    from rcad.train.cuda_graph import Captured
+
+    return Captured(update, compiled=engine == "compile")
 
 
 @torch.no_grad()

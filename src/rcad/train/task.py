@@ -1,10 +1,11 @@
-"""From a config and its data to tensors on the device: what the loop trains on, and in which units."""
+"""From a config and its data to tensors on the device: what the loop trains on, in which units, and its numbers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,26 @@ from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
 from rcad.data.splits import Splits, parse_spec, resolve
 from rcad.errors import InputError
+from rcad.loss.calibration import BINS, top_label_error
+from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.method import Method, compose
 from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import gaussian  # also fills METHODS
+from rcad.loss.model_calls import logits_of
+from rcad.loss.predictions import Labelled, label_scores, value_scores
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
+from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
-from rcad.train.seeds import derived
+
+
+def derived(seed: int, *purpose: str | int) -> int:
+    """A seed for a purpose, e.g. derived(0, "batches", 3); the same on every machine."""
+    text = "/".join(map(str, (seed, *purpose)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
 
 AUTO, MEASURABLE = "auto", ("rcad", "rcad_random", "rcad_released")
 SMALL_IMAGE = 16
@@ -80,6 +92,22 @@ def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, prog
     for sentence in dataset.omissions:
         progress.note(sentence)
     return dataset
+
+
+class Reader:
+    """Reads data sets and keeps the last one, which the seeds of a grid share."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._last: tuple[DataConfig, Dataset] | None = None
+
+    def __call__(self, config: DataConfig, progress: Progress = SILENT) -> Dataset:
+        # Which of the examples are taken is decided later.
+        key = replace(config, name=parse_spec(config.name)[0], seed=None, split=None)
+        if self._last is None or self._last[0] != key:
+            self._last = None
+            self._last = key, read(config, self._place.data_dir, self._place.cache_dir, progress)
+        return self._last[1]
 
 
 def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Problem:
@@ -223,3 +251,75 @@ def model_of(config: RunConfig, problem: Problem) -> nn.Module:
 def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
     x = torch.from_numpy(np.ascontiguousarray(part.x))
     return x.to(device), torch.from_numpy(np.ascontiguousarray(part.y)).to(device)
+
+
+Told = Callable[[int, int], None]
+
+
+def measure(
+    model: nn.Module,
+    problem: Problem,
+    x: Tensor,
+    y: Tensor,
+    *,
+    batch_size: int = 1024,
+    calibration: bool = False,
+    progress: Told = lambda done, total: None,
+) -> dict[str, float]:
+    """Metrics of a model on examples, in eval mode; the model's mode is restored.
+
+    Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
+
+    Args:
+        calibration: adds a classifier's ece, the expected calibration error as a fraction.
+        progress: told after each batch how many examples of how many are behind.
+    """
+    return fetched(measuring(model, problem, x, y, batch_size=batch_size, calibration=calibration, progress=progress))
+
+
+@torch.no_grad()
+def measuring(
+    model: nn.Module,
+    problem: Problem,
+    x: Tensor,
+    y: Tensor,
+    *,
+    batch_size: int = 1024,
+    calibration: bool = False,
+    progress: Told = lambda done, total: None,
+) -> dict[str, Tensor]:
+    """`measure`, launched but not waited for: `fetched` gives the numbers."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    outputs: list[Tensor] = []
+    try:
+        for part in torch.split(x, batch_size):
+            outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
+            progress(min(len(outputs) * batch_size, len(x)), len(x))
+    finally:
+        for module, training in modes:
+            module.training = training
+    output, y = torch.cat(outputs), y.to(problem.device)
+    found = _scores(output, y, problem.target_scale)
+    if calibration and problem.target_scale is None:
+        found["ece"] = top_label_error(Labelled.of(output, y), BINS, "width").float()
+    return found
+
+
+def fetched(values: dict[str, Tensor]) -> dict[str, float]:
+    """Numbers of a device, fetched in one go."""
+    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+
+
+def scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, float]:
+    """The metrics of predictions; `target_scale` is the unit in which a regression was trained, None for classes."""
+    return fetched(_scores(output, y, target_scale))
+
+
+def _scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, Tensor]:
+    if target_scale is not None:
+        means = {name: rows.mean() for name, rows in value_scores(output, y).items()}
+        # The density of y in its own unit is that of the scaled target divided by the scale.
+        return {"nll": means["nll"] + math.log(target_scale), "rmse": means["square"].sqrt() * target_scale}
+    means = {name: rows.mean() for name, rows in label_scores(output, y).items()}
+    return {"accuracy": 100 * means["hit"], "nll": means["nll"], "brier": means["brier"]}

@@ -26,8 +26,7 @@ from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.train.checkpoint import load_tensors
-from rcad.train.execution import WEIGHTS
+from rcad.train.checkpoint import WEIGHTS, load_tensors
 from rcad.train.machine import pick_device
 from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read
 

@@ -18,7 +18,7 @@ from rcad.loss.method import Method
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import Passes
 from rcad.stacked.step import StackedStep
-from rcad.train.seeds import derived
+from rcad.train.task import derived
 
 LEAST_GAIN = 1e-4
 """An epoch improves if the held-out likelihood rises by more than this."""

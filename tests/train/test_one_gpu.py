@@ -16,14 +16,14 @@ from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.train import together
+from rcad.train import one_gpu as together
 from rcad.train.checkpoint import load_tensors
+from rcad.train.joined import Team
+from rcad.train.one_gpu import can_share, in_groups
 from rcad.train.place import Place
 from rcad.train.progress import Silent
 from rcad.train.run import canonical_config, run
 from rcad.train.stop import Stop
-from rcad.train.team import Team
-from rcad.train.together import can_share, in_groups
 from side_by_side import Listening, Stopping, Told, run_together
 
 METHODS = ("erm", "rcad", "data_augmentation + rcad_random", "me_ada")
@@ -237,41 +237,41 @@ def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
 def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The first run goes alone until it has all it needs; then as many join as fit, with room to spare."""
     place = Place(Store.open(tmp_path), device="cpu")
-    crowd = together._Crowd(Told([config()] * 10, place), 10)  # type: ignore[arg-type]
-    crowd.device = torch.device("cuda")  # only words: every question about memory is answered below
+    lanes = together._Lanes(Told([config()] * 10, place), 10)  # type: ignore[arg-type]
+    lanes.device = torch.device("cuda")  # only words: every question about memory is answered below
     reserved, free = [100.0], [1000.0]
-    monkeypatch.setattr(crowd, "_reserved", lambda: reserved[0])
+    monkeypatch.setattr(lanes, "_reserved", lambda: reserved[0])
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
-    crowd.taken_before = 100
-    assert crowd._room(1)
-    crowd.lanes.append(_lane(epochs=together.WARM_UP))
-    assert not crowd._room(1)  # it may not have captured its last kind of step yet
-    crowd.lanes[0] = _lane(epochs=together.WARM_UP + 1)
+    lanes.taken_before = 100
+    assert lanes._room(1)
+    lanes.lanes.append(_lane(epochs=together.WARM_UP))
+    assert not lanes._room(1)  # it may not have captured its last kind of step yet
+    lanes.lanes[0] = _lane(epochs=together.WARM_UP + 1)
     reserved[0], free[0] = 400.0, 700.0
-    assert crowd._room(1)  # each takes 300; 360 are free
-    crowd.lanes.append(_lane(epochs=0))
-    assert crowd._room(1)  # 300 of the 700 are promised: 400 are left
-    crowd.lanes.append(_lane(epochs=0))
-    assert not crowd._room(1)
+    assert lanes._room(1)  # each takes 300; 360 are free
+    lanes.lanes.append(_lane(epochs=0))
+    assert lanes._room(1)  # 300 of the 700 are promised: 400 are left
+    lanes.lanes.append(_lane(epochs=0))
+    assert not lanes._room(1)
 
 
 def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place = Place(Store.open(tmp_path), device="cpu", joined=4)
     configs = [config(seed=seed) for seed in range(12)]
-    crowd = together._Crowd(Told(configs, place), 9)  # type: ignore[arg-type]
-    assert list(crowd.waiting) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    crowd._admit()
-    assert [lane.index for lane in crowd.lanes] == list(range(8))  # the third four would make twelve
-    crowd.device = torch.device("cuda")
-    monkeypatch.setattr(crowd, "_reserved", lambda: 1300.0)
+    lanes = together._Lanes(Told(configs, place), 9)  # type: ignore[arg-type]
+    assert list(lanes.waiting) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    lanes._admit()
+    assert [lane.index for lane in lanes.lanes] == list(range(8))  # the third four would make twelve
+    lanes.device = torch.device("cuda")
+    monkeypatch.setattr(lanes, "_reserved", lambda: 1300.0)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
-    crowd.taken_before, crowd.limit, free = 100, 12, [479.0]
-    assert not crowd._room(4)
-    crowd.lanes = [_lane(epochs=together.WARM_UP + 1) for _ in range(12)]
-    crowd.limit = 20
-    assert not crowd._room(4)  # each takes 100; 480 would do for four
+    lanes.taken_before, lanes.limit, free = 100, 12, [479.0]
+    assert not lanes._room(4)
+    lanes.lanes = [_lane(epochs=together.WARM_UP + 1) for _ in range(12)]
+    lanes.limit = 20
+    assert not lanes._room(4)  # each takes 100; 480 would do for four
     free[0] = 481.0
-    assert crowd._room(4)
+    assert lanes._room(4)
 
 
 @pytest.mark.parametrize(
@@ -282,22 +282,22 @@ def test_as_many_at_once_as_pay(
     joined: int, at_once: int | None, runs: int, limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[int] = []
-    monkeypatch.setattr(together._Crowd, "go", lambda self: seen.append(self.limit))
+    monkeypatch.setattr(together._Lanes, "go", lambda self: seen.append(self.limit))
     go([config(seed=seed) for seed in range(runs)], tmp_path, joined=joined, at_once=at_once)
     assert seen == [limit]
 
 
 def test_nobody_joins_after_a_signal(tmp_path: Path) -> None:
     told = Told([config()] * 3, Place(Store.open(tmp_path), device="cpu"), Stop(minutes=0))
-    crowd = together._Crowd(told, 2)  # type: ignore[arg-type]
-    crowd._admit()
-    assert not crowd.lanes
+    lanes = together._Lanes(told, 2)  # type: ignore[arg-type]
+    lanes._admit()
+    assert not lanes.lanes
 
 
 def _lane(epochs: int) -> together.Lane:
     counter = together._Counting(Silent())
     counter.epochs = epochs
-    return together.Lane(0, None, None, counter, Team(1, "eager").seats[0])  # type: ignore[arg-type]
+    return together.Lane(0, None, None, counter, Team(1, "eager").members[0])  # type: ignore[arg-type]
 
 
 def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: Path) -> None:

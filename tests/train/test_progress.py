@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rcad.train import terminal
-from rcad.train.progress import SILENT, Portion, Progress, Silent
-from rcad.train.terminal import Bars, Cell, Lines, shown
+from rcad.train import progress as terminal
+from rcad.train.progress import SILENT, Bars, Cell, Lines, Portion, Progress, Silent, shown
 
 
 class Clock:

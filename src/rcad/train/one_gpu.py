@@ -24,12 +24,12 @@ from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
 from rcad.runs.words import plural
 from rcad.train.cuda_graph import WARM_UP
-from rcad.train.machine import deterministic, side_stream
+from rcad.train.joined import Member, Team
+from rcad.train.machine import deterministic, keep_kernels, side_stream
 from rcad.train.progress import Progress
 from rcad.train.run import TOO_LARGE, begin
 from rcad.train.scheduler import Work, one_by_one
-from rcad.train.task import AUTO
-from rcad.train.team import Seat, Team
+from rcad.train.task import AUTO, Reader
 
 log = logging.getLogger("rcad")
 
@@ -91,19 +91,19 @@ class Lane:
     Attributes:
         index: its place among the configs.
         own_queue: where its work is launched unless it takes its steps with others.
-        seat: its place among those.
+        member: its place among those.
     """
 
     index: int
     course: Generator[None, None, RunRecord]
     own_queue: AbstractContextManager[Any]
     counter: _Counting
-    seat: Seat
+    member: Member
 
     @property
     def queue(self) -> AbstractContextManager[Any]:
         """The context in which its work is launched."""
-        return self.seat.queue or self.own_queue
+        return self.member.queue or self.own_queue
 
     @property
     def settled(self) -> bool:
@@ -127,20 +127,23 @@ class OneGPU:
         if len(sharing) == 1:
             rest, sharing = list(range(len(work.configs))), []
         device, _ = work.place.resolve()
+        if device.type == "cuda":
+            keep_kernels(work.place.cache_dir)
         if sharing:
             with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), deterministic(False, device):
                 limit = min(self.at_once or max(AT_ONCE, TEAMS * work.place.joined), len(sharing))
-                _Crowd(work.some(sharing), limit).go()
+                _Lanes(work.some(sharing), limit).go()
         one_by_one(work.some(rest))
 
 
-class _Crowd:
+class _Lanes:
     """The lanes, and who may join them."""
 
     def __init__(self, work: Work, limit: int) -> None:
         self.work, self.place, self.limit, self.stop = work, work.place, limit, work.stop
         self.device, self.engine = work.place.resolve()
         self.said: set[str] = set()
+        self.reader = Reader(work.place)
         size = min(work.place.joined, limit)
         self.waiting = deque(in_groups(work.configs, size))
         if size > 1 and (alone := sum(map(grows, work.configs))):
@@ -164,21 +167,23 @@ class _Crowd:
     def _admit(self) -> None:
         while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
             group = self.waiting.popleft()
-            seats = Team(len(group), self.engine, said=self.said).seats
-            # All or none: a seat without a lane would be waited for without end.
-            self.lanes += [self._lane(index, seat) for index, seat in zip(group, seats, strict=True)]
+            members = Team(len(group), self.engine, said=self.said).members
+            # All or none: a member without a lane would be waited for without end.
+            self.lanes += [self._lane(index, member) for index, member in zip(group, members, strict=True)]
 
-    def _lane(self, index: int, seat: Seat) -> Lane:
+    def _lane(self, index: int, member: Member) -> Lane:
         config, counter = self.work.configs[index], _Counting(self.work.progress(index))
         trackers = self.work.trackers(index)
-        course = begin(config, self.place, counter, trackers, stop=self.stop, beside=self.limit, seat=seat)
-        return Lane(index, course, side_stream(self.device), counter, seat)
+        course = begin(
+            config, self.place, counter, trackers, stop=self.stop, reader=self.reader, beside=self.limit, member=member
+        )
+        return Lane(index, course, side_stream(self.device), counter, member)
 
     def _room(self, wanted: int) -> bool:
         """The first runs go alone until all they need is allocated; that tells how many more there is room for."""
         if not self.lanes:
             return True
-        if len(self.lanes) + wanted > self.limit or any(lane.seat.team.failed for lane in self.lanes):
+        if len(self.lanes) + wanted > self.limit or any(lane.member.team.failed for lane in self.lanes):
             return False  # those of a failed team are about to go, and hold their memory until all have
         if self.device.type != "cuda":
             return True
@@ -214,8 +219,8 @@ class _Crowd:
     def _put_off(self, lane: Lane) -> None:
         """Later, and not joined with others any more."""
         self.lanes.remove(lane)
-        mates = lane.seat.team.seats
-        others = [other for other in self.lanes if other.seat not in mates]
+        mates = lane.member.team.members
+        others = [other for other in self.lanes if other.member not in mates]
         if not others and len(mates) == 1:
             raise InputError(TOO_LARGE) from None
         self.limit = len(others) or self.limit
@@ -234,7 +239,7 @@ class _Crowd:
                     self.work.ended(lane.index, end.value)
                 except BaseException:  # a broken device, or the one that failed
                     self.lanes.remove(lane)
-                    lane.seat.leave()  # which a course that was never begun does not do
+                    lane.member.leave()  # which a course that was never begun does not do
 
     def _reserved(self) -> int:
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0

@@ -21,15 +21,15 @@ from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.train import execution, together
+from rcad.train import one_gpu as together
+from rcad.train import run as execution
 from rcad.train.checkpoint import load_tensors
-from rcad.train.joined import JoinedUpdate
+from rcad.train.joined import JoinedUpdate, Team
 from rcad.train.loop import Trainer
+from rcad.train.one_gpu import in_groups
 from rcad.train.place import Place
 from rcad.train.progress import Progress, Silent, Tracker
 from rcad.train.run import canonical_config, run
-from rcad.train.team import Team
-from rcad.train.together import in_groups
 from side_by_side import Listening, Stopping, run_together
 
 PATIENCE_S = 20
@@ -337,7 +337,7 @@ def test_how_many_at_once(
     joined: int, at_once: int | None, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(together._Crowd, "go", lambda self: seen.append(self.limit))
+    monkeypatch.setattr(together._Lanes, "go", lambda self: seen.append(self.limit))
     go([config(seed) for seed in range(30)], tmp_path, joined, at_once=at_once)
     assert seen == [limit]
 
@@ -350,7 +350,7 @@ def test_no_more_are_joined_than_go_at_once(tmp_path: Path) -> None:
 def test_joined_runs_are_launched_in_one_queue() -> None:
     own, common = nullcontext(), nullcontext()
     team = Team(2, "eager")
-    lane = together.Lane(0, None, own, None, team.seats[0])  # type: ignore[arg-type]
+    lane = together.Lane(0, None, own, None, team.members[0])  # type: ignore[arg-type]
     assert lane.queue is own
     team.queue = common
     assert lane.queue is common
