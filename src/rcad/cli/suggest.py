@@ -83,7 +83,8 @@ def suggest_alpha(
     given = {key: value for key, value in options.items() if value is not None}
     given |= own_data(drop, labels, file_column, label_column, skip_bad)
     config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
-    problem = prepare(config, read(config.data, data_dir, cache_dir), torch.device("cpu"))
+    with shown(as_json=as_json) as progress:
+        problem = prepare(config, read(config.data, data_dir, cache_dir, progress), torch.device("cpu"))
     if not problem.classes:
         raise InputError(
             f"expected class labels to measure distances between classes, but {data} has real targets; choose alpha by "

@@ -214,7 +214,9 @@ def _fast_columns(raw: bytes, text: str, delimiter: str, width: int) -> list[Any
         ).combine_chunks()
     except pa.ArrowException:
         return None
-    columns = [column.chunk(0) if column.num_chunks else pa.array([], pa.string()) for column in table.columns]
+    if any(column.num_chunks != 1 for column in table.columns):  # more text than one array can hold
+        return None
+    columns = [column.chunk(0) for column in table.columns]
     blank = pc.equal(pc.utf8_trim_whitespace(columns[0]), "")
     for column in columns[1:]:
         if not pc.any(blank).as_py():

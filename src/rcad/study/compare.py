@@ -200,6 +200,7 @@ class _Work:
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
         dataset = read(first.data, place.data_dir, place.cache_dir)
+        self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if methods is None else methods)
         people = lineup([parse_method(text) for text in names], controls=controls)
         if len(people) < 2:
@@ -254,6 +255,8 @@ class _Work:
 
     def go(self, progress: Progress) -> Comparison:
         """Train, judge, write."""
+        for sentence in self.omissions:
+            progress.note(sentence)
         if self.out is not None:
             ready_folder(self.out)
         problems = {seed: problem for seed, (_, problem) in self.splits.items()}

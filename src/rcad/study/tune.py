@@ -219,6 +219,7 @@ class _Work:
         if space is not None:
             check_space(parse_space(space), first.method, self.methods)
         dataset = read(first.data, place.data_dir, place.cache_dir)
+        self.omissions = dataset.omissions
         problem = prepare(first, dataset, pick_device("cpu"))
         metrics = METRICS[bool(problem.classes)]
         if by is not None:
@@ -253,6 +254,8 @@ class _Work:
         self.planned = budget
 
     def go(self, progress: Progress) -> Tuning:
+        for sentence in self.omissions:
+            progress.note(sentence)
         if self.out is not None:
             ready_folder(self.out)
         if self.held_out.few and self.budget > 1:
