@@ -24,7 +24,7 @@ from rcad.report.markdown import markdown
 from rcad.report.numbers import duration, plural
 from rcad.report.result import Result
 from rcad.runs.config import KEYS
-from rcad.runs.files import dumps, finite_or_none, loads, read_text, ready_folder, write_text
+from rcad.runs.files import Kind, dumps, finite_or_none, loads, read_text, ready_folder, write_text
 from rcad.runs.record import versions
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
 from rcad.study.compare_page import document
@@ -101,6 +101,9 @@ class Comparison(Result):
         write_text(out / "index.html", html.page(shown))
         write_text(out / "compare.md", markdown(shown))
         return replace(self, files=tuple(out / name for name in FILES))
+
+
+COMPARISON = Kind("rcad comparison", 1, lambda plain, schema: Comparison(plain))
 
 
 def compare(
@@ -284,7 +287,7 @@ class _Work:
         cells[one.name] = cell
         if self.out is not None:
             # Methods of an earlier comparison that are not in this one stay until its report is written.
-            kept = {"target": KIND, "about": self.about, "methods": {**self.known, **cells}}
+            kept = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": {**self.known, **cells}})
             write_text(self.out / FILE, dumps(_plain(kept), indent=1) + "\n")
         again = known is not None and known.get("key") == cell["key"]
         took = "there already" if again else f"{duration(cell['seconds'])} of {self.settings['cost']}"
@@ -309,7 +312,7 @@ class _Work:
         }
         from rcad.study.compare_page import sentences
 
-        return _plain({**record, "sentences": sentences(record)})
+        return _plain(COMPARISON.stamp({**record, "sentences": sentences(record)}))
 
     def _next(self, cells: Cells, question: Mapping[str, Any]) -> dict[str, str]:
         """What to do with the answer, and the command for it."""

@@ -222,6 +222,7 @@ def summary(
     return finite_or_none(  # type: ignore[no-any-return]
         {
             "kind": KIND,
+            "schema": 1,
             "suites": list(suites),
             "settings": {suite: settings.of(suite) for suite in suites},
             "groups": [_group(group, name, by_kind, told) for group, name in zip(groups, names, strict=True)],

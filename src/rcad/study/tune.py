@@ -19,7 +19,7 @@ from rcad.report.drawing import save
 from rcad.report.numbers import plural
 from rcad.report.result import Result
 from rcad.runs.config import RunConfig
-from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, ready_folder, write_text
+from rcad.runs.files import Kind, dumps, finite_or_none, loads, make_folder, read_text, ready_folder, write_text
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
 from rcad.study.backends import HELD_OUT, is_table, numbers_of, scheduled
@@ -115,6 +115,9 @@ class Tuning(Result):
         write_text(path.with_suffix(".html"), html.page(shown))
         pictures = save([replace(one, name=stem) for one in shown.figures], path.parent, ("png", "svg"))
         return replace(self, files=(path, path.with_suffix(".html"), *pictures))
+
+
+SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(plain))
 
 
 def tune(
@@ -308,7 +311,7 @@ class _Work:
             "command": None if leader is None else self._command(leader),
             "versions": versions(("rcad", "torch", "numpy")),
         }
-        plain: dict[str, Any] = loads(dumps(finite_or_none(record)), "the record of a search")
+        plain: dict[str, Any] = loads(dumps(finite_or_none(SEARCH.stamp(record))), "the record of a search")
         return plain
 
     def _command(self, leader: Trial) -> str:
