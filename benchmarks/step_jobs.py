@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,8 +14,10 @@ from torch import Tensor
 
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.criterion import Criterion
+from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import frozen_batch_stats
-from rcad.loss.terms import Losses
+from rcad.loss.perturbations import ProjectedAscent
+from rcad.loss.terms import Losses, Term
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.train.joined import Team
 from rcad.train.loop import Trainer
@@ -31,6 +34,7 @@ METHODS: dict[str, tuple[Any, ...]] = {
     "rcad naive": (("rcad", ()),),
     "rcad every=4": (("rcad", (("every", 4),)),),
     "fgsm": (("adversarial_training", ()),),
+    "pgd 10": (("adversarial_training", ()),),
     "rcad_released": (("rcad_released", ()),),
     "me_ada": (("me_ada", ()),),
 }
@@ -41,6 +45,7 @@ PASSES = {
     "rcad naive": 2.0,
     "rcad every=4": 1.25,
     "fgsm": 5 / 3,
+    "pgd 10": 23 / 3,
     "rcad_released": 3.0,
 }
 """Forward and backward passes of a method, in those of ERM, for its floor: directions alone cost two thirds."""
@@ -78,8 +83,7 @@ class Autograd(Criterion):
     """What `criterion(model, x, y).backward()` does: one graph for all passes."""
 
     def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
-        for name in ("accumulate", "runs"):
-            options.pop(name)
+        options.pop("accumulate")
         after_pass = options.pop("after_pass")
         losses = self.losses(model, x, y, **options)
         losses.total.backward()  # type: ignore[no-untyped-call]
@@ -107,7 +111,20 @@ class Naive(Criterion):
         return Losses(total.detach(), {}, output.detach())
 
 
-CRITERIA: dict[str, type[Criterion]] = {"rcad reference": Reference, "rcad autograd": Autograd, "rcad naive": Naive}
+class Multistep(Criterion):
+    """Adversarial training on ten projected steps, each a forward and a backward to x alone."""
+
+    def __init__(self, likelihood: Likelihood, terms: Sequence[Term], **options: Any) -> None:
+        far = ProjectedAscent(0.05, "linf", (0.0, 1.0), steps=10)
+        super().__init__(likelihood, [replace(term, where=far) for term in terms], **options)
+
+
+CRITERIA: dict[str, type[Criterion]] = {
+    "rcad reference": Reference,
+    "rcad autograd": Autograd,
+    "rcad naive": Naive,
+    "pgd 10": Multistep,
+}
 
 
 def problem_of(

@@ -80,6 +80,8 @@ def test_the_pages_that_are_kept_count_as_the_report_does() -> None:
         added = [claim for claim in study.claims if study.added(claim)]
         sides[False] += len(study.claims) - len(added)
         sides[True] += len(added)
+        if study.target == "costs":  # judged by benchmarks, which have no page of claims
+            continue
         page = study.path.with_suffix(".md").read_text(encoding="utf-8")
         assert f"## {len(study.claims) - len(added)} claims of the paper: " in page
         assert page.count("(our check)") == len(added)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "me_ada"]
+METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "step_time.py"
 
 

@@ -67,7 +67,7 @@ def test_every_file_is_written_and_named(made: tuple[Path, list[Path]]) -> None:
 def test_the_first_screen_tells_what_was_run_and_what_was_found(made: tuple[Path, list[Path]]) -> None:
     text = unescape(page(made))
     first = text[text.index('<section id="in-short">') : text.index('<section id="every-claim">')]
-    assert "5 claims at full scale: 1 reproduced, 1 not reproduced, 1 opposite, 2 undecided." in first
+    assert "8 claims at full scale: 2 reproduced, 3 not reproduced, 1 opposite, 2 undecided." in first
     assert "Not the paper's scale: F2 (smoke), F4 (small)." in first
     assert "Could not be read:" in first
     assert "T8.json" in first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from rcad.paper.report import drawing
 from rcad.paper.report.drawing import BLUE, GREEN, GREY, ORANGE, PAPER, Picture
 from rcad.paper.report.numbers import fixed
-from rcad.paper.report.study import Record
+from rcad.paper.report.study import Claim, Record, Study
 from rcad.report.document import Table
 
 TITLE = "Cost of a step"
@@ -60,6 +61,66 @@ def chart(path: Path, record: Record) -> Picture | None:
         "turns, so ratios compare like with like.",
         f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
     )
+
+
+COSTS = "costs"
+"""The name of the study that is judged by step times alone."""
+MULTISTEP = ("pgd 10", "me_ada")
+"""Adversarial training in several steps, as far as it is timed: ten projected ones, and a rival the paper names."""
+
+
+def study(records: Sequence[tuple[Path, Record]]) -> Study | None:
+    """What the paper says of RCAD's cost, judged by every group of step times, one run at a time."""
+    ratios: dict[str, list[float]] = {}
+    for _, record in records:
+        for times in _groups(record["rows"]):
+            for method, time in times.items():
+                if "rcad" in times:
+                    ratios.setdefault(method, []).append(times["rcad"] / time)
+    several = [ratio for name in MULTISTEP for ratio in ratios.get(name, ())]
+    grown = [1 / ratio for ratio in ratios.get("me_ada", ())]
+    claims = [
+        _claim("section 1", "RCAD takes at most 1.3 times ERM's time a batch", ratios.get("erm", []), (0.0, CLAIMED)),
+        _claim("section 2", "RCAD takes at most a fifth of multi-step adversarial training", several, (0.0, 0.2)),
+        _claim("appendix C", "ME-ADA takes twice RCAD's time", grown, (1.7, 2.3)),
+    ]
+    if not any(ratios.values()):
+        return None
+    return Study(
+        target=COSTS,
+        title="What the paper says of the cost",
+        path=records[0][0].parent,
+        about="Ratios of step times, each from one group of a benchmark; the chapter on the cost of a step has them.",
+        claims=claims,
+        rule="reproduced where the ratio is in the range in every group, not reproduced where it is in none, else "
+        "undecided; twice means 1.7 to 2.3 times",
+        unit="",
+        notes=[
+            "Multi-step training is adversarial training on ten projected steps, and ME-ADA over the paper's 200 "
+            "epochs, which the paper names in both of its sentences on rivals.",
+            "Hours on a GTX 1080 Ti are not judged: no such card was at hand.",
+        ],
+    )
+
+
+def _groups(rows: Sequence[Record]) -> list[dict[str, float]]:
+    """Times of a step in those of ERM by method, taken in turns, one run at a time."""
+    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in rows:
+        if row.get("replicas", 1) == 1 and row.get("ratio_to_erm"):
+            key = tuple(row.get(name) for name in ("model", "batch", "mode"))
+            found.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
+    return list(found.values())
+
+
+def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[float, float]) -> Claim:
+    low, high = allowed
+    inside = sum(low <= ratio <= high for ratio in ratios)
+    if not ratios:
+        return Claim(where, statement, "undecided", ours="not timed")
+    verdict = "reproduced" if inside == len(ratios) else "undecided" if inside else "not reproduced"
+    ours = f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} groups" if len(ratios) > 1 else f"{ratios[0]:.2f}"
+    return Claim(where, statement, verdict, ours=ours)
 
 
 def _at_once(row: Record) -> str:

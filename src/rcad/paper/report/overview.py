@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rcad.paper.claims import TRIAL
+from rcad.paper.report.costs import COSTS
 from rcad.paper.report.numbers import checks, counts, span, tally
 from rcad.paper.report.reading import Found
 from rcad.paper.report.study import SCALES, TITLES, Study
@@ -78,7 +79,9 @@ def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, l
 
 
 def _about(study: Study) -> str:
-    return study.title.removeprefix(f"{study.target}: ") if study.target in TITLES else "single runs"
+    if study.target in TITLES:
+        return study.title.removeprefix(f"{study.target}: ")
+    return "step times" if study.target == COSTS else "single runs"
 
 
 def _facts(study: Study, found: Found) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError
+from rcad.paper.report import costs
 from rcad.paper.report.evaluations import KIND as EVALUATION
 from rcad.paper.report.parsing import from_suite
 from rcad.paper.report.studies import OLD, from_old, runs_study
@@ -85,6 +86,11 @@ def read(results: Path) -> Found:
             studies.append(runs_study(name, folder, runs))
         except (KeyError, TypeError, ValueError, AttributeError):
             damaged.append(f"expected {folder} to hold records of runs, but got others; remove them")
+    try:
+        judged = costs.study(others["benchmark"])
+        studies += [judged] if judged is not None else []
+    except (KeyError, TypeError, ValueError):
+        pass  # the chapter on costs says what a benchmark lacks
     targets = {study.target for study in studies}
     return Found(
         studies=named(studies),
