@@ -125,13 +125,6 @@ TWO = [0, 1]
 # name: (make the source, what the line must say, options)
 CASES = {
     "tar truncated": (lambda t: cifar10(t, keep=60), "tar.gz to be a whole archive", {"check": False}),
-    "tar empty file": (lambda t: cifar10(t, keep=0), "tar.gz to be a whole archive", {"check": False}),
-    "tar with ..": (
-        lambda t: tar(t / "a.tar.gz", {"../evil.png": png()}),
-        r"a.tar.gz, but member '\.\./evil.png' leaves",
-        {},
-    ),
-    "tar absolute": (lambda t: tar(t / "a.tar.gz", {"/evil.png": png()}), "member '/evil.png' leaves", {}),
     "tar with symlink": (lambda t: cifar10(t, link="c/link"), "member 'c/link' is a link", {"check": False}),
     "tar wrong md5": (cifar10, "expected md5 c32a1d4ab5d03f1284b67883e8d87530 for .*tar.gz, but got", {}),
     "tar without a batch": (
@@ -155,7 +148,6 @@ CASES = {
         "0 to 99, but got 100 in .*train.bin",
         {},
     ),
-    "cifar100 empty": (lambda t: cifar100(t, b""), "train.bin to hold records", {}),
     "cifar100 without test": (lambda t: tree(t / "bins", train_dot_bin=RECORD100), "expected test.bin in .*bins", {}),
     "cifar100 labels option": (
         lambda t: cifar100(t, RECORD100),
@@ -163,13 +155,7 @@ CASES = {
         {"labels": "middle"},
     ),
     "zip leaving the folder": (lambda t: zip_of(t / "a.zip", {"../../evil.png": png()}), "a.zip, but member", {}),
-    "zip truncated": (lambda t: tree(t, a_dot_zip=b"PK\x03\x04") / "a.zip", "a.zip to be a whole archive", {}),
     "zip without images": (lambda t: zip_of(t / "a.zip", {"readme.txt": b"x"}), "a.zip to hold class folders", {}),
-    "archive in an archive": (
-        lambda t: zip_of(t / "a.zip", {"cats/b.zip": b"x", "dogs/c.zip": b"x"}),
-        "expected images in .*cats",
-        {},
-    ),
     "tiny corrupt image": (
         lambda t: tiny(t, t__val__images__v_dot_JPEG=b"x"),
         "zip:t/val/images/v.JPEG",
@@ -197,9 +183,7 @@ CASES = {
     ),
     "mat truncated": (lambda t: svhn(t, keep=150), "train_32x32.mat to be a whole MATLAB 5 file", {"check": False}),
     "mat is text": (lambda t: svhn(t, keep=0), "train_32x32.mat to be a whole", {"check": False}),
-    "mat wrong md5": (svhn, "expected md5 e26dedcc434d2e4c54c9b2d4a06d8373 for", {}),
     "mat label 11": (lambda t: svhn(t, label=11), "1 to 10, but got 11 in .*train_32x32.mat image 0", {"check": False}),
-    "mat label 0": (lambda t: svhn(t, label=0), "1 to 10, but got 0 in", {"check": False}),
     "mat without y": (lambda t: svhn(t, X=np.zeros((32, 32, 3, 2), np.uint8)), r"y \(0,\)", {"check": False}),
     "mat of floats": (lambda t: svhn(t, X=np.zeros((32, 32, 3, 1)), y=[[1]]), "uint8 .*float64", {"check": False}),
     "folder empty": (lambda t: tree(t / "pets"), "pets to hold class folders", {}),
@@ -219,18 +203,12 @@ CASES = {
         "dog/b.png to be an image",
         {},
     ),
-    "png is text": (
-        lambda t: tree(t / "pets", cat__a_dot_png=b"hello", dog__b_dot_png=png()),
-        "cat/a.png to be an image",
-        {},
-    ),
     "differing sizes": (
         lambda t: tree(t / "pets", cat__a_dot_png=png(), dog__b_dot_png=png((6, 4))),
         "4x4 like the first, but got 6x4 in .*dog/b.png; pass size=",
         {},
     ),
     "size of zero": (lambda t: tree(t / "pets", cat__a_dot_png=png()), "size to be .* but got 0", {"size": 0}),
-    "size as text": (lambda t: tree(t / "pets", cat__a_dot_png=png()), "size to be .* but got '64'", {"size": "64"}),
     "test class unknown": (
         lambda t: tree(t / "s", train__a__1_dot_png=png(), train__b__1_dot_png=png(), val__c__1_dot_png=png()),
         "but got 'c' as well",
@@ -270,16 +248,6 @@ CASES = {
     "parquet image null": (
         lambda t: shard(t, {"img": images(png(), None), "label": TWO}),
         "parquet row 1, but got none",
-        {},
-    ),
-    "parquet image corrupt": (
-        lambda t: shard(t, {"img": images(png(), b"x"), "label": TWO}),
-        "parquet row 1 to be an image",
-        {},
-    ),
-    "parquet label negative": (
-        lambda t: shard(t, {"img": images(png(), png()), "label": [1, -1]}),
-        "from 0, but got -1 in .*parquet row 1",
         {},
     ),
     "parquet label null": (
@@ -329,7 +297,6 @@ CASES = {
         r"pixels in \[0, 1.0\] in .*without normalising",
         {},
     ),
-    "npz pixels above 255": (lambda t: npz(t, x=PIXELS.astype(int) + 300, y=Y), r"\[0, 255\]", {}),
     "npy of 44 GiB": (lambda t: npy(t, "(4000000, 1500)"), "128 bytes cannot hold float64 of shape", {"target": 0}),
     "npy of a strange shape": (lambda t: npy(t, "(((("), "d.npy to be a whole NumPy file", {"target": 0}),
     "npy of a negative shape": (lambda t: npy(t, "(-1, 3)"), "d.npy to be a whole NumPy file", {"target": 0}),
@@ -352,7 +319,6 @@ CASES = {
         {},
     ),
     "npz complex": (lambda t: npz(t, x=PIXELS.astype(complex), y=Y), "but got dtype complex128", {}),
-    "npz empty": (lambda t: npz(t, x=PIXELS[:0], y=Y[:0]), "expected examples in", {}),
     "unknown kind of file": (lambda t: tree(t, a_dot_xyz=b"?") / "a.xyz", "a.xyz to hold", {}),
 }
 

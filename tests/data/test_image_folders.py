@@ -134,18 +134,8 @@ def test_long_lists_keep_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
     for i in range(10):
         save(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", i)
-    assert reds(image_folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache").train) == [
-        0,
-        2,
-        4,
-        6,
-        8,
-        1,
-        3,
-        5,
-        7,
-        9,
-    ]
+    dataset = image_folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache")
+    assert reds(dataset.train) == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
 
 
 def tiny(folder, wnids=("n02", "n01")):

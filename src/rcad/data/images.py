@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,31 +66,21 @@ def decode(data: bytes, origin: str, size: int | None = None, *, grey: bool = Fa
         return _pixels(image, size, "L" if grey else "RGB", origin)
 
 
-class _opened:
+@contextlib.contextmanager
+def _opened(data: bytes, origin: str) -> Iterator[Any]:
     """Pillow's image; whatever its plugins raise on broken files becomes one line."""
-
-    def __init__(self, data: bytes, origin: str) -> None:
-        self.data, self.origin = data, origin
-
-    def __enter__(self) -> Any:
-        try:
-            self.image = _pillow().open(io.BytesIO(self.data), formats=_FORMATS)
-        except Exception as error:
-            raise self._said(error) from None
-        return self.image
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.image.close()
-        if isinstance(error, Exception) and not isinstance(error, InputError):
-            raise self._said(error) from None
-
-    def _said(self, error: Exception) -> InputError:
+    pillow = _pillow()
+    try:
+        with pillow.open(io.BytesIO(data), formats=_FORMATS) as image:
+            yield image
+    except InputError:
+        raise
+    except Exception as error:
         # Pillow's own sentence for an unknown format prints the address of our buffer.
-        unknown = isinstance(error, _pillow().UnidentifiedImageError)
-        why = "unknown format" if unknown else reason(error)
-        return InputError(
-            f"expected {self.origin} to be an image, but it cannot be decoded ({why}); replace or remove it"
-        )
+        why = "unknown format" if isinstance(error, pillow.UnidentifiedImageError) else reason(error)
+        raise InputError(
+            f"expected {origin} to be an image, but it cannot be decoded ({why}); replace or remove it"
+        ) from None
 
 
 def _grey(image: Any) -> bool:

@@ -248,20 +248,18 @@ def often(column: Text, most: int) -> tuple[str | None, ...]:
 
 def _names_rows(table: Table, j: int) -> str | None:
     """Why a column is taken to name its rows and to predict nothing; None where it is not."""
-    values = table.columns[j]
+    values, style = table.columns[j], style_of(table.columns[j])
     if len(table) < _FEW_ROWS:
         return None
-    if isinstance(values, Text) and style_of(values) is None:
+    if isinstance(values, Text) and style is None:
         check_numbers(table, j)
         return "a different text in every row" if len(values.levels) == len(table) else None
-    if (isinstance(values, Text) and values.numbers is None) or not _ID_NAME.fullmatch(table.names[j]):
-        return None
-    if isinstance(values, Text) and len(values.levels) < len(table):
+    if style != "plain" or not _ID_NAME.fullmatch(table.names[j]):
         return None
     found = numbers(table, j)
-    counts = not np.isnan(found).any() and bool((found == np.rint(found)).all())
     distinct = len(values.levels) if isinstance(values, Text) else len(np.unique(values))
-    return "a different whole number in every row" if counts and distinct == len(table) else None
+    whole = bool((found == np.rint(found)).all())  # not where one is missing
+    return "a different whole number in every row" if whole and distinct == len(table) else None
 
 
 def _choose(
