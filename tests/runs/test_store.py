@@ -85,7 +85,7 @@ def test_a_killed_writer_leaves_the_last_record_or_the_new_one(store: Store, mak
     """SIGKILL at random moments: the record is always whole, never older than the last one acknowledged."""
     record = make_record(status="running", finished=None)
     moments, number = random.Random(0), 0
-    for _ in range(20):
+    for _ in range(8):
         process = start(WRITE_FOR_EVER, str(store.path), str(number), text=record.to_json())
         assert process.stdout is not None
         acknowledged = int(process.stdout.readline())

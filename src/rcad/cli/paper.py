@@ -49,7 +49,10 @@ Precision = Annotated[
     str, typer.Option("--precision", metavar="fp32|bf16", help="Of products in training; bf16 is for GPUs, and faster.")
 ]
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="COLUMN", help="Only this column; repeatable.")]
-SuiteRuns = Annotated[Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs. Default: OUT/NAME.")]
+SuiteRuns = Annotated[
+    Path | None,
+    typer.Option("--runs", metavar="DIR", help="Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too."),
+]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")]
 RESULTS = Path("results")
 
