@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help test lint format demo docs clean
+.PHONY: help check test lint format demo docs clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -15,6 +15,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --target $(VENV)/timm timm torchvision
 	@touch $@
+
+check: lint  ## Before every commit, under a minute: lint, types, the loss and the contracts
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow' tests/loss tests/contracts $(ARGS)
 
 test: lint  ## Lint, type-check and run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)

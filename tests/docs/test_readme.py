@@ -67,3 +67,12 @@ def test_the_table_of_results_is_that_of_the_records(label: str) -> None:
         gain = values[ROWS[label]] - values["erm"]
         half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain))
         assert difference == ("" if label == "ERM" else f"{gain.mean():+.{digits}f} ± {half:.{digits}f}")
+
+
+def test_the_places_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = set(re.findall(r"`((?:src|tests|tools|docs)/[\w./]+)`", text))
+    assert len(places) > 20
+    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
+    for name, place in re.findall(r"`(\w+)` in (?:a module of its own in )?`(src/[\w./]+\.py)`", text):
+        assert re.search(rf"^(class|def) {name}\b|^{name}\b.* =", (ROOT / place).read_text(), re.MULTILINE), name

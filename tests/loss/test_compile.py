@@ -17,6 +17,9 @@ from small_nets import assert_same_state, images, norm_net
 TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     """Compiled anew: a backward from torch's cache may be one that writes over what it would need the second time.
@@ -51,7 +54,7 @@ LOOPS = [
     ("rcad", "eager", True),
     *(("rcad", "aot_eager", fused) for fused in (False, True)),
     *((name, "aot_eager", True) for name in ("adversarial", "two clean terms", "two directions alone")),
-    pytest.param("two directions", "inductor", True, marks=[NEEDS_COMPILER, pytest.mark.slow]),
+    pytest.param("two directions", "inductor", True, marks=NEEDS_COMPILER),
 ]
 
 

@@ -18,7 +18,10 @@ from torch.nn.parallel import DistributedDataParallel
 from rcad import Categorical, Criterion, GradientStep, Objective, RandomStep, Term
 from small_nets import assert_same_state, images, norm_net, smooth_net
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed"),
+]
 
 STEP, PLAIN = GradientStep(0.5), GradientStep(0.4, loss="plain")
 NLL, RCAD = Term("nll"), Term("rcad", "negative_entropy", 0.1, STEP)

@@ -275,6 +275,7 @@ def of_their_own() -> list[str]:
     return list({repr((make(name).likelihood, make(name).terms)): name for name in reversed(CLASSIFIERS)}.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", of_their_own())
 def test_every_loss_matches_under_compile(name: str) -> None:
     torch._dynamo.reset()
