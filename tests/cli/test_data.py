@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +171,27 @@ def test_a_worker_that_died_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatc
     )
     assert result.err.endswith("code 3; is an image damaged, or memory short?\n")
     assert not Path("runs").exists()
+
+
+def test_clear_empties_the_cache_of_what_rcad_made(cli: Cli) -> None:
+    images("images")
+    shutil.make_archive("set", "zip", ".", "images")
+    for data in ("images", "set.zip"):
+        assert cli("data", "import", data).code == 0
+    Path("cache/unpacked/.0123456789abcdef0123456789abcdef.partial-x1").mkdir()
+    Path("cache/unpacked/mine").mkdir()
+    Path("cache/notes.txt").write_text("mine")
+    assert "rcad data clear" in cli("doctor").out
+    before = sorted(Path("cache").rglob("*"))
+    listed = cli("data", "clear")
+    assert "add --yes to remove" in listed.out
+    assert sorted(Path("cache").rglob("*")) == before
+    assert cli("data", "clear", "--yes").out.splitlines()[-1].startswith("removed ")
+    left = {str(path) for path in Path("cache").rglob("*")}
+    folders = {f"cache/{name}" for name in ("images", "unpacked", "fingerprints")}
+    assert left == {*folders, "cache/unpacked/mine", "cache/notes.txt"}
+    assert cli("data", "clear", "--cache-dir", "none", "--yes").out == "removed 0 items, 0 B in none\n"
+    assert cli("data", "import", "set.zip").code == 0
 
 
 def test_methods(cli: Cli) -> None:

@@ -168,3 +168,32 @@ def verify_data(data_dir: DataFolder = None, cache_dir: CacheFolder = None, as_j
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise InputError(f"{wrong[0][1]}{more}")
+
+
+@app.command(
+    "clear",
+    help=about(
+        "Empty the cache of decoded images and unpacked archives.",
+        "rcad data clear",
+        "rcad data clear --yes",
+        more="""It is only listed unless you add --yes. What is needed again is made again from its source. Files that
+        rcad did not make stay.""",
+    ),
+)
+def clear_data(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False, cache_dir: CacheFolder = None
+) -> None:
+    from rcad.cli.screen import say
+    from rcad.data.cache import cache_root, clear, contents
+    from rcad.runs.words import plural, size
+
+    found = contents(cache_dir)
+    for path, used in found.items():
+        if not path.name.startswith(".") and path.is_dir():
+            say(f"{size(used):>10}  {path}")
+    total = f"{plural(len(found), 'item')}, {size(sum(found.values()))} in {cache_root(cache_dir)}"
+    if not yes:
+        say(f"{total}; add --yes to remove")
+        return
+    clear(cache_dir)
+    say(f"removed {total}")

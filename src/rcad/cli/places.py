@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from rcad.cli.probes import Check
-from rcad.data.cache import cache_root, entries, open_entry
+from rcad.data.cache import cache_root, contents, entries, open_entry
 from rcad.data.registry import available, data_root
 from rcad.errors import InputError, MissingExtraError
 from rcad.runs.store import Store
@@ -38,8 +38,8 @@ def _data(data_dir: Path | None) -> Check:
 def _cache(cache_dir: Path | None) -> Check:
     root = cache_root(cache_dir)
     held = entries(cache_dir)
-    bytes_used = sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) if root.is_dir() else 0
-    text = f"{root}: {plural(len(held), 'data set')}, {size(bytes_used)}"
+    used = sum(contents(cache_dir).values())
+    text = f"{root}: {plural(len(held), 'data set')}, {size(used)}" + (" (rcad data clear empties it)" if used else "")
     broken = sum(open_entry(entry) is None for entry in held)
     if broken:
         return Check("cache", "warn", f"{text}, {broken} not whole", "nothing to do: they are rebuilt when next used")

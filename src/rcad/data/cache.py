@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -38,6 +39,11 @@ DECODING = 3
 MANIFEST = "manifest.json"
 CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
+_OWN_NAMES = {
+    "images": re.compile(r"\.?[a-z0-9-]+-[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
+    "unpacked": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
+    "fingerprints": re.compile(r"\.?[0-9a-f]{64}(\.\w+)?"),
+}
 # A file changed this recently may change again within the clock's tick and keep its size and times.
 _SETTLED_SECONDS = 2.0
 REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
@@ -129,6 +135,31 @@ def verify(entry: Path) -> str | None:
         if digest(entry / name) != described["sha256"]:
             return f"expected {entry / name} to match its checksum, but its bytes have changed; delete the folder"
     return None
+
+
+def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
+    """Everything of our own making in the cache, what killed processes left included, and how many bytes it takes."""
+    root = cache_root(cache_dir)
+    found = [
+        path
+        for kind, name in _OWN_NAMES.items()
+        if (root / kind).is_dir()
+        for path in (root / kind).iterdir()
+        if name.fullmatch(path.name)
+    ]
+    return {
+        path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in sorted(found)
+    }
+
+
+def clear(cache_dir: Path | str | None = None) -> None:
+    """Delete `contents`; what else lies in the folder stays. Processes that have arrays mapped keep their pages."""
+    for path in contents(cache_dir):
+        if path.is_dir():
+            discard(path)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def discard(entry: Path) -> None:
