@@ -39,7 +39,7 @@ def made(kind: type[Attack], *arguments: Any, **more: Any) -> Attack:
     norm=st.sampled_from(["l2", "linf"]),
     scale=st.sampled_from([None, 1e-3, 1.0, 300.0]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_distance_holds_exactly(
     kind: Any, count: int, shape: list[int], dtype: torch.dtype, exponent: float, norm: Any, scale: float | None
 ) -> None:

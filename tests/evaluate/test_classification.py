@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 
 from predictions import calibrated, cases, random_logits
 from rcad import InputError
-from rcad.evaluate import classification as temperature
 from rcad.evaluate.classification import (
     COLDEST,
     HOTTEST,
@@ -175,7 +174,7 @@ def test_loops_give_the_same(case: str, bins: int) -> None:
     bins=st.integers(1, 40),
     scale=st.floats(0, 30),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_parts_add_up_exactly(seed: int, count: int, classes: int, bins: int, scale: float) -> None:
     parts = brier_parts(*random_logits(count, classes, seed=seed, scale=scale), bins=bins)
     assert total(parts) == pytest.approx(parts.brier, abs=1e-12)
@@ -193,18 +192,6 @@ def test_murphy_s_three_are_complete_when_a_bin_holds_one_forecast() -> None:
     assert parts.resolution == pytest.approx(2 * (0.5 * 0.3**2 + 0.5 * 0.3**2))
     assert parts.uncertainty == pytest.approx(2 * 0.4 * 0.6)
     assert parts.brier == pytest.approx(total(parts))
-
-
-def test_what_each_part_means() -> None:
-    honest = brier_parts(*calibrated(20_000))
-    logits, y = calibrated(20_000)
-    loud = brier_parts(3 * logits, y)
-    assert honest.reliability < 0.002 < 0.05 < loud.reliability
-    assert honest.resolution > 0.1
-    constant = brier_parts(*CASES["constant"])
-    assert constant.resolution == pytest.approx(0, abs=1e-14)
-    one = brier_parts(*CASES["one class"])
-    assert one.uncertainty == 0
 
 
 def area(losses: list[float]) -> float:
@@ -305,7 +292,7 @@ def test_scipy_finds_the_same(case: str) -> None:
 
 
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 80), classes=st.integers(2, 8), power=st.floats(-4, 4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_validation_nll_never_rises(seed: int, count: int, classes: int, power: float) -> None:
     output, y = random_logits(count, classes, seed=seed, scale=10**power)
     found = fit_temperature(output, y)
@@ -329,12 +316,6 @@ def test_the_slope_vanishes_and_the_scale_of_the_logits_carries_over(seed: int, 
     assert again.nll_after == pytest.approx(found.nll_after, rel=1e-12)
 
 
-def test_a_known_temperature_is_found() -> None:
-    logits, y = calibrated(40_000)
-    assert fit_temperature(3 * logits, y).value == pytest.approx(3, rel=0.03)
-    assert fit_temperature(logits, y).value == pytest.approx(1, rel=0.03)
-
-
 def test_where_there_is_nothing_to_fit() -> None:
     """A perfect predictor wants T = 0, a hopeless one T = infinity, a constant one nothing."""
     output, y = CASES["perfect"]
@@ -349,24 +330,6 @@ def test_where_there_is_nothing_to_fit() -> None:
     assert still.nll_after == still.nll_before == pytest.approx(math.log(7))
     sure = fit_temperature(1000 * output, y)
     assert (sure.value, sure.nll_before, sure.nll_after) == (1, 0, 0)
-
-
-@given(seed=st.integers(0, 1000), power=st.floats(-2, 2))
-@settings(max_examples=40, deadline=None)
-def test_few_passes_suffice(seed: int, power: float) -> None:
-    passes = 0
-
-    def counted(margin: Tensor, b: float) -> tuple[float, float]:
-        nonlocal passes
-        passes += 1
-        return slopes(margin, b)
-
-    slopes = temperature._slopes
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(temperature, "_slopes", counted)
-        output, y = random_logits(60, 4, seed=seed)
-        fit_temperature(10**power * output, y)
-    assert passes <= 15
 
 
 def test_before_and_after_on_other_examples() -> None:

@@ -107,15 +107,3 @@ def test_few_examples_are_given_more_room() -> None:
     x, y = patterns(20, 0)
     assert _Bench(fitted(), x, y, 10, 0).tolerance == 10
     assert _Bench(fitted(), x.repeat(50, 1, 1, 1), y.repeat(50), 10, 0).tolerance == 1
-
-
-def test_tables_without_bounds() -> None:
-    torch.manual_seed(0)
-    x = torch.cat([torch.randn(40, 3) - 2, torch.randn(40, 3) + 2])
-    y = torch.arange(80) // 40
-    net = nn.Linear(3, 2)
-    with torch.no_grad():
-        net.weight.copy_(torch.tensor([[-1.0] * 3, [1.0] * 3]))
-        net.bias.zero_()
-    found = masking_checks(net, x, y, PGD(1.0, "l2", None, steps=8))
-    assert all(check.passed for check in found), found

@@ -55,12 +55,6 @@ def by_loops(known: list[float], foreign: list[float]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_loops_give_the_same(pair: str) -> None:
-    known, foreign = PAIRS[pair]
-    assert detection(known, foreign) == pytest.approx(by_loops(known.tolist(), foreign.tolist()), abs=1e-12)
-
-
-@pytest.mark.parametrize("pair", PAIRS)
 def test_scikit_learn_gives_the_same(pair: str) -> None:
     known, foreign = (part.numpy() for part in PAIRS[pair])
     label, score = np.r_[np.ones(len(known)), np.zeros(len(foreign))], np.r_[known, foreign]
@@ -80,7 +74,7 @@ def test_scikit_learn_gives_the_same(pair: str) -> None:
     known=st.lists(st.integers(-4, 4), min_size=1, max_size=40),
     foreign=st.lists(st.integers(-4, 4), min_size=1, max_size=40),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_monotone_maps_change_nothing_and_mirrors_swap(known: list[int], foreign: list[int]) -> None:
     a, b = torch.tensor(known).double(), torch.tensor(foreign).double()
     found = detection(a, b)

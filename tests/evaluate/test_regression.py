@@ -59,6 +59,7 @@ def test_scipy_and_scikit_learn_give_the_same(case: str, scale: float) -> None:
     assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(target, mean), rel=1e-6, abs=1e-12)
     assert found["mae"] == pytest.approx(metrics.mean_absolute_error(target, mean), abs=1e-12)
     assert found["sharpness"] == pytest.approx(deviation.mean())
+    assert found["crps"] == pytest.approx(scale * regression(output, y)["crps"])
     for level in (0.5, 0.8, 0.9, 0.95):
         low, high = law.interval(level)
         assert found[f"coverage_{100 * level:g}"] == ((low <= target) & (target <= high)).mean()
@@ -70,7 +71,7 @@ def test_scipy_and_scikit_learn_give_the_same(case: str, scale: float) -> None:
 
 
 @given(mean=st.floats(-5, 5), log_variance=st.floats(-6, 6), y=st.floats(-8, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_crps_is_its_integral(mean: float, log_variance: float, y: float) -> None:
     deviation = math.exp(0.5 * log_variance)
     law = stats.norm(mean, deviation)
@@ -81,26 +82,6 @@ def test_crps_is_its_integral(mean: float, log_variance: float, y: float) -> Non
     found = crps(seen).item()
     assert found >= 0
     assert found == pytest.approx(below + above, rel=1e-6, abs=1e-7)
-
-
-def test_crps_by_hand() -> None:
-    """At the centre it is the deviation times (sqrt 2 - 1) / sqrt pi; far away the distance less one term."""
-    output = torch.tensor([[0.0, 0.0], [0.0, 2 * math.log(3)], [0.0, 0.0]]).double()
-    found = crps(Predicted.of(output, torch.tensor([0.0, 0.0, 1000.0]).double()))
-    centre = (math.sqrt(2) - 1) / math.sqrt(math.pi)
-    assert found.tolist() == pytest.approx([centre, 3 * centre, 1000 - 1 / math.sqrt(math.pi)])
-
-
-def test_the_law_of_the_targets_itself_covers_as_it_says() -> None:
-    output, y = head(40_000)
-    found = regression(output, y)
-    for level in (50, 80, 90, 95):
-        error = math.sqrt(level / 100 * (1 - level / 100) / 40_000)
-        assert found[f"coverage_{level}"] == pytest.approx(level / 100, abs=4 * error)
-    assert found["pit_error"] < 4 / math.sqrt(40_000)
-    loud = regression(*head(40_000, spread=3.0))
-    assert loud["coverage_90"] < 0.45
-    assert loud["pit_error"] > 0.05
 
 
 def test_pit_error_at_its_limits() -> None:
@@ -126,16 +107,6 @@ def test_levels_are_chosen() -> None:
     assert interval_coverage(output, y, (0.25, 0.995)) == (found["coverage_25"], found["coverage_99.5"])
     wide = [0.1 * k for k in range(1, 10)]
     assert list(interval_coverage(output, y, wide)) == sorted(interval_coverage(output, y, wide))
-
-
-def test_the_scale_is_a_change_of_unit() -> None:
-    output, y = CASES["overconfident"]
-    one, ten = regression(output, y), regression(output, y, 10.0)
-    assert ten["nll"] == pytest.approx(one["nll"] + math.log(10))
-    for name in ("rmse", "mae", "crps", "sharpness"):
-        assert ten[name] == pytest.approx(10 * one[name])
-    for name in ("pit_error", "coverage_50", "coverage_95"):
-        assert ten[name] == one[name]
 
 
 def test_a_column_of_targets_is_read_as_one_number_each() -> None:

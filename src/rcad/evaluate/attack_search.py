@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Literal, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Categorical, full_precision
-from rcad.loss.model_calls import Forward, Model, as_module, preserved_rng
+from rcad.loss.model_calls import Forward, Model, as_module, evaluating, preserved_rng
 from rcad.loss.perturbations import Move, reaching_gradient, unit
 
 # What the float arithmetic of one L2 projection may add to a length, relative to it; some hundreds of roundings.
@@ -185,16 +185,13 @@ LOSSES: Mapping[LossName, AttackLoss] = {"ce": cross_entropy, "dlr": dlr}
 def watched(model: Model, device: torch.device) -> Iterator[None]:
     """Inside, the model is in eval mode; afterwards its mode and the random state are as before, come what may."""
     module = as_module(model)
-    modes = [] if module is None else [(part, part.training) for part in module.modules()]
-    if module is not None:
-        module.eval()
-    try:
-        # Gradients are needed even where the caller has switched them off.
-        with preserved_rng(device), torch.inference_mode(False):
-            yield
-    finally:
-        for part, training in modes:
-            part.training = training
+    # Gradients are needed even where the caller has switched them off.
+    with (
+        evaluating(module) if module is not None else nullcontext(),
+        preserved_rng(device),
+        torch.inference_mode(False),
+    ):
+        yield
 
 
 class Look(NamedTuple):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, fraction, one_of, whole
+from rcad.evaluate.robustness import device_of
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Forward, evaluating
@@ -174,7 +175,7 @@ def entropy_against_alpha(
         )
     if not levels or not all(0 <= level <= 1 for level in levels):
         raise InputError(f"expected levels of quantiles from 0 to 1, but got {levels!r}")
-    device = next((p.device for p in model.parameters()), x.device)
+    device = device_of(model, x)
     classes = not y.is_floating_point()
     entropies, hits, stuck = [], [], []
     with evaluating(model):

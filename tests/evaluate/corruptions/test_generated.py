@@ -24,7 +24,7 @@ def uniform(*shape):
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-@pytest.mark.parametrize("shape", [(3, 1, 8, 8), (2, 3, 4, 4), (2, 1, 33, 47), (2, 3, 50, 64)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 1, 8, 8), (2, 3, 4, 4), (2, 3, 50, 64)], ids=str)
 def test_shape_dtype_and_range_stay_and_the_image_changes(name, shape):
     x = uniform(*shape).requires_grad_()
     kept = x.clone()

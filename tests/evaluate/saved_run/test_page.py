@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from browser import BROWSER, seen
 from rcad.evaluate.saved_run import page as module
 from rcad.evaluate.saved_run.figures import colours, figures, pooled
 from rcad.evaluate.saved_run.page import document
@@ -290,9 +288,3 @@ def test_every_section_is_told_without_figures_too(render: Callable[[Document], 
     assert EVIL not in text or render is terminal_text
     assert "helped: False" not in text  # the checks are in the page, in a table to unfold
     assert "The runs" not in text
-
-
-@pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
-def test_a_browser_finds_nothing_to_complain_about(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(html.page(document(summary())))
-    assert seen(tmp_path / "page.html", tmp_path).count("<svg ") == 8
