@@ -110,7 +110,24 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
         rcad, erm = panels["rcad", 70][name], panels["erm", 70][name]
         assert len(rcad) == 2
         assert min(rcad) > max(erm) + 3
-    first, second = moons_claims.boundary_claims(list(panels.values()))
-    assert (first.where, second.where) == ("epoch 60", "epoch 70")
+    first, second, longer, fits = moons_claims.boundary_claims(list(panels.values()))
+    assert (first.where, second.where, longer.where) == ("epoch 60", "epoch 70", "epochs 60 to 70")
+    assert fits.to_dict()["rule"] == "reproduced: in every draw"
+    assert all(len(panel["training_accuracy"]) == 2 for panel in panels.values())
     assert second.gain is not None
     assert second.gain.mean > 3
+
+
+def test_what_the_text_says_of_erm_as_training_goes_on() -> None:
+    def panel(method: str, epoch: int, **numbers: list[float]) -> dict[str, object]:
+        return {"method": method, "epoch": epoch, "arc_accuracy": [90.0, 91.0, 92.0], **numbers}
+
+    def judged(late: list[float], fitted: list[float]) -> list[str]:
+        panels = [
+            panel(name, epoch, validation_accuracy=[90.0, 90.5, 90.2]) for name in ("rcad", "erm") for epoch in (1, 3)
+        ]
+        panels[-1] |= {"validation_accuracy": late, "training_accuracy": fitted}
+        return [claim.verdict for claim in moons_claims.boundary_claims(panels)[2:]]
+
+    assert judged([88.0, 88.6, 88.1], [100.0] * 3) == ["reproduced", "reproduced"]
+    assert judged([92.0, 92.6, 92.1], [100.0, 99.9, 100.0]) == ["opposite", "not reproduced"]

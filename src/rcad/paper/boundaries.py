@@ -110,11 +110,18 @@ def _looked_at(one: Candidate, folds: list[Fold], settings: Settings, progress: 
         right = [(probability(model, arcs, settings.cell.d) > 0.5) == (labels == 1) for model in models]
         plane = probability(models[0], grid(settings.grid), settings.cell.d)
         found[epoch] = {
+            "training_accuracy": [training_accuracy(*pair) for pair in zip(models, folds, strict=True)],
             "validation_accuracy": fitted.metrics["accuracy"][start : start + len(folds)],
             "arc_accuracy": [100 * float(hits.double().mean()) for hits in right],
             "probability": [round(100 * value) for value in plane.tolist()],
         }
     return found
+
+
+@torch.no_grad()
+def training_accuracy(model: StackedMLP, fold: Fold) -> float:
+    """Of a model on the examples that it was fitted to, in percent."""
+    return 100 * float((model(fold.x[None])[0].argmax(1) == fold.y).double().mean())
 
 
 def grid(across: int) -> Tensor:

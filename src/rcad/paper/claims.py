@@ -43,18 +43,24 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A judged claim; see `Draft`. The p-values are one-sided and adjusted: for the claim, and for its reverse."""
+    """A judged claim; see `Draft`. The p-values are one-sided and adjusted: for the claim, and for its reverse.
+
+    Attributes:
+        ours, rule: what was found, in words, and how it is judged, of a claim that is no difference.
+    """
 
     where: str
     statement: str
     gain: Paired | None
     published: float | None
-    p_holm: float
-    p_reverse_holm: float
+    p_holm: float | None
+    p_reverse_holm: float | None
     verdict: Verdict | Literal["a trial"]
+    ours: str = ""
+    rule: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value or name not in ("ours", "rule")}
 
 
 def judged(drafts: Sequence[Draft], *, trial: bool = False) -> list[Claim]:

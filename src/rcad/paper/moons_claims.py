@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.paper.claims import Claim, Draft, judged, oriented
+from rcad.paper.claims import TRIAL, Claim, Draft, judged, oriented
 from rcad.paper.published import MOONS
 from rcad.study.statistics import Paired, paired
 
@@ -58,9 +58,34 @@ def claims(cells: Mapping[str, Cell], *, trial: bool = False) -> list[Claim]:
 
 
 def boundary_claims(panels: Sequence[Mapping[str, Any]], *, trial: bool = False) -> list[Claim]:
-    """F7: at every epoch RCAD's boundary gives more of the half circles themselves to the right class than ERM's."""
+    """F7: at every epoch RCAD's boundary gives more of the half circles themselves to the right class than ERM's.
+
+    And what the text says of ERM: it fits its training set entirely, and more epochs make it worse.
+    """
     found = {(panel["method"], panel["epoch"]): panel["arc_accuracy"] for panel in panels}
     epochs = list(dict.fromkeys(panel["epoch"] for panel in panels))
     text = "RCAD's boundary follows the moons more closely than ERM's"
     drafts = [Draft(f"epoch {e}", text, paired(found["rcad", e], found["erm", e]), None) for e in epochs]
-    return judged(drafts, trial=trial)
+    erm = {panel["epoch"]: panel for panel in panels if panel["method"] == "erm"}
+    fallen = paired(*(erm[e]["validation_accuracy"] for e in (epochs[0], epochs[-1])))
+    longer = f"epochs {epochs[0]} to {epochs[-1]}"
+    drafts.append(Draft(longer, "more epochs of ERM lower its accuracy on fresh examples", fallen, None))
+    fitted = erm[epochs[-1]].get("training_accuracy")
+    level = [] if fitted is None else [_fits_all(f"epoch {epochs[-1]}", fitted, trial=trial)]
+    return judged(drafts, trial=trial) + level
+
+
+def _fits_all(where: str, fitted: Sequence[float], *, trial: bool) -> Claim:
+    """That ERM ends with every training example on its right side, in every draw."""
+    perfect = sum(value == 100 for value in fitted)
+    return Claim(
+        where,
+        "ERM's training accuracy is 100%",
+        None,
+        None,
+        None,
+        None,
+        TRIAL if trial else "reproduced" if perfect == len(fitted) else "not reproduced",
+        f"in {perfect} of {len(fitted)} draws, {min(fitted):.2f}% at least",
+        "reproduced: in every draw",
+    )

@@ -57,7 +57,7 @@ def claim_table(target: str, claims: Sequence[Claim], digits: int, unit: str) ->
     rows = []
     for claim in claims:
         gain = claim.gain
-        ours = (
+        ours = claim.ours or (
             "a run diverged"
             if gain is None
             else f"{signed(gain.mean, digits)} [{gain.low:.{digits}f}, {gain.high:.{digits}f}]"
@@ -68,12 +68,13 @@ def claim_table(target: str, claims: Sequence[Claim], digits: int, unit: str) ->
                 whose(target, claim.statement, claim.published),
                 signed(claim.published, digits),
                 ours,
-                *("-" if gain is None else p_value(p) for p in (claim.p_holm, claim.p_reverse_holm)),
+                *("-" if gain is None or p is None else p_value(p) for p in (claim.p_holm, claim.p_reverse_holm)),
                 f"**{claim.verdict}**",
             ]
         )
     header = ["where", "claim", f"published, {unit}", "ours [95%]", "p, Holm", "p of the reverse", "verdict"]
-    return f"{table(header, rows)}\n\nRule, written before the runs: {RULE}."
+    own = "".join(f" Of '{claim.statement}': {claim.rule}." for claim in claims if claim.rule)
+    return f"{table(header, rows)}\n\nRule, written before the runs: {RULE}.{own}"
 
 
 def made_by(record: dict[str, Any], stem: str) -> str:
