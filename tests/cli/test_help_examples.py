@@ -6,7 +6,6 @@ import functools
 import shlex
 import shutil
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from cli.test_help import commands
 from made import files, images, table
 from rcad.cli import probes
 from rcad.data.splits import parse_spec
-from rcad.demo import run as demo
+from rcad.demo import acts as demo
 from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
 from rcad.runs.pack import PackedRun, write_pack
 from rcad.runs.plain import to_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
+from rcad.train.progress import SILENT
 
 # These download from official addresses.
 NEED_NETWORK = {
@@ -38,12 +38,12 @@ NEED_DATA = {TRAIN, "rcad paper run T4 --precision bf16 --join 5 --only n=500 --
 
 # Computed once for all of their examples: what `rcad doctor` finds, and the acts of the demo.
 MACHINE = functools.cache(probes.machine)
-ACTS = {name: import_module(f"rcad.demo.{name}").run for name in demo.ACTS}
+ACTS = {name: getattr(demo, name) for name in demo.ACTS}
 
 
 @functools.cache
 def act(name: str, settings: Any) -> dict[str, Any]:
-    found: dict[str, Any] = ACTS[name](settings, lambda what, share: None)
+    found: dict[str, Any] = ACTS[name](settings, SILENT)
     return found
 
 
@@ -67,7 +67,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "FULL", demo.FAST)
     monkeypatch.setattr(probes, "machine", MACHINE)
     for name in ACTS:
-        monkeypatch.setattr(f"rcad.demo.{name}.run", lambda settings, say, name=name: act(name, settings))
+        monkeypatch.setattr(demo, name, lambda settings, progress, name=name: act(name, settings))
     record = RunRecord(config=config, status="interrupted", started="2024-01-31T12:00:00+00:00")
     store = Store.open("runs")
     store.write(record)

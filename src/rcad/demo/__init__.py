@@ -1,4 +1,1 @@
-"""What `rcad demo` computes and shows: three acts, a verdict for each by a rule written down beforehand, one page.
-
-An act computes numbers, plain enough for JSON; verdicts, pictures and page read these numbers alone.
-"""
+"""`rcad demo`: four experiments without a download, judged as `rcad compare` judges."""

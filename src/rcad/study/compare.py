@@ -27,7 +27,7 @@ from rcad.runs.config import KEYS
 from rcad.runs.files import Kind, dumps, finite_or_none, loads, read_text, ready_folder, write_text
 from rcad.runs.record import versions
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import document
+from rcad.study.compare_page import document, sentences
 from rcad.study.judge import QUESTION_RULE, Difference, compare_groups, judge_questions
 from rcad.study.ranges import applied, started
 from rcad.study.statistics import describe
@@ -92,6 +92,11 @@ class Comparison(Result):
     def next(self) -> str:
         """The command to run next."""
         return str(self.record["next"]["command"])
+
+    @staticmethod
+    def read(path: Path | str) -> Comparison:
+        """The comparison that a compare.json holds."""
+        return COMPARISON.read(Path(path))
 
     def save(self, folder: Path | str) -> Comparison:
         """Write index.html, compare.md and compare.json."""
@@ -294,25 +299,10 @@ class _Work:
         progress.note(f"{one.name}: {plural(cell['runs'], 'run')}, {took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
-        seconds = sum(cell["seconds"] for cell in cells.values())
-        base = next(name for name, cell in cells.items() if cell["role"] == "base")
-        pairs = compared(cells, self.metrics, self.settings["test_ratio"])
-        record = {
-            "target": KIND,
-            **self.settings,
-            "seconds": seconds,
-            "base": base,
-            "rule": QUESTION_RULE,
-            "methods": {name: {**cell, "chosen": _chosen(cell)} for name, cell in cells.items()},
-            "results": summaries(cells, self.metrics),
-            "question": pairs[0],
-            "differences": pairs,
-            "next": self._next(cells, pairs[0]),
-            "versions": versions(("rcad", "torch", "numpy", "scipy")),
-        }
-        from rcad.study.compare_page import sentences
-
-        return _plain(COMPARISON.stamp({**record, "sentences": sentences(record)}))
+        record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}
+        record["next"] = self._next(cells, record["question"])
+        record["versions"] = versions(("rcad", "torch", "numpy", "scipy"))
+        return _plain(COMPARISON.stamp({"target": KIND, **record}))
 
     def _next(self, cells: Cells, question: Mapping[str, Any]) -> dict[str, str]:
         """What to do with the answer, and the command for it."""
@@ -341,6 +331,30 @@ class _Work:
         config = applied(self._started(one), {k: v for k, v in values.items() if v is not None}, method_defaults())
         fields = {key: value for key, value in values.items() if key in KEYS}
         return self.asked.train_line(replace(config, data=replace(config.data, split=None)), fields, [0])
+
+
+def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
+    """The part of a record that follows from the results alone.
+
+    Args:
+        cells: by method, as `compete` gives them.
+        metrics: the one that the question is about comes first.
+        test_ratio: n_test / n_train where splits overlap.
+    """
+    pairs = compared(cells, metrics, test_ratio)
+    record = {
+        "metric": metrics[0],
+        "metrics": list(metrics),
+        "seeds": [int(seed) for seed in next(iter(cells.values()))["seeds"]],
+        "seconds": sum(cell["seconds"] for cell in cells.values()),
+        "base": next(name for name, cell in cells.items() if cell["role"] == "base"),
+        "rule": QUESTION_RULE,
+        "methods": {name: {**cell, "chosen": _chosen(cell)} for name, cell in cells.items()},
+        "results": summaries(cells, metrics),
+        "question": pairs[0],
+        "differences": pairs,
+    }
+    return {**record, "sentences": sentences(record)}
 
 
 def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[dict[str, Any]]:

@@ -106,6 +106,11 @@ class Tuning(Result):
     def document(self) -> Document:
         return document(self.record)
 
+    @staticmethod
+    def read(path: Path | str) -> Tuning:
+        """The search that a file holds."""
+        return SEARCH.read(Path(path))
+
     def save(self, folder: Path | str, stem: str) -> Tuning:
         """Write the record, the page and the map as stem.json, .html, .png and .svg."""
         path = Path(folder) / f"{stem}.json"

@@ -1,0 +1,237 @@
+"""The demo's experiments: presets of the paper's studies and of `rcad compare`, judged by its rule.
+
+The linear theory and the moons are the paper's (F5 and T8, whose draws and numbers they use again, so they repeat a
+known result and are no new evidence); the digits and the diabetes data are `rcad compare` as anybody would call it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rcad.errors import InputError, need
+from rcad.report import html
+from rcad.runs.files import loads, make_folder, read_text, write_text
+from rcad.train.progress import SILENT, Portion, Progress
+
+ACTS = {"linear": "linear theory", "moons": "moons", "digits": "digits, 100 labels", "diabetes": "diabetes"}
+SHARES = {"linear": 4.0, "moons": 40.0, "digits": 42.0, "diabetes": 14.0}
+"""Of the time, roughly, in percent."""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the numbers depend on, beside the versions. The moons' alpha, lam and step of FGSM are those T8 chose."""
+
+    draws: int = 200
+    moons_d: int = 625
+    moons_n: int = 1000
+    moons_test: int = 5000
+    moons_draws: int = 5
+    moons_epochs: int = 100
+    moons_hidden: int = 128
+    moons_grid: int = 75
+    alpha: float = 0.5
+    lam: float = 1.0
+    fgsm: float = 0.01
+    digits_seeds: int = 6
+    digits_epochs: int = 40
+    digits_width: int = 16
+    diabetes_seeds: int = 10
+    diabetes_budget: int = 8
+    diabetes_epochs: int | None = None
+
+
+FULL = Settings()
+FAST = Settings(20, 20, 100, 200, 3, 5, 16, 15, 0.5, 1.0, 0.01, 3, 1, 4, 3, 2, 2)
+"""A trial of seconds, whose numbers mean nothing."""
+
+
+def linear(settings: Settings, progress: Progress) -> Record:
+    """The paper's linear theory: RCAD starts where ERM ended; test accuracies are exact."""
+    from rcad.paper.theory.study import LARGE, SMALL, run_study
+    from rcad.paper.theory.study import Settings as Linear
+
+    progress.overall(0, 1, "ERM, then RCAD")
+    begun = time.process_time()
+    study = run_study(Linear(draws=settings.draws))
+    names = (f"rcad(alpha={LARGE:g})", f"rcad(alpha={SMALL:g})")
+    ends = {"erm": study.erm[-1], names[0]: study.path(LARGE)[-1], names[1]: study.path(SMALL)[-1]}
+    results = {name: {"accuracy": (100 * study.accuracy(w)).tolist()} for name, w in ends.items()}
+    return _judged(results, ["accuracy"], dict.fromkeys(results, time.process_time() - begun))
+
+
+def moons(settings: Settings, progress: Progress) -> Record:
+    """Two moons among hundreds of noise dimensions; with it what each method makes of their plane."""
+    from rcad.loss.methods import METHODS
+    from rcad.paper.arms import Candidate
+    from rcad.paper.boundaries import SHOWN, grid, probability
+    from rcad.paper.moons import Cell, draw
+    from rcad.paper.stacked_tuning import Job, Protocol, fit
+
+    d, seeds = settings.moons_d, range(settings.moons_draws)
+    folds = [draw(Cell(d, 0.1), settings.moons_n, settings.moons_test, seed) for seed in seeds]
+    protocol = Protocol("sgd", 0.05, 128, settings.moons_epochs, (settings.moons_hidden,))
+    numbers: dict[str, tuple[Any, ...]] = {
+        "erm": (),
+        "rcad": (settings.alpha, settings.lam),
+        "adversarial_training": (settings.fgsm, "linf", None),
+        "rcad_random": (settings.alpha, settings.lam),
+        "confidence_penalty": (settings.lam,),
+    }
+    results, planes, seconds = {}, {}, {}
+    for k, (name, values) in enumerate(numbers.items()):
+        part, begun = Portion(progress, k, 1, len(numbers), name), time.process_time()
+        jobs = [Job(Candidate({}, METHODS[name](*values)), seed, seed) for seed in seeds]
+        fitted = fit(jobs, folds, protocol, lambda done, total, part=part: part.overall(done, total, ""))  # type: ignore[misc]
+        results[name] = {metric: fitted.metrics[metric] for metric in ("accuracy", "nll")}
+        seconds[name] = time.process_time() - begun
+        if name in ("erm", "rcad"):
+            shown = probability(fitted.models[0], grid(settings.moons_grid), d)
+            planes[name] = [round(100 * value) for value in shown.tolist()]
+    points = {"x": folds[0].x[:SHOWN, :2].double().tolist(), "y": folds[0].y[:SHOWN].tolist()}
+    return {**_judged(results, ["accuracy", "nll"], seconds), "planes": planes, "points": points}
+
+
+def digits(settings: Settings, progress: Progress) -> Record:
+    """`rcad compare` on 100 images: a small CNN, label smoothing and both controls."""
+    from rcad.study.compare import compare
+
+    model = (f"model.width={settings.digits_width}", "model.norm=none")
+    return dict(
+        compare(
+            "digits[:100]",
+            model="small_cnn",
+            settings=model,
+            seeds=settings.digits_seeds,
+            epochs=settings.digits_epochs,
+            device="cpu",
+            progress=progress,
+        ).record
+    )
+
+
+def diabetes(settings: Settings, progress: Progress) -> Record:
+    """`rcad compare` on a table with a real target: every method tuned alike."""
+    from rcad.study.compare import compare
+
+    return dict(
+        compare(
+            "diabetes",
+            settings=("data.validation=0.3",),  # enough rows to choose by
+            seeds=settings.diabetes_seeds,
+            budget=settings.diabetes_budget,
+            epochs=settings.diabetes_epochs,
+            device="cpu",
+            progress=progress,
+        ).record
+    )
+
+
+def _judged(
+    results: Mapping[str, Mapping[str, Sequence[float]]], metrics: Sequence[str], seconds: Mapping[str, float]
+) -> Record:
+    """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
+    from rcad.study.compare import judged
+
+    controls = ("rcad_random", "confidence_penalty")
+    cells = {}
+    for name, found in results.items():
+        count = len(found[metrics[0]])
+        tests = [{metric: found[metric][k] for metric in metrics} for k in range(count)]
+        cells[name] = {
+            "role": "base" if name == "erm" else "control" if name in controls else "asked",
+            "seconds": seconds[name],
+            "runs": count,
+            "seeds": {
+                str(k): {"chosen": {}, "test": test if all(v == v for v in test.values()) else None}
+                for k, test in enumerate(tests)
+            },
+        }
+    return {**judged(cells, metrics, 0.0), "cost": "CPU time"}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What was made: the files and the record."""
+
+    page: Path
+    record_file: Path
+    record: Record
+
+
+def check_packages() -> None:
+    """Everything that the demo will want, asked for before anything is computed."""
+    for module, package, extra in (
+        ("jinja2", "jinja2", "report"),
+        ("matplotlib.figure", "matplotlib", "report"),
+        ("scipy.stats", "scipy", "data"),
+        ("sklearn.datasets", "scikit-learn", "sklearn"),
+    ):
+        need(module, package, extra)
+
+
+def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
+    """Compute, judge, write OUT/demo.json and OUT/index.html; an interruption leaves nothing behind."""
+    check_packages()
+    from rcad.demo.page import document, verdicts
+    from rcad.paper import record as records
+
+    settings, scale = (FAST, "fast") if fast else (FULL, "full")
+    page, file = out / "index.html", out / "demo.json"
+    _refuse_foreign(page, file)
+    if fast:
+        records.refuse_to_replace_full(file)
+    with _folder(out), _one_thread():
+        started, results, before = time.perf_counter(), {}, 0.0
+        for name, act in ACTS.items():
+            part = Portion(progress, before, SHARES[name], sum(SHARES.values()), act)
+            part.note = SILENT.note  # how each run ended is not what a demo is about
+            results[name] = globals()[name](settings, part)
+            before += SHARES[name]
+        record = records.build("demo", scale, asdict(settings), results, time.perf_counter() - started)
+        record["verdicts"] = verdicts(record["results"])
+        text = html.page(document(record))
+        records.write(file, record)
+        write_text(page, text)
+    return Demo(page, file, record)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """The networks are so small that more threads would only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _refuse_foreign(page: Path, record: Path) -> None:
+    """Only an earlier demo may be replaced."""
+    found = loads(read_text(record), str(record)) if record.is_file() else {}
+    ours = isinstance(found, dict) and found.get("target") == "demo"
+    for path in (page, record):
+        if path.exists() and not ours:
+            raise InputError(f"expected a folder for the demo, but {path} is something else; pass another --out")
+
+
+@contextlib.contextmanager
+def _folder(out: Path) -> Iterator[None]:
+    """The folder, found or made now, so that a mistake shows before the work; one that stays empty goes again."""
+    made = not out.exists()
+    make_folder(out)
+    try:
+        yield
+    finally:
+        if made:
+            with contextlib.suppress(OSError):  # what holds a file stays
+                out.rmdir()

@@ -1,0 +1,96 @@
+"""The demo's acts are judged as a comparison is, and its page says what its record says."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rcad.demo.acts import ACTS, FAST, FULL, SHARES, _judged, linear, run_demo
+from rcad.demo.page import document, table, verdicts
+from rcad.report import html, terminal
+from rcad.train.progress import SILENT, Silent
+
+for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
+    pytest.importorskip(package)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_demo(tmp_path_factory.mktemp("demo"), SILENT, fast=True).record
+
+
+def test_the_linear_theory_is_that_of_the_paper() -> None:
+    act = linear(FAST, SILENT)
+    question = act["question"]
+    assert (question["method"], question["outcome"], question["n"]) == ("rcad(alpha=0.7)", "better", 20)
+    assert act["results"]["erm"]["accuracy"]["summary"]["mean"] == pytest.approx(70, abs=6)
+
+
+def test_numbers_become_a_question_and_a_lost_run_decides_nothing() -> None:
+    results = {"erm": {"accuracy": [1.0, 2.0, 3.0]}, "rcad": {"accuracy": [2.1, 3.0, 4.2]}}
+    seconds = dict.fromkeys(results, 1.0)
+    act = _judged(results, ["accuracy"], seconds)
+    assert act["question"]["mean"] == pytest.approx(1.1)
+    assert act["sentences"][0].startswith("Accuracy: rcad is better than ERM")
+    results["rcad"]["accuracy"][1] = math.nan
+    assert "1 of the runs diverged" in _judged(results, ["accuracy"], seconds)["sentences"][0]
+
+
+def test_every_act_is_on_the_page_and_in_the_table(record: dict[str, Any]) -> None:
+    assert list(record["results"]) == list(ACTS) == list(SHARES)
+    rows = table(record).cells
+    assert {row[0].text for row in rows} == set(ACTS.values())
+    assert all(row[2].text for row in rows)
+    text = html.page(document(record))
+    for name, act in record["results"].items():
+        assert ACTS[name] in text
+        assert html._prose(act["sentences"][0]) in text
+    assert list(verdicts(record["results"])) == ["linear", "moons", "few_labels"]
+    assert "its numbers mean nothing" in text
+    assert text.count("<svg") == 2 + sum(2 * min(len(act["metrics"]), 2) for act in record["results"].values())
+
+
+def test_it_fits_eighty_columns(record: dict[str, Any]) -> None:
+    lines = terminal.text(document(record), 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].startswith("  python -c 'import rcad")  # it ends with what to do next
+
+
+def test_the_time_left_is_told_over_all_acts(tmp_path: Path) -> None:
+    seen: list[tuple[float, float]] = []
+
+    class Seen(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            seen.append((done, total))
+
+    run_demo(tmp_path / "out", Seen(), fast=True)
+    assert {total for _, total in seen} == {sum(SHARES.values())}
+    done = [one for one, _ in seen]
+    assert done == sorted(done)
+    assert done[0] == 0
+    assert done[-1] == sum(SHARES.values())
+
+
+def test_one_thread_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import torch
+
+    threads = []
+    for name in ACTS:
+        monkeypatch.setattr(
+            f"rcad.demo.acts.{name}", lambda settings, progress: threads.append(torch.get_num_threads())
+        )
+    monkeypatch.setattr("rcad.demo.page.verdicts", lambda results: {})
+    monkeypatch.setattr("rcad.demo.page.document", lambda record: None)
+    monkeypatch.setattr("rcad.demo.acts.html.page", lambda document: "")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run_demo(tmp_path / "out", SILENT)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1] * len(ACTS)
+    assert FULL != FAST
