@@ -49,7 +49,7 @@ def show_table(records: Sequence[RunRecord], store: Store) -> None:
     rows = [_row(record, names, bool(status)) for record in records]
     table(["seed", *names, *status, "time", "run"], rows, last=last)
     spread = "" if last is None else "mean ± standard deviation over seeds; "
-    say(f"\nin {store.folder(records[0].id)}" if len(records) == 1 else f"\n{spread}each in {store.path / '<run>'}")
+    say(f"\nin {store.where(records[0].id)}" if len(records) == 1 else f"\n{spread}each in {store.path / '<run>'}")
 
 
 def final_line(outcome: Outcome) -> str:
