@@ -200,12 +200,12 @@ RISING = 0.75
 
 def checkpoints(steps: int) -> list[int]:
     """After which steps the step sizes are looked at: at 22% of them, then ever more often, at least every 6%."""
-    found, place, gap = [], 0, 22
-    while place + gap <= 100:
-        place += gap
-        found.append(-(-place * steps // 100))
+    places, percent, gap = [], 0, 22
+    while percent + gap <= 100:
+        percent += gap
+        places.append(-(-percent * steps // 100))
         gap = max(gap - 3, 6)
-    return sorted(set(found))
+    return sorted(set(places))
 
 
 @dataclass(frozen=True, repr=False)

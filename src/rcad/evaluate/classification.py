@@ -49,17 +49,17 @@ def classification(output: Tensor, y: Tensor, *, bins: int = BINS) -> dict[str, 
     `risk_coverage`; `confidence` is the mean of the largest probability, `entropy` the mean entropy.
     """
     seen = Labelled.of(output, y)
-    found = class_bins(seen, bins)
+    binned = class_bins(seen, bins)
     rows = label_scores(seen.logits, seen.y)
     values = {
         "accuracy": 100 * rows["hit"].mean(),
         "top5": 100 * within_top(seen, 5).mean(),
         "nll": rows["nll"].mean(),
         "brier": rows["brier"].mean(),
-        **{f"brier_{name}": part for name, part in decomposed(seen, found).items()},
+        **{f"brier_{name}": part for name, part in decomposed(seen, binned).items()},
         "ece": top_label_error(seen, bins, "width"),
         "ece_mass": top_label_error(seen, bins, "mass"),
-        "ece_classwise": classwise_error(seen, found),
+        "ece_classwise": classwise_error(seen, binned),
         **areas(seen.log_confidence, 1 - seen.hit),
         "confidence": seen.confidence.mean(),
         "entropy": Categorical().entropy(seen.logits).mean(),
@@ -104,17 +104,17 @@ def brier_parts(output: Tensor, y: Tensor, *, bins: int = BINS) -> BrierParts:
     return BrierParts(**fetch_numbers({"brier": brier, **parts}, seen.checks))
 
 
-def decomposed(seen: Labelled, found: Binned) -> dict[str, Tensor]:
+def decomposed(seen: Labelled, binned: Binned) -> dict[str, Tensor]:
     """The four parts, each computed from its own formula."""
-    count, total = found.size.clamp(min=1), len(seen.y)
-    base = found.outcome.view(seen.p.shape[1], -1).sum(1, keepdim=True) / total
-    forecast, outcome = found.forecast / count, found.outcome / count
+    count, total = binned.size.clamp(min=1), len(seen.y)
+    base = binned.outcome.view(seen.p.shape[1], -1).sum(1, keepdim=True) / total
+    forecast, outcome = binned.forecast / count, binned.outcome / count
     spread = (outcome.view(len(base), -1) - base).square().view(-1)
-    variance = seen.p.square().sum() - (found.forecast * forecast).sum()
-    covariance = seen.p.gather(1, seen.y[:, None]).sum() - (found.outcome * forecast).sum()
+    variance = seen.p.square().sum() - (binned.forecast * forecast).sum()
+    covariance = seen.p.gather(1, seen.y[:, None]).sum() - (binned.outcome * forecast).sum()
     return {
-        "reliability": (found.size * (forecast - outcome).square()).sum() / total,
-        "resolution": (found.size * spread).sum() / total,
+        "reliability": (binned.size * (forecast - outcome).square()).sum() / total,
+        "resolution": (binned.size * spread).sum() / total,
         "uncertainty": (base * (1 - base)).sum(),
         "within_bins": (variance - 2 * covariance) / total,
     }

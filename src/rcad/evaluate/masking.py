@@ -110,12 +110,12 @@ def masking_checks(
     ]
     if twin is not None:
         checks.append(partial(_transfer, bench, attack, twin))
-    found = []
+    results = []
     for check in checks:
-        found.append(check())
+        results.append(check())
         if progress is not None:
-            progress(len(found), len(checks))
-    return found
+            progress(len(results), len(checks))
+    return results
 
 
 def _gradients(bench: _Bench) -> Check:
@@ -150,20 +150,20 @@ def _never_rises(name: str, what: str, accuracies: Mapping[str, float], toleranc
 
 def _steps(bench: _Bench, attack: PGD) -> Check:
     counts: Sequence[int] = sorted({max(1, attack.steps // 4), attack.steps, 4 * attack.steps})
-    found = {f"{count} steps": bench.accuracy(replace(attack, steps=count)) for count in counts}
-    return _never_rises("steps", "more steps", found, bench.tolerance)
+    accuracies = {f"{count} steps": bench.accuracy(replace(attack, steps=count)) for count in counts}
+    return _never_rises("steps", "more steps", accuracies, bench.tolerance)
 
 
 def _radius(bench: _Bench, attack: PGD) -> Check:
     radii = [factor * attack.eps for factor in (0.5, 1, 2, 4)]
     size = attack.step_size
-    found = {
+    accuracies = {
         f"eps {eps:.4g}": bench.accuracy(
             replace(attack, eps=eps, step_size=None if size is None else size * eps / attack.eps)
         )
         for eps in radii
     }
-    return _never_rises("radius", "a larger radius", found, bench.tolerance)
+    return _never_rises("radius", "a larger radius", accuracies, bench.tolerance)
 
 
 def _unbounded(bench: _Bench, attack: PGD) -> Check:

@@ -159,8 +159,8 @@ def evaluate_run(
     outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
     if not outcomes:
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
-    found = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
-    return found if folder is None else found.save(folder)
+    made = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
+    return made if folder is None else made.save(folder)
 
 
 def _chosen(store: Store, wanted: Sequence[str], leave_out: OnError) -> list[str]:
@@ -214,18 +214,18 @@ def summary(
     members: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         members.setdefault(_kind(outcome.record.config), []).append(outcome)
-    groups = [sorted(group, key=lambda one: one.record.config.seed) for group in members.values()]
+    groups = [sorted(group, key=lambda outcome: outcome.record.config.seed) for group in members.values()]
     groups.sort(key=lambda group: not _is_erm(group))
     names = _names([group[0].record for group in groups])
     by_kind = {_kind(group[0].record.config): group for group in groups}
-    told = {_kind(group[0].record.config): name for group, name in zip(groups, names, strict=True)}
+    names_by_kind = {_kind(group[0].record.config): name for group, name in zip(groups, names, strict=True)}
     return finite_or_none(  # type: ignore[no-any-return]
         {
             "kind": KIND,
             "schema": 1,
             "suites": list(suites),
             "settings": {suite: settings.of(suite) for suite in suites},
-            "groups": [_group(group, name, by_kind, told) for group, name in zip(groups, names, strict=True)],
+            "groups": [_group(group, name, by_kind, names_by_kind) for group, name in zip(groups, names, strict=True)],
             "left_out": [{"run": run, "why": why} for run, why in (left_out or {}).items()],
             "versions": versions(),
             "seconds": round(seconds, 1),
@@ -252,17 +252,17 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _group(
-    group: Sequence[Outcome], name: str, by_kind: Mapping[str, Sequence[Outcome]], told: Mapping[str, str]
+    group: Sequence[Outcome], name: str, by_kind: Mapping[str, Sequence[Outcome]], names_by_kind: Mapping[str, str]
 ) -> dict[str, Any]:
     base_kind = _kind(erm_config(group[0].record.config))
     base = by_kind.get(base_kind, ())
-    rows = [_numbers(one) for one in group]
+    rows = [_numbers(outcome) for outcome in group]
     notes = []
-    for numbers, one in zip(rows, group, strict=True):
+    for numbers, outcome in zip(rows, group, strict=True):
         try:
-            numbers |= _relative(one, _same_seed(base, one))
+            numbers |= _relative(outcome, _same_seed(base, outcome))
         except InputError as error:
-            notes.append(f"{NO_MCE} for seed {one.record.config.seed}: {error}.")
+            notes.append(f"{NO_MCE} for seed {outcome.record.config.seed}: {error}.")
     is_base = _is_erm(group)
     if not base:
         notes.append(f"{NO_ERM} with the same data and settings is among these, so there is nothing to compare with.")
@@ -271,31 +271,33 @@ def _group(
         "data": group[0].record.config.data.name,
         "is_erm": is_base,
         "classes": "test_accuracy" in group[0].record.metrics,
-        "seeds": [one.record.config.seed for one in group],
-        "runs": [one.record.id for one in group],
+        "seeds": [outcome.record.config.seed for outcome in group],
+        "runs": [outcome.record.id for outcome in group],
         "numbers": {key: _spread([row.get(key) for row in rows]) for key in dict.fromkeys(k for r in rows for k in r)},
-        "comparison": None if is_base or not base else _comparison(group, base, told[base_kind]),
-        "refused": {suite: text for one in group for suite, text in one.refused.items()},
+        "comparison": None if is_base or not base else _comparison(group, base, names_by_kind[base_kind]),
+        "refused": {suite: text for outcome in group for suite, text in outcome.refused.items()},
         "notes": list(dict.fromkeys(notes)),
-        "evaluations": [{suite: found.to_dict() for suite, found in one.evaluations.items()} for one in group],
+        "evaluations": [
+            {suite: record.to_dict() for suite, record in outcome.evaluations.items()} for outcome in group
+        ],
     }
 
 
 def _numbers(outcome: Outcome) -> dict[str, float | None]:
-    return {key: value for found in outcome.evaluations.values() for key, value in found.numbers.items()}
+    return {key: value for record in outcome.evaluations.values() for key, value in record.numbers.items()}
 
 
-def _same_seed(base: Sequence[Outcome], one: Outcome) -> Outcome | None:
+def _same_seed(base: Sequence[Outcome], outcome: Outcome) -> Outcome | None:
     """The ERM run with this run's seed, if it is on the very same data."""
-    wanted = one.record.config.seed, one.record.data_sha256
+    wanted = outcome.record.config.seed, outcome.record.data_sha256
     return next((b for b in base if (b.record.config.seed, b.record.data_sha256) == wanted), None)
 
 
-def _relative(one: Outcome, base: Outcome | None) -> dict[str, float]:
+def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
     """mCE with the ERM run of the same seed as the baseline, whose own is 100."""
-    if base is None or "corruptions" not in one.evaluations or "corruptions" not in base.evaluations:
+    if base is None or "corruptions" not in outcome.evaluations or "corruptions" not in base.evaluations:
         return {}
-    own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves) for o in (one, base))
+    own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves) for o in (outcome, base))
     return {"mce": mce(own.errors(), other.errors())}
 
 
@@ -310,29 +312,29 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
 
 def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) -> dict[str, Any]:
     """Differences to ERM, pair by pair: the same seed, and with it the same data."""
-    pairs = [(one, other) for one in group if (other := _same_seed(base, one)) is not None]
-    seeds = [one.record.config.seed for one, _ in pairs]
+    pairs = [(outcome, other) for outcome in group if (other := _same_seed(base, outcome)) is not None]
+    seeds = [outcome.record.config.seed for outcome, _ in pairs]
     if len(pairs) < SEVERAL:
         count = "none" if not pairs else "1"
         note = f"A difference to {name} needs {SEVERAL} or more common seeds, but there is {count}."
         return {"to": name, "seeds": seeds, "differences": {}, "note": note}
-    ratio = _overlap([one.record for one, _ in pairs])
-    found: dict[str, Any] = {}
-    rows = [(_numbers(one), _numbers(other)) for one, other in pairs]
+    ratio = _overlap([outcome.record for outcome, _ in pairs])
+    gains: dict[str, Any] = {}
+    rows = [(_numbers(outcome), _numbers(other)) for outcome, other in pairs]
     for key in rows[0][0]:
         first, second = ([row[side].get(key) for row in rows] for side in (0, 1))
         if any(value is None for value in (*first, *second)):
             continue
         try:
-            found[key] = _difference(first, second, ratio)  # type: ignore[arg-type]
+            gains[key] = _difference(first, second, ratio)  # type: ignore[arg-type]
         except MissingExtraError as error:
             return {"to": name, "seeds": seeds, "differences": {}, "note": f"No differences: {error}"}
     if len(pairs) < FEWEST:
         note = f"Over {len(pairs)} common seeds: no intervals and no p, which need {FEWEST} or more."
-        return {"to": name, "seeds": seeds, "differences": found, "note": note}
+        return {"to": name, "seeds": seeds, "differences": gains, "note": note}
     corrected = " The splits overlap; intervals are corrected for that (Nadeau and Bengio, 2003)." if ratio else ""
     note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}"
-    return {"to": name, "seeds": seeds, "differences": found, "note": note}
+    return {"to": name, "seeds": seeds, "differences": gains, "note": note}
 
 
 def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -> dict[str, Any]:
@@ -346,7 +348,7 @@ def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -
         why = NO_SPREAD
     if why is None:
         return {**paired(first, second, test_ratio=ratio).to_dict(), "why": None}
-    return {**dict.fromkeys(one.name for one in fields(Paired)), "mean": statistics.fmean(gaps), "why": why}
+    return {**dict.fromkeys(field.name for field in fields(Paired)), "mean": statistics.fmean(gaps), "why": why}
 
 
 def _overlap(records: Sequence[RunRecord]) -> float:

@@ -299,9 +299,9 @@ def _filled(x: Tensor, rows: int, columns: int) -> Tensor:
 def _transform() -> Tensor:
     """The two-dimensional cosine transform of a block as a matrix (64, 64); orthogonal, so its transpose undoes it."""
     k = torch.arange(8, dtype=torch.float64)
-    one = torch.cos((2 * k + 1) * k[:, None] * (math.pi / 16)) / 2
-    one[0] /= math.sqrt(2)
-    return torch.kron(one, one).float()
+    cosines = torch.cos((2 * k + 1) * k[:, None] * (math.pi / 16)) / 2
+    cosines[0] /= math.sqrt(2)
+    return torch.kron(cosines, cosines).float()
 
 
 @functools.lru_cache(maxsize=64)

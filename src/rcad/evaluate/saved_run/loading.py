@@ -147,17 +147,17 @@ class RunLoader:
                 return self._read[name, wanted]
         needed: int | str | None = None
         try:
-            found = self._load(name)
+            dataset = self._load(name)
         except SizesDifferError:
             if size is None:
                 raise
-            needed, found = size, self._load(name, size=size)
+            needed, dataset = size, self._load(name, size=size)
         except NoTargetError:
             if target is None:
                 raise
-            needed, found = target, self._load(name, target=target)
-        self._read[name, needed] = found
-        return found
+            needed, dataset = target, self._load(name, target=target)
+        self._read[name, needed] = dataset
+        return dataset
 
     def _load(self, name: str, **options: Any) -> Dataset:
         return load(name, data_dir=self.data_dir, cache_dir=self.cache_dir, **options)

@@ -69,7 +69,9 @@ def _section(summary: Summary, suite: str, *, brief: bool) -> Section:
     sets = list(dict.fromkeys((group["data"], bool(group["classes"])) for group in groups))
     for data in sets:
         own = figures([group for group in groups if (group["data"], bool(group["classes"])) == data], suite)
-        parts += [replace(one, caption=f"{data[0]}: {one.caption}") if len(sets) > 1 else one for one in own]
+        parts += [
+            replace(figure, caption=f"{data[0]}: {figure.caption}") if len(sets) > 1 else figure for figure in own
+        ]
     return Section(TITLES[suite], [ABOUT[suite], *notes(summary, suite)], parts)
 
 

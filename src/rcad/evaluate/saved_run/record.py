@@ -86,7 +86,7 @@ def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
     """The record at `path`, if it was made with the same settings."""
     if not path.is_file():
         return None
-    found = EVALUATION.read(path)
-    if found.run != run:
-        raise InputError(f"expected {path} to belong to run {run}, but got {found.run}; remove it")
-    return found if found.settings == loads(dumps(settings), "settings") else None
+    evaluation = EVALUATION.read(path)
+    if evaluation.run != run:
+        raise InputError(f"expected {path} to belong to run {run}, but got {evaluation.run}; remove it")
+    return evaluation if evaluation.settings == loads(dumps(settings), "settings") else None

@@ -116,7 +116,7 @@ def evaluate(
 def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings: Settings) -> Outcome:
     """What was measured before the run was packed; there are no weights to measure more."""
     pack, held = store.pack_of(record.id), store.packed(record.id).evaluations
-    found = {}
+    evaluations = {}
     for suite in suites:
         name = settings.file(suite)
         if name not in held:
@@ -124,8 +124,8 @@ def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings:
                 f"expected the {suite} of run {record.id}, but {pack} does not hold them, nor its weights; "
                 "train it in another folder"
             )
-        found[suite] = EVALUATION.parse(held[name], f"{pack}, {record.id}, {name}")
-    return Outcome(record, found, {}, tuple(found))
+        evaluations[suite] = EVALUATION.parse(held[name], f"{pack}, {record.id}, {name}")
+    return Outcome(record, evaluations, {}, tuple(evaluations))
 
 
 def evaluate_all(
