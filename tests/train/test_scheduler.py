@@ -22,7 +22,8 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Status
 from rcad.runs.store import Store
 from rcad.train import run as engine
-from rcad.train import scheduler
+from rcad.train import scheduler, task
+from rcad.train.checkpoint import CHECKPOINT
 from rcad.train.one_gpu import OneGPU
 from rcad.train.place import Place
 from rcad.train.processes import ATTEMPTS, Processes
@@ -131,13 +132,21 @@ def test_a_signal_in_a_runs_last_moment_is_not_lost(place: Place, monkeypatch: p
     assert (last.exit_code, last.words()) == (130, "stopped: every run is done")
 
 
-def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place) -> None:
-    done = schedule(CONFIGS[:1], place)
-    outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, minutes=0.005)
+def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("rcad.train.stop.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(scheduler, "SHOW_S", -1.0)
+
+    class Passing(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            now[0] = 61.0
+
+    (done,) = schedule(CONFIGS[:1], place).records
+    outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, Passing(), minutes=1)
     assert [record.status for record in outcome.records] == ["done", "interrupted"]
     assert (outcome.exit_code, outcome.out_of_time, outcome.signal) == (2, True, None)
     assert outcome.words() == "the time is up: 2 runs left; the same command goes on from here"
-    assert schedule(CONFIGS[:1], place, minutes=1e-9).records == done.records
+    assert schedule(CONFIGS[:1], place, minutes=1e-9).records == (done,)
 
 
 def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
@@ -304,11 +313,18 @@ def test_what_a_worker_refuses_is_one_line(place: Place, monkeypatch: pytest.Mon
     assert place.store.status(config(1)) == "done"
 
 
-def test_workers_save_their_runs_when_the_time_is_up(place: Place) -> None:
-    outcome = schedule([config(seed, epochs=100_000) for seed in range(3)], place, minutes=0.2, processes=2)
+def test_workers_save_their_runs_when_asked_to_stop(place: Place) -> None:
+    class Ending(Hearing):
+        def overall(self, done: float, total: float, text: str) -> None:
+            super().overall(done, total, text)
+            if "2 at work" in text and not self.notes.count("asked"):
+                self.notes.append("asked")
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    outcome = schedule([config(seed, epochs=100_000) for seed in range(3)], place, Ending(), processes=2)
     assert [record.status for record in outcome.records] == ["interrupted"] * 2
-    assert (outcome.out_of_time, outcome.unfinished) == (True, 3)
-    assert all(len(record.epochs) for record in outcome.records)
+    assert (outcome.exit_code, outcome.unfinished) == (143, 3)
+    assert all((place.store.checkpoint(record.id) / CHECKPOINT).exists() for record in outcome.records)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
@@ -362,6 +378,21 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth: int, place: Place, monke
     resumed = schedule([one], place).records
     straight = schedule([one], Place(Store.open(place.store.path / "other"), device="cpu")).records
     assert resumed[0].metrics == straight[0].metrics
+
+
+def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    read = task.read
+
+    def counted(config: Any, *words: Any) -> Any:
+        reads.append(config.name)
+        return read(config, *words)
+
+    monkeypatch.setattr(task, "read", counted)
+    other = replace(config(9, epochs=1), data=replace(config().data, name="digits[:70]"))
+    table = configure("diabetes", [("erm", ())], epochs=1)
+    assert schedule([config(0, epochs=1), config(1, epochs=1), other, table, config(2, epochs=1)], place).complete
+    assert reads == ["digits[:60]", "diabetes", "digits[:60]"]
 
 
 def test_records_may_come_from_elsewhere(place: Place) -> None:

@@ -46,10 +46,12 @@ def can_share(config: RunConfig) -> bool:
     return not dropout and not model.name.startswith("timm:") and not config.train.deterministic
 
 
-def grows(config: RunConfig) -> bool:
-    """Whether the training set grows on the way: such runs cannot be joined."""
-    rows = [{key: value for key, value in row.items() if value != AUTO} for row in rows_to_plain(config.method)]
-    return Method.from_dict({"methods": rows}).growth is not None
+def can_join(config: RunConfig) -> bool:
+    """Whether seeds of this run may be one network: not where the training set grows, or each seed measures alpha."""
+    rows = rows_to_plain(config.method)
+    return AUTO not in [value for row in rows for value in row.values()] and (
+        Method.from_dict({"methods": rows}).growth is None
+    )
 
 
 def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
@@ -60,7 +62,7 @@ def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
     groups: dict[RunConfig, list[list[int]]] = {}
     alone: list[list[int]] = []
     for index, config in enumerate(configs):
-        if size > 1 and grows(config):
+        if size > 1 and not can_join(config):
             alone.append([index])
             continue
         alike = groups.setdefault(replace(config, seed=0, data=replace(config.data, seed=None)), [[]])
@@ -146,8 +148,8 @@ class _Lanes:
         self.reader = Reader(work.place)
         size = min(work.place.joined, limit)
         self.waiting = deque(in_groups(work.configs, size))
-        if size > 1 and (alone := sum(map(grows, work.configs))):
-            log.warning("%s not joined, since their training sets grow: they come last", plural(alone, "run"))
+        if size > 1 and (alone := sum(not can_join(config) for config in work.configs)):
+            log.warning("%s not joined (sets that grow, alpha=auto): they come last", plural(alone, "run"))
         self.lanes: list[Lane] = []
         self.taken_before = self._reserved()
         self.need: float | None = None  # bytes that one run takes
