@@ -31,7 +31,7 @@ format: $(STAMP)  ## Format in place
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: $(STAMP)  ## Three acts on embedded data, about two minutes: a table, verdicts, rcad-demo/index.html
+demo: $(STAMP)  ## Four experiments on embedded data, about two minutes: a table, verdicts, rcad-demo/index.html
 	$(BIN)/rcad demo $(ARGS)
 
 docs: $(STAMP)  ## The documentation site, with evidence from results/: site/index.html

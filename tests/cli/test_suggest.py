@@ -15,7 +15,7 @@ from made import images, png
 def test_the_measurement_and_its_curve(cli: Cli) -> None:
     result = cli("suggest-alpha", "--data", "digits[:100]")
     assert result.code == 0
-    assert "try alpha 1.1" in result.out
+    assert result.out.splitlines()[1].startswith("try alpha 1.1")  # the number first, then what was checked
     assert "half the distance between classes" in result.out
     assert "ERM's predictions flip" in result.out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,8 @@ from rcad.cli.options import (
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
+    from rcad.runs.config import RunConfig
+    from rcad.train.progress import Progress
     from rcad.train.task import Problem
 
 HELP = about(
@@ -95,7 +98,13 @@ def suggest_alpha(
         distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=told)
     distances = distances[apart(distances)]
     alpha = 0.5 * distances.quantile(0.5).item()
-    rows = _along(config, problem, alpha) if check else []
+    if not as_json:
+        shape = tuple(problem.train[0].shape[1:])
+        say(f"{data}: {len(problem.train[1]):,} training examples, inputs of shape {shape}")
+        low, high = alpha / 2, 2 * alpha
+        say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
+    with shown(as_json=as_json) as progress:
+        rows = _along(config, problem, alpha, progress) if check else []
     flip = flip_distance(rows)
     if figure is not None:
         _draw(rows, alpha, flip, figure)
@@ -103,11 +112,8 @@ def suggest_alpha(
         quantiles = {str(q): distances.quantile(q).item() for q in (0.05, 0.5, 0.95)}
         say_json({"alpha": alpha, "flip_distance": flip, "distance": quantiles, "curve": [r._asdict() for r in rows]})
         return
-    say(f"{data}: {len(problem.train[1]):,} training examples, inputs of shape {tuple(problem.train[0].shape[1:])}")
     if rows:
         _show(rows, alpha, flip)
-    low, high = alpha / 2, 2 * alpha
-    say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
     if flip is not None and flip > alpha:
         say(f"but ERM's predictions flip only at about {flip:.3g}: a smaller alpha may hurt, so start there")
     if figure is not None:
@@ -135,19 +141,20 @@ def _draw(rows: list[Along], alpha: float, flip: float | None, figure: Path) -> 
         draw(rows, alpha, flip, file, figure.suffix[1:].lower())
 
 
-def _along(config: object, problem: Problem, alpha: float) -> list[Along]:
-    """A short fit of ERM, and what it says at distances around alpha."""
+def _along(config: RunConfig, problem: Problem, alpha: float, progress: Progress) -> list[Along]:
+    """A short fit of ERM by a small network, and what it says at distances around alpha."""
     import torch
 
     from rcad.loss.growth import as_unit_float
     from rcad.loss.suggest_alpha import along_adversarial
-    from rcad.runs.config import RunConfig
     from rcad.train.loop import Trainer
+    from rcad.train.machine import suitable_threads
     from rcad.train.task import method_of, model_of
 
-    assert isinstance(config, RunConfig)
-    with torch.random.fork_rng(devices=[]):
-        trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem))
+    if problem.train[0].ndim == 4:
+        config = replace(config, model=replace(config.model, name="small_cnn"))
+    with torch.random.fork_rng(devices=[]), suitable_threads(problem.train[0]):
+        trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), progress)
         trainer.fit()
     trainer.model.eval()
     x, y = (part[:EXAMPLES] for part in problem.train)
