@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pages import number, signed, table
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from rcad import Method, methods, suggest_alpha
-from rcad.paper.pages import number, signed, table
 from rcad.runs.files import write_text
 
 VOCABULARY, LENGTH, WIDTH = 60, 12, 32

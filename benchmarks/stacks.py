@@ -26,10 +26,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads a linear 
 import stack_ways
 import stack_zoos
 import torch
+from pages import number, table
 from stack_ways import METHODS, WARM, Way
 
 from rcad.errors import MissingExtraError
-from rcad.paper.pages import number, table
 from rcad.runs.files import write_text
 from rcad.train.machine import device_words
 

@@ -211,6 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             return 3 * flops * batch * PASSES.get(method, 1.0) / rate * 1e3
 
         record: dict[str, Any] = {
+            "kind": "rcad step times",
             "device": device_words(device),
             "torch": torch.__version__,
             "python": platform.python_version(),

@@ -23,11 +23,10 @@ from scipy.stats import t as student
 from simulated_studies import UCI, Array, images, our_spread, record, recorded, tables
 from verdict_rates_page import page
 
-from rcad.paper.claims import Draft, judged
 from rcad.paper.tables import T1 as SUITE
 from rcad.runs.files import write_text
 from rcad.study.judge import CLAIM_RULE as RULE
-from rcad.study.judge import VERDICTS, Verdict
+from rcad.study.judge import VERDICTS, Verdict, judge_claims
 from rcad.study.statistics import LEVEL, Paired, holm
 
 STUDIES, SEED = 4_000, 0
@@ -59,9 +58,8 @@ def verdicts(differences: Array, published: Sequence[float | None], ratio: float
     """The verdict of every claim of every study."""
     df, found = differences.shape[-1] - 1, []
     for study in zip(*(part.tolist() for part in Tests.of(differences, ratio)), strict=True):
-        gains = (Paired(m, se, low, high, t, df, *p) for m, se, low, high, t, *p in zip(*study, strict=True))
-        drafts = [Draft("", "", gain, size) for gain, size in zip(gains, published, strict=True)]
-        found.append([claim.verdict for claim in judged(drafts)])
+        gains = [Paired(m, se, low, high, t, df, *p) for m, se, low, high, t, *p in zip(*study, strict=True)]
+        found.append([claim.verdict for claim in judge_claims(gains, published)])
     return found
 
 

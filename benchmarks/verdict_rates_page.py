@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.paper.pages import table
+from pages import table
+
 from rcad.paper.published import T1
 
 Cell = Mapping[str, Any]

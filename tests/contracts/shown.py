@@ -95,5 +95,12 @@ def digest(rows: list[str]) -> str:
 
 def _plain(cell: str) -> str:
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell.replace("\\[", "\0").replace("\\]", "\1"))
-    text = text.replace("\0", "[").replace("\1", "]").replace("**", "").replace("&lt;", "<").replace("&amp;", "&")
+    text = (
+        text.replace("\0", "[")
+        .replace("\1", "]")
+        .replace("**", "")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
+    )
     return re.sub(r"\\(.)", r"\1", text)

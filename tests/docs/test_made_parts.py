@@ -145,7 +145,7 @@ def test_the_speeds_on_the_page_on_corruptions_are_the_records() -> None:
 
 def test_the_count_tells_the_papers_claims_from_ours() -> None:
     studies = [study for study in report(ROOT).found.studies if study.scale == "full"]
-    judged = [(study, claim) for study in studies for claim in study.claims]
+    judged = [(study, claim) for study in studies for claim in study.tested]
     paper, ours = (Counter(c.verdict for s, c in judged if s.added(c) == added) for added in (False, True))
     text = summary.verdicts(ROOT)
     assert f"{paper.total() + ours.total()} claims" in text
@@ -176,7 +176,7 @@ def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
     tables = {
         name: (ROOT / "results" / name).read_text(encoding="utf-8") for name in ("alpha/alpha.md", "theory/linear.md")
     }
-    first = next(line for line in tables["alpha/alpha.md"].splitlines() if line.startswith("- suggested"))
+    first = next(line for line in tables["alpha/alpha.md"].splitlines() if line.startswith("Suggested"))
     for words in ("factor of two", "7 of 10 settings", "1.0 points below the best alpha", "30.8 at worst"):
         assert words in first
         assert words in page
@@ -190,9 +190,7 @@ def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
         assert words.format(swept[alpha]) in page
     uci = json.loads((ROOT / "results/uci/uci.json").read_text(encoding="utf-8"))
     lists = uci["settings"]["arms"]["rcad"]["candidates"]
-    chosen = Counter(
-        lists[k]["lam"] for one in uci["results"]["datasets"].values() for k in one["methods"]["rcad"]["chosen"]
-    )
+    chosen = Counter(lists[k]["lam"] for one in uci["details"]["tuning"].values() for k in one["rcad"]["chosen"])
     assert f"chose 0.5 on {chosen[0.5]} splits and 0.1 on {chosen[0.1]}" in page
 
 

@@ -12,7 +12,8 @@ import torch
 
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import alpha as study
-from rcad.paper.alpha_report import command, markdown
+from rcad.paper.alpha import main
+from rcad.paper.record import Study
 
 pytest.importorskip("sklearn")
 
@@ -21,12 +22,14 @@ def quiet(what: str, done: int, total: int) -> None:
     pass
 
 
-def record(splits: int = 3) -> dict[str, object]:
+def table(splits: int = 3) -> Study:
     """What T7's record has to hold, on made-up data."""
-    return {
-        "settings": {"arms": {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}},
-        "results": {"datasets": {"synthetic": {"methods": {"rcad": {"chosen": [0, 1, 1][:splits]}}}}},
-    }
+    return Study(
+        target="T7",
+        title="made up",
+        settings={"arms": {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}},
+        details={"tuning": {"synthetic": {"rcad": {"chosen": [0, 1, 1][:splits]}}}},
+    )
 
 
 def test_noise_that_all_share_does_not_change_the_excess() -> None:
@@ -68,7 +71,7 @@ def test_the_best_of_a_grid_and_the_suggestion_beside() -> None:
 
 
 def test_real_targets() -> None:
-    (row,) = study.regression(study.Settings(), record(), None, quiet)
+    (row,) = study.regression(study.Settings(), table(), None, quiet)
     assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0, 1.0])
     assert len(row["rule"]) == 3
     assert all(0.1 < value < 3 for value in row["rule"])
@@ -81,25 +84,24 @@ def test_digits_judge_by_other_images() -> None:
     assert math.isclose(row["suggested"]["alpha"], row["alphas"][1], rel_tol=0.05)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_main(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     uci = tmp_path / "uci.json"
-    uci.write_text(json.dumps(record()))
+    table().write(uci)
     out = tmp_path / "out"
     words = ["--scale", "smoke", "--out", str(out), "--uci", str(uci)]
-    assert command(words) == 0
+    assert main(words) == 0
     text = (out / "alpha.md").read_text()
     made = json.loads((out / "alpha.json").read_text())
-    assert made["not_finite"] == 0
-    assert markdown(made) == text
-    assert "its numbers mean nothing" in text
+    assert (made["kind"], made["target"]) == ("rcad study", "alpha")
+    assert "numbers mean nothing" in text
     assert "## UCI" in text
 
     def never(*arguments: object) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr(study, "run", never)
-    assert command(words) == 0
+    assert main(words) == 0
     (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
-    assert command(words) == 2
-    assert command(["--uci", str(tmp_path / "none.json")]) == 2
+    assert main(words) == 2
+    assert main(["--uci", str(tmp_path / "none.json")]) == 2
     assert capsys.readouterr().err.count("expected") == 2

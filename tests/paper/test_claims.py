@@ -1,92 +1,143 @@
-"""What the paper claims is told from what we check besides, by one rule in records, pages and on the screen."""
+"""Claims: paired by seed, Holm over those tested, silent where the data are; ours are told from the paper's."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rcad.paper.claims import Tally, claims_in, is_check, scale_of
-from rcad.paper.pages import verdict_counts, whose
+from rcad.paper.claims import Claim, Seeds, Side, Tally, gain_of, is_check, judged, plan_claims
 from rcad.paper.report.reading import read
+from rcad.paper.tables import SUITES
+from rcad.study.statistics import holm, paired
 
 RESULTS = Path(__file__).parents[2] / "results"
 RANDOM = "RCAD is more accurate than a random direction"
+PLANNED = SUITES["T3"].claims
+ERM = {0: 30.0, 1: 30.5, 2: 30.2, 3: 30.4}
+WHERE = "CIFAR-100-2k"
+OVER_ERM = "RCAD is more accurate than ERM"
 
 
-def claim(statement: str, verdict: str, published: float | None = 1.0) -> dict[str, Any]:
-    return {"statement": statement, "verdict": verdict, "published": published}
+def column(**rows: Seeds) -> dict[Side, Seeds]:
+    base: dict[Side, Seeds] = {(row, WHERE): ERM for row in ("ERM", "ME-ADA", "RCAD", "random direction")}
+    return base | {(row, WHERE): seeds for row, seeds in rows.items()}
+
+
+def over_erm(seeds: Seeds) -> Claim:
+    return next(one for one in judged(PLANNED, column(RCAD=seeds)) if (one.where, one.statement) == (WHERE, OVER_ERM))
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ((2.0, 2.1, 1.9, 2.1), "reproduced"),
+        ((-2.0, -1.9, -2.1, -1.9), "opposite"),
+        ((0.1, -0.1, 0.1, -0.1), "not reproduced"),
+        ((3.0, -1.0, 4.0, 0.0), "undecided"),
+    ],
+)
+def test_verdicts_follow_the_paired_gain(gains: tuple[float, ...], verdict: str) -> None:
+    found = over_erm({seed: ERM[seed] + gain for seed, gain in enumerate(gains)})
+    assert found.verdict == verdict
+    assert found.published == pytest.approx(2.1)
+
+
+def test_seeds_are_paired_by_number_and_not_by_place() -> None:
+    shuffled = {seed: ERM[seed] + 1.0 + 0.01 * seed for seed in (3, 1, 0, 2)}
+    gain, note = gain_of(shuffled, ERM)
+    assert (note, gain) == ("", paired([31.0, 31.51, 31.22, 31.43], [30.0, 30.5, 30.2, 30.4]))
+    lower, _ = gain_of(shuffled, ERM, higher_is_better=False)
+    assert lower is not None
+    assert gain is not None
+    assert lower.mean == pytest.approx(-gain.mean)
+
+
+def test_holm_counts_what_was_tested_or_all() -> None:
+    cells = column(RCAD={0: 31.0, 1: 31.2, 2: 31.3, 3: 31.2})
+    found = judged(PLANNED, cells)
+    raw = [one.gain["p_greater"] for one in found if one.gain is not None]
+    assert len(raw) == 3
+    assert [one.p_holm for one in found if one.gain is not None] == holm(raw)
+    every = judged(PLANNED, cells, count_all=True)
+    assert [one.p_holm for one in every if one.gain is not None] == holm([*raw, *[1.0] * (len(PLANNED) - 3)])[:3]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "note", "verdict"),
+    [
+        ({0: 32.0, 1: 32.5}, "too few seeds", "undecided"),
+        ({0: 32.0, 1: None, 2: 31.0}, "a run diverged", "undecided"),
+        ({}, "not run", "not run"),
+        ({9: 1.0}, "not run", "not run"),
+    ],
+)
+def test_silence_has_a_reason(seeds: Seeds, note: str, verdict: str) -> None:
+    found = over_erm(seeds)
+    assert (found.verdict, found.note) == (verdict, note)
+    assert found.gain is found.p_holm is found.p_reverse_holm is None
+
+
+def test_three_seeds_are_enough_for_a_p_value_and_the_scale_is_noted() -> None:
+    cells = column(RCAD={0: 32.0, 1: 32.5, 2: 32.1})
+    first, *_ = judged(PLANNED, cells, said="small scale")
+    assert first.gain is not None
+    assert (first.gain["df"], first.note) == (2, "small scale")
+    assert {one.verdict for one in judged(PLANNED, cells, trial=True)} == {"a trial", "not run"}
+
+
+def test_what_could_not_be_measured_is_not_called_diverged() -> None:
+    first, *_ = judged(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
+    assert (first.verdict, first.note) == ("undecided", "not measured")
+
+
+def test_claims_are_planned_as_printed() -> None:
+    planned = plan_claims({"a": {"ERM": 1.0, "RCAD": 2.0}}, ["a", "b"], [("RCAD", "ERM")], lower=True)
+    assert [(one.statement, one.published) for one in planned] == [
+        ("ERM is more accurate than RCAD", 1.0),
+        (RANDOM, None),
+        ("RCAD is more accurate than ERM", None),
+        (RANDOM, None),
+    ]
 
 
 @pytest.mark.parametrize(
     ("target", "statement", "published", "ours"),
     [
-        ("T1", "RCAD is more accurate than ERM", 1.0, False),
-        ("T1", "RCAD is more accurate than ERM", None, True),
-        ("F7", "RCAD is more accurate than ERM", None, False),  # a figure prints no numbers
+        ("T1", OVER_ERM, 1.0, False),
+        ("T1", OVER_ERM, None, True),
+        ("F7", OVER_ERM, None, False),  # a figure prints no numbers
         ("T1", RANDOM, 1.0, True),
         ("F2", RANDOM, None, True),
         ("F5", "all of these in one draw", None, True),
     ],
 )
 def test_which_are_checks_of_ours(target: str, statement: str, published: float | None, ours: bool) -> None:
-    assert is_check(target, statement, published) == ours
-    assert whose(target, statement, published).endswith(" (our check)") == ours
+    assert is_check(target, Claim("", statement, "reproduced", published=published)) == ours
 
 
 def test_controls_have_the_names_that_the_suite_gives_them() -> None:
-    statement = "RCAD + LS is more accurate than a random direction + LS"
-    assert not is_check("T2", statement, 1.0)
-    assert is_check("T2", statement, 1.0, ["random direction + LS"])
+    claim = Claim("", "RCAD + LS is more accurate than a random direction + LS", "reproduced", published=1.0)
+    assert not is_check("T2", claim)
+    assert is_check("T2", claim, ["random direction + LS"])
 
 
 def test_verdicts_are_counted_on_either_side() -> None:
-    judged = [claim("a", "reproduced"), claim("b", "opposite"), claim("c", "reproduced"), claim(RANDOM, "undecided")]
-    found = Tally.of("T8", judged)
-    assert str(found) == "3 claims of the paper: 2 reproduced, 1 opposite; 1 check of ours: 1 undecided"
-    heading, line = verdict_counts(found)
-    assert heading == "## 3 claims of the paper: 2 reproduced, 1 opposite"
-    assert line.startswith("The table also has 1 check of ours: 1 undecided; ")
-    assert verdict_counts(Tally.of("T8", judged[:1])) == ["## 1 claim of the paper: 1 reproduced"]
-    assert str(Tally.of("T8", [])) == "0 claims of the paper"
-
-
-def test_a_trial_has_no_verdict_whatever_an_old_record_says() -> None:
-    claim = {"where": "a", "statement": "RCAD is more accurate than ERM", "verdict": "reproduced"}
-    for record, verdict in (
-        ({"scale": "smoke"}, "a trial"),
-        ({"scale": "small"}, "reproduced"),
-        ({"figure": {"settings": {"draws": 20}}}, "a trial"),
-        ({"figure": {"settings": {"draws": 100}}}, "reproduced"),
-        ({"figure": {"settings": {"draws": 1000}}}, "reproduced"),
-    ):
-        (found,) = claims_in({**record, "claims": [claim]})
-        assert found == {**claim, "verdict": verdict}
-    assert [scale_of({"figure": {"settings": {"draws": n}}}) for n in (20, 99, 100, 999, 1000)] == [
-        "smoke", "smoke", "small", "small", "full",
-    ]  # fmt: skip
-    assert str(Tally.of("T8", [{**claim, "verdict": "a trial", "published": 1.0}] * 3)) == (
-        "3 claims of the paper: a trial"
+    found = [
+        Claim("", name, verdict, published=1.0)
+        for name, verdict in (("a", "reproduced"), ("b", "opposite"), ("c", "not run"), (RANDOM, "undecided"))
+    ]
+    assert str(Tally.of("T8", found)) == (
+        "3 claims of the paper: 1 reproduced, 1 opposite, 1 not run; 1 check of ours: 1 undecided"
     )
+    assert str(Tally.of("T8", [])) == "0 claims of the paper"
+    assert str(Tally.of("T8", [Claim("", "a", "a trial", published=1.0)] * 3)) == "3 claims of the paper: a trial"
 
 
-def test_the_pages_that_are_kept_count_as_the_report_does() -> None:
-    sides: Counter[bool] = Counter()
-    for study in read(RESULTS).studies:
-        if not study.claims or study.scale != "full":  # a trial that somebody made here
-            continue
-        added = [claim for claim in study.claims if study.added(claim)]
-        sides[False] += len(study.claims) - len(added)
-        sides[True] += len(added)
-        if study.target == "costs":  # judged by benchmarks, which have no page of claims
-            continue
-        page = study.path.with_suffix(".md").read_text(encoding="utf-8")
-        assert f"## {len(study.claims) - len(added)} claims of the paper: " in page
-        assert page.count("(our check)") == len(added)
-        judged = [claim(one.statement, one.verdict, one.published) for one in study.claims]
-        assert all(line in page for line in verdict_counts(Tally.of(study.target, judged, study.controls)))
+def test_the_readme_counts_as_the_records_do() -> None:
+    studies = [study for study in read(RESULTS).studies if study.tested and study.scale == "full"]
+    added = [claim for study in studies for claim in study.tested if study.added(claim)]
+    every = sum(len(study.tested) for study in studies)
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"Of the paper's {sides[False]} claims judged so far" in readme
-    assert f"of {sides[True]} further checks of ours" in readme
+    assert f"Of the paper's {every - len(added)} claims judged so far" in readme
+    assert f"of {len(added)} further checks of ours" in readme

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from rcad.data.toys import bayes_accuracy
-from rcad.paper import boundaries, moons, moons_claims, moons_report
+from rcad.paper import boundaries, moons
+from rcad.paper.record import Study
 from rcad.paper.stacked_tuning import Protocol
 from rcad.stacked.model import Layout, StackedMLP
 
@@ -59,29 +60,32 @@ def test_tuning_and_test_examples_are_other_examples() -> None:
 
 def test_the_table() -> None:
     settings = moons.SCALES["smoke"]
-    results = moons.run(settings, silent)
-    everywhere, controlled = results["cells"].values()
-    assert set(everywhere["methods"]) == set(moons_claims.LABELS)
-    assert set(controlled["methods"]) == {"erm", "erm_fixed", "rcad", "rcad_random"}
-    assert everywhere["bayes"] == pytest.approx(100 * bayes_accuracy(0.1))
-    assert controlled["bayes"] == 100
-    assert [row["n"] for row in results["sweep"]] == [20, 40]
-    assert np.asarray(results["weight_ratio"]["rcad"]).shape == (3, 3)
-    for one in everywhere["methods"].values():
-        assert len(one["accuracy"]) == settings.seeds
+    made = moons.run(settings, silent)
+    everywhere, controlled = made.columns
+    assert {row for row, column in made.places if column == everywhere} == set(moons.LABELS.values())
+    assert {row for row, column in made.places if column == controlled} == {
+        "ERM", "ERM, last epoch", "RCAD", "random direction",
+    }  # fmt: skip
+    assert made.ceiling == {everywhere: pytest.approx(100 * bayes_accuracy(0.1)), controlled: 100}
+    assert {tuple(one.x) for one in made.series} == {(20, 40)}
+    assert np.asarray(made.details["weight_ratio"]["rcad"]).shape == (3, 3)
+    assert all(len(place.runs) == settings.seeds for place in made.places.values())
 
 
-def cell(d: int = 625, sigma: float = 0.1, noise: str = "all", **shift: float) -> dict[str, Any]:
-    noisy = np.random.default_rng(0).normal(0, 0.5, (len(moons_claims.LABELS), 5))
+def judged(sigma: float = 0.1, noise: str = "all", bayes: float = 75.9, **shift: float) -> Study:
+    """T8's record with made-up results on one distribution."""
+    noisy = np.random.default_rng(0).normal(0, 0.5, (len(moons.LABELS), 5))
     methods = {
-        name: {"accuracy": (80 + shift.get(name, 0.0) + row).tolist()}
-        for name, row in zip(moons_claims.LABELS, noisy, strict=True)
+        name: {"accuracy": (80 + shift.get(name, 0.0) + row).tolist(), "nll": row.tolist()}
+        for name, row in zip(moons.LABELS, noisy, strict=True)
     }
-    return {"d": d, "sigma": sigma, "noise": noise, "bayes": 75.9, "methods": methods}
+    cell = {"d": 625, "sigma": sigma, "noise": noise, "bayes": bayes, "methods": methods}
+    sweep = [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}}]
+    return moons.judge(moons.described(moons.Settings(), {"a": cell}, sweep, {"epochs": []}))
 
 
 def test_claims_are_the_printed_signs() -> None:
-    claims = {one.statement: one for one in moons_claims.claims({"a": cell(rcad=10.0, fgsm_linf=15.0)})}
+    claims = {one.statement: one for one in judged(rcad=10.0, fgsm_linf=15.0).claims}
     assert claims["RCAD is more accurate than ERM"].published == pytest.approx(14.5)
     assert claims["RCAD is more accurate than ERM"].verdict == "reproduced"
     assert claims["ERM is more accurate than FGSM linf"].published == pytest.approx(1.6)
@@ -90,44 +94,48 @@ def test_claims_are_the_printed_signs() -> None:
 
 
 def test_other_noise_has_no_published_row() -> None:
-    claims = moons_claims.claims({"a": cell(noise="rest", rcad=10.0)})
-    assert all(one.published is None for one in claims)
+    assert all(one.published is None for one in judged(noise="rest", rcad=10.0).claims)
 
 
 def test_accuracies_above_the_best_possible_are_named() -> None:
-    assert "RCAD 89.6" in moons_report._impossible({"a": cell(sigma=0.75)})
-    assert moons_report._impossible({"a": {**cell(sigma=0.75), "bayes": 99.0}}) == ""
+    assert any("RCAD 89.6, while no classifier exceeds 75.9" in note for note in judged(sigma=0.75).notes)
+    assert not any("exceeds" in note for note in judged(sigma=0.75, bayes=99.0).notes)
 
 
 def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
     settings = boundaries.Settings(
-        moons.Cell(200, 0.1), 300, 500, (60, 70), 12, 2, protocol=Protocol("sgd", 0.05, 64, 70, (64,))
+        moons.Cell(200, 0.1), 300, 500, (60, 70), 12, 3, protocol=Protocol("sgd", 0.05, 64, 70, (64,))
     )
-    panels = {(p["method"], p["epoch"]): p for p in boundaries.run(settings, silent)["panels"]}
-    assert len(panels) == 4
+    made = boundaries.judge(boundaries.run(settings, silent))
+    assert len(made.places) == 4
     # Measured with three draws: ERM 85 to 89, RCAD 95 to 98 percent.
-    for name in ("validation_accuracy", "arc_accuracy"):
-        rcad, erm = panels["rcad", 70][name], panels["erm", 70][name]
-        assert len(rcad) == 2
+    for name in ("accuracy", boundaries.SHARE):
+        rcad, erm = (made.places[row, "epoch 70"].values(name) for row in ("RCAD", "ERM"))
+        assert len(rcad) == 3
         assert min(rcad) > max(erm) + 3
-    first, second, longer, fits = moons_claims.boundary_claims(list(panels.values()))
+    first, second, longer, fits = made.claims
     assert (first.where, second.where, longer.where) == ("epoch 60", "epoch 70", "epochs 60 to 70")
-    assert fits.to_dict()["rule"] == "reproduced: in every draw"
-    assert all(len(panel["training_accuracy"]) == 2 for panel in panels.values())
+    assert (fits.statement, fits.rule) == ("ERM's training accuracy is 100%", "reproduced: in every draw")
     assert second.gain is not None
-    assert second.gain.mean > 3
+    assert second.gain["mean"] > 3
 
 
-def test_what_the_text_says_of_erm_as_training_goes_on() -> None:
-    def panel(method: str, epoch: int, **numbers: list[float]) -> dict[str, object]:
-        return {"method": method, "epoch": epoch, "arc_accuracy": [90.0, 91.0, 92.0], **numbers}
-
-    def judged(late: list[float], fitted: list[float]) -> list[str]:
-        panels = [
-            panel(name, epoch, validation_accuracy=[90.0, 90.5, 90.2]) for name in ("rcad", "erm") for epoch in (1, 3)
-        ]
-        panels[-1] |= {"validation_accuracy": late, "training_accuracy": fitted}
-        return [claim.verdict for claim in moons_claims.boundary_claims(panels)[2:]]
-
-    assert judged([88.0, 88.6, 88.1], [100.0] * 3) == ["reproduced", "reproduced"]
-    assert judged([92.0, 92.6, 92.1], [100.0, 99.9, 100.0]) == ["opposite", "not reproduced"]
+@pytest.mark.parametrize(
+    ("late", "fitted", "verdicts"),
+    [
+        ([88.0, 88.6, 88.1], [100.0] * 3, ["reproduced", "reproduced"]),
+        ([92.0, 92.6, 92.1], [100.0, 99.9, 100.0], ["opposite", "not reproduced"]),
+    ],
+)
+def test_what_the_text_says_of_erm_as_training_goes_on(
+    late: list[float], fitted: list[float], verdicts: list[str]
+) -> None:
+    panels: list[dict[str, Any]] = [
+        {"method": name, "epoch": epoch, "arc_accuracy": [90.0, 91.0, 92.0], "probability": []}
+        | {"validation_accuracy": [90.0, 90.5, 90.2], "training_accuracy": [100.0] * 3}
+        for name in ("rcad", "erm")
+        for epoch in (1, 3)
+    ]
+    panels[-1] |= {"validation_accuracy": late, "training_accuracy": fitted}
+    made = boundaries.judge(boundaries.described(boundaries.Settings(), panels, {"chosen": {}}))
+    assert [claim.verdict for claim in made.claims[2:]] == verdicts

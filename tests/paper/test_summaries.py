@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import binomtest
 
+from rcad.paper.claims import Cells, Seeds, judged
 from rcad.paper.published import P_VALUES, T1, T2, T4
-from rcad.paper.sides import Cells, Seeds
-from rcad.paper.summaries import AsGood, MostPairs, NoneAhead, SteeperTrend, fewer_is_more
+from rcad.paper.summaries import AsGood, MostPairs, NoneAhead, SteeperTrend, fewer_is_more, judge_summary
 from rcad.paper.tables import SUITES
-from rcad.paper.verdicts import verdicts
 
 SEEDS = range(4)
 NOISE = (0.0, 0.1, -0.1, 0.05)
@@ -139,25 +138,26 @@ def test_the_p_values_of_the_text_stand_beside_ours() -> None:
     for name, p in (("T1", "0.009"), ("T2", "0.0478")):
         first, second = ("RCAD", "ME-ADA") if name == "T1" else ("RCAD + LS", "ME-ADA + LS")
         cells = {(first, "CIFAR-10"): cell(95.8), (second, "CIFAR-10"): dict.fromkeys(SEEDS, 95.6)}
-        claims = {(one["where"], one["statement"]): one for one in verdicts(SUITES[name], cells)}
+        claims = {(one.where, one.statement): one for one in judged(SUITES[name].claims, cells)}
         found = claims["CIFAR-10", f"{first} is more accurate than {second}"]
-        assert found["published_p"] == p
-        assert found["note"] == f"p in the paper {p}; ours {found['gain']['p_greater']:.2g}, before Holm"
+        assert found.published_p == p
+        assert found.gain is not None
+        assert found.note == f"p in the paper {p}; ours {found.gain['p_greater']:.2g}, before Holm"
         other = claims["CIFAR-100", f"{first} is more accurate than {second}"]
-        assert other["note"] == "not run; p in the paper < 1e-4"
-    assert verdicts(SUITES["T3"], {})[0]["published_p"] is None
+        assert (other.note, other.published_p) == ("not run", "< 1e-4")
+    assert judged(SUITES["T3"].claims, {})[0].published_p == ""
 
 
-def test_summaries_are_claims_of_the_record_and_of_the_page() -> None:
+def test_summaries_are_claims() -> None:
     suite = SUITES["F6"]
     cells = {
         (row, column.name): cell(50.0 + k)
         for k, row in enumerate(("ERM", "ME-ADA", "RCAD"))
         for column in suite.columns
     }
-    told = verdicts(suite, cells)[-3:]
-    assert [one["verdict"] for one in told] == ["reproduced", "reproduced", "not reproduced"]
-    assert all(one["ours"] and one["rule"] and one["gain"] is None for one in told)
-    assert {one["verdict"] for one in verdicts(suite, cells, trial=True)} == {"a trial"}
-    hidden = frozenset(side for side in cells if side[0] == "RCAD")
-    assert verdicts(suite, cells, hidden)[-3]["verdict"] == "undecided"
+    told = [judge_summary(one, cells, "", trial=False) for one in suite.summaries]
+    assert [one.verdict for one in told] == ["reproduced", "reproduced", "not reproduced"]
+    assert all(one.ours and one.rule and one.gain is None for one in told)
+    assert {judge_summary(one, cells, "", trial=True).verdict for one in suite.summaries} == {"a trial"}
+    seen = {side: seeds for side, seeds in cells.items() if side[0] != "RCAD"}
+    assert judge_summary(suite.summaries[0], seen, "", trial=False).verdict == "not run"

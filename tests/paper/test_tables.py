@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, Setting, method_of, protocol
+from rcad.paper.claims import IMAGE_RULE
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
 from rcad.runs.pack import packs_in, united
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
-from rcad.study.judge import CLAIM_RULE as RULE
 from rcad.train.run import canonical_config
 from rcad.train.scheduler import cost
 from rcad.train.task import Method
@@ -43,7 +43,7 @@ def test_the_full_scale_has_as_many_runs_as_the_list_says(name: str) -> None:
 @each
 def test_every_column_has_both_controls_and_every_claim_two_sides_that_are_run(name: str) -> None:
     found = SUITES[name]
-    assert found.rule == RULE
+    assert found.rule == IMAGE_RULE
     assert len(found.controls) == 2
     planned = {(one.row, one.column) for one in found.runs("smoke", [0], "one view")}
     for column in found.columns:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
-from rcad.paper import uci, uci_claims, uci_report
+from rcad.paper import uci
 from rcad.paper.published import UCI_NLL
-from rcad.paper.record import build, finished, plain, refuse_to_replace_full, write
+from rcad.paper.record import Study, as_stored, finished, refuse_to_replace_larger
+from rcad.paper.report import chapters
+from rcad.report import markdown
 
 SMOKE = uci.SCALES["smoke"]
 
@@ -22,7 +25,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def results() -> dict[str, Any]:
+def made() -> Study:
     return uci.run(SMOKE, None, silent)
 
 
@@ -54,19 +57,20 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
         assert min(b[name]["nll"]) > max(a[name]["nll"])
 
 
-def test_every_number_is_there(results: dict[str, Any]) -> None:
-    (table,) = results["datasets"].values()
-    assert set(table["methods"]) == set(uci_claims.LABELS)
-    assert table["rows"] == {"train": 54, "test": 6, "validation": 11}
-    assert all(len(one["nll"]) == SMOKE.splits for one in table["methods"].values())
+def test_every_number_is_there(made: Study) -> None:
+    assert made.columns == ["synthetic"]
+    assert {row for row, _ in made.places} == set(uci.LABELS.values())
+    assert made.details["rows"]["synthetic"] == {"train": 54, "test": 6, "validation": 11, "features": 4}
+    assert all(len(place.runs) == SMOKE.splits for place in made.places.values())
     # ERM's first configuration is the last epoch, which is what the fixed row does.
-    erm, fixed = table["methods"]["erm"], table["methods"]["erm_fixed"]
-    for choice, tuned, plain_ in zip(erm["chosen"], erm["nll"], fixed["nll"], strict=True):
-        assert (tuned == pytest.approx(plain_, abs=1e-6)) == (choice == 0)
+    tuned, fixed = (made.places[row, "synthetic"].values("nll") for row in ("ERM", "ERM, last epoch"))
+    chosen = made.details["tuning"]["synthetic"]["erm"]["chosen"]
+    for choice, one, other in zip(chosen, tuned, fixed, strict=True):
+        assert (one == pytest.approx(other, abs=1e-6)) == (choice == 0)
 
 
-def test_the_cap_matters_at_large_lambda(results: dict[str, Any]) -> None:
-    found = results["uncapped"]
+def test_the_cap_matters_at_large_lambda(made: Study) -> None:
+    found = made.details["uncapped"]
     first, last = (
         np.subtract(found["uncapped"]["validation_nll"], found["capped"]["validation_nll"])[k] for k in (0, -1)
     )
@@ -82,18 +86,23 @@ def test_a_study_without_a_cap_is_stopped(monkeypatch: pytest.MonkeyPatch) -> No
     assert replace(SMOKE, cap=0.0).arms()
 
 
-def table(shift: dict[str, float], spread: float = 0.01) -> dict[str, Any]:
-    noise = np.random.default_rng(0).normal(0, 1, (len(uci_claims.LABELS), 20))
-    methods = {
-        name: {"nll": (2.0 + shift.get(name, 0.0) + spread * row).tolist()}
-        for name, row in zip(uci_claims.LABELS, noise, strict=True)
-    }
-    return {"rows": {"train": 90, "test": 10}, "methods": methods}
+def judged(names: Iterable[str], shift: dict[str, float], spread: float = 0.01, *, lost: bool = False) -> Study:
+    """T7's record with made-up results, one of RCAD's without a number where `lost`."""
+    noise = np.random.default_rng(0).normal(0, 1, (len(uci.LABELS), 20))
+    methods = {}
+    for name, row in zip(uci.LABELS, noise, strict=True):
+        nll = (2.0 + shift.get(name, 0.0) + spread * row).tolist()
+        methods[name] = {"nll": nll, "rmse": nll, "chosen": [0] * 20, "tuning_diverged": 1}
+    if lost:
+        methods["rcad"]["nll"][3] = None
+    del methods["erm_fixed"]["chosen"]
+    table = {"rows": {"train": 90, "test": 10}, "features": 3, "methods": methods}
+    none = {"lambdas": [], "alpha": 0.3, "dataset": "x", "capped": {}, "uncapped": {}}
+    return uci.judge(uci.described(uci.Settings(), dict.fromkeys(names, table), none))
 
 
 def test_claims_are_the_printed_signs() -> None:
-    found = {name: table({"rcad": -0.5}) for name in UCI_NLL}
-    claims = {(one.where, one.statement): one for one in uci_claims.claims(found)}
+    claims = {(one.where, one.statement): one for one in judged(UCI_NLL, {"rcad": -0.5}).claims}
     assert len(claims) == 15
     assert claims["boston", "RCAD has lower NLL than ERM"].published == pytest.approx(0.25)
     assert claims["boston", "RCAD has lower NLL than ERM"].verdict == "reproduced"
@@ -101,49 +110,37 @@ def test_claims_are_the_printed_signs() -> None:
     wine = claims["wine", "ERM has lower NLL than RCAD"]
     assert wine.published == pytest.approx(0.12)
     assert wine.gain is not None
-    assert wine.gain.mean == pytest.approx(-0.5, abs=0.02)
+    assert wine.gain["mean"] == pytest.approx(-0.5, abs=0.02)
     assert wine.verdict == "opposite"
     assert claims["boston", "RCAD has lower NLL than a random direction"].verdict == "reproduced"
 
 
-def test_no_difference_is_not_reproduced_where_the_printed_one_is_excluded() -> None:
-    claims = uci_claims.claims({"boston": table({}, spread=0.01)})
-    assert {one.verdict for one in claims} == {"not reproduced"}
-    claims = uci_claims.claims({"boston": table({}, spread=3.0)})
-    assert {one.verdict for one in claims} == {"undecided"}
+@pytest.mark.parametrize(("spread", "verdict"), [(0.01, "not reproduced"), (3.0, "undecided")])
+def test_no_difference_is_not_reproduced_where_the_printed_one_is_excluded(spread: float, verdict: str) -> None:
+    assert {one.verdict for one in judged(["boston"], {}, spread).claims} == {verdict}
 
 
 def test_a_diverged_run_leaves_its_claims_undecided() -> None:
-    broken = table({"rcad": -0.5})
-    broken["methods"]["rcad"]["nll"][3] = None
-    assert {one.verdict for one in uci_claims.claims({"boston": broken})} == {"undecided"}
-    rows = uci_claims.tests({"boston": broken})["erm"]
-    assert [row["test"] for row in rows if row["method"] == "rcad"] == [None]
-    record = build("T7", "smoke", SMOKE.to_dict(), {}, 1.0)
-    short = {"chosen": [0] * 20, "tuning_diverged": 1}
-    for one in broken["methods"].values():
-        one.update(short)
-    record["results"] = {
-        "datasets": {"boston": broken},
-        "uncapped": {"lambdas": [], "alpha": 0.3, "dataset": "x", "capped": {}, "uncapped": {}},
-    }
-    page = uci_report.markdown(record, uci_claims.claims({"boston": broken}), uci_claims.tests({"boston": broken}))
-    assert "(1 of 20 diverged)" in page
-    assert "| a run diverged | - | - |" in page
+    broken = judged(["boston"], {"rcad": -0.5}, lost=True)
+    assert {(one.verdict, one.note) for one in broken.claims} == {("undecided", "a run diverged")}
+    page = markdown.markdown(chapters.page(broken, "", "uci", picture=False))
+    assert "1 of 20 diverged" in page
+    assert "| RCAD | a run diverged |" in page
 
 
-def test_records_are_found_again_and_marked(results: dict[str, Any], tmp_path: Any) -> None:
+def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None:
     path = tmp_path / "uci.json"
     settings = SMOKE.to_dict()
-    record = build("T7", "smoke", settings, {"a": [1.0, float("nan")], "b": results}, 1.0)
-    assert record["not_finite"] == 1
-    assert record["results"]["a"] == [1.0, None]
-    write(path, record)
-    assert finished(path, settings, "smoke") == record
+    made = replace(made, scale="smoke", details={**made.details, "lost": float("nan")})
+    made.write(path)
+    found = finished(path, settings, "smoke")
+    assert found is not None
+    assert found.details["lost"] is None
+    assert found.to_dict() == made.to_dict()
     assert finished(path, settings, "full") is None
     assert finished(path, replace(SMOKE, splits=2).to_dict(), "smoke") is None
-    refuse_to_replace_full(path)
-    write(path, {**record, "scale": "full"})
+    refuse_to_replace_larger(path, "smoke")
+    replace(made, scale="full").write(path)
     with pytest.raises(InputError, match="pass another --out"):
-        refuse_to_replace_full(path)
-    assert plain({"x": 1 / 3}) == {"x": 0.3333333}
+        refuse_to_replace_larger(path, "small")
+    assert as_stored({"x": 1 / 3}) == {"x": 0.3333333}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rcad.errors import MissingExtraError
-from rcad.report.drawing import blank, inline
+from rcad.report.drawing import blank, colour_of, colours_of, inline, label, limits
 
 pytest.importorskip("matplotlib")
 
@@ -63,3 +63,23 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     for call in (lambda: blank(1, 1), lambda: inline(figure)):
         with pytest.raises(MissingExtraError, match=r"rcad\[report\]"):
             call()
+
+
+def test_a_wild_value_does_not_squeeze_an_axis() -> None:
+    low, high = limits([1.0, 1.1, 1.2, 1.3, 500.0])
+    assert (low, high) == pytest.approx((1 - 0.06 * 0.3, 1.3 + 0.06 * 0.3))
+    assert limits([1.0, 1.1, 1.2, 1.3], around=0.0)[0] < 0
+    assert limits([2.0]) == (1.5, 2.5)
+    assert limits([]) == (0.0, 1.0)
+
+
+def test_labels_fit_and_hold_no_formula() -> None:
+    assert label("a $x$ 猫") == "a \\$x\\$ \N{WHITE SQUARE}"
+    assert label("one two three four five", 9, 2) == "one two\nthree …"
+
+
+def test_colours_stay_with_their_method_and_apart_on_a_picture() -> None:
+    colours = [colour_of(name) for name in ("ERM", "RCAD", "random direction", "XY")]
+    assert colours == ["#000000", "#0072B2", "#D55E00", "#666666"]
+    names = ["ERM", "RCAD", "RCAD, alpha 0.1", "FGSM", "LS", "XY", "random direction"]
+    assert len(set(colours_of(names).values())) == len(names)

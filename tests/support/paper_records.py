@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rcad.study.judge import CLAIM_RULE as RULE
+from rcad.paper.claims import IMAGE_RULE as RULE
+from rcad.runs.config import ModelConfig
+from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
 from rcad.study.statistics import paired
 
 EVIL = "<script>alert('a')</script> & $x_1$ 100% | 猫"
@@ -76,6 +80,8 @@ def suite(
                     }
                 )
     record: dict[str, Any] = {
+        "kind": "rcad study",
+        "schema": 2,
         "target": target,
         "title": f"made up, {target}",
         "about": "A record for tests.",
@@ -93,7 +99,8 @@ def suite(
         "notes": ["A note."],
         "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"},
         "seconds": 12.5,
-        "settings": {"metrics": dict(metrics or {})},
+        "metrics": dict(metrics or {}),
+        "settings": {},
     }
     return {**record, **more}
 
@@ -141,26 +148,28 @@ def benchmark() -> dict[str, Any]:
         for mode in ("eager", "graph")
         for method, ratio in (("erm", 1.0), ("rcad", 1.9), ("me_ada", 3.5))
     ]
-    return {"device": "a made-up GPU", "torch": "2.13", "date": "2026-11-15", "rows": rows}
+    return {"kind": "rcad step times", "device": "a made-up GPU", "torch": "2.13", "date": "2026-11-15", "rows": rows}
 
 
-def run_record(name: str, seed: int, accuracy: float) -> dict[str, Any]:
-    config = {
-        "seed": seed,
-        "data": {"name": "digits"},
-        "model": {"name": "resnet18", "norm": "group"},
-        "method": [{"name": "data_augmentation"}, {"name": "rcad", "alpha": 1.0}],
-    }
-    return {
-        "id": name,
-        "config": config,
-        "status": "done",
-        "started": "2026-11-15T05:00:00+00:00",
-        "metrics": {"test_accuracy": accuracy, "test_nll": 1.0, "val_accuracy": 99.0},
-        "timings": {"train_seconds": 5.0},
-        "device": "a made-up GPU",
-        "versions": {"torch": "2.13"},
-    }
+def run_record(seed: int, accuracy: float, name: str = "digits") -> dict[str, Any]:
+    """A finished run of RCAD on a network with GroupNorm."""
+    recipe = replace(RECIPES["paper"], model=ModelConfig(name="resnet18", norm="group"))
+    return RunRecord(
+        config=recipe.config(name, [("rcad", {"alpha": 1.0})], seed),
+        status="done",
+        started="2026-11-15T05:00:00+00:00",
+        finished="2026-11-15T05:00:05+00:00",
+        metrics={"test_accuracy": accuracy, "test_nll": 1.0, "val_accuracy": 99.0},
+        timings={"train_seconds": 5.0},
+        device="a made-up GPU",
+        versions={"torch": "2.13"},
+    ).to_dict()
+
+
+def put_run(folder: Path, store: str, record: Mapping[str, Any]) -> str:
+    """Write a run's record into a store; returns its id."""
+    put(folder, record, f"{store}/{record['id']}/record.json")
+    return str(record["id"])
 
 
 def put(folder: Path, record: Mapping[str, Any], path: str | None = None) -> Path:

@@ -22,7 +22,7 @@ from rcad.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rcad.paper.making import Order
+    from rcad.paper.run import Order
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -200,7 +200,7 @@ def _order(
 ) -> Order:
     from rcad.cli.seeds import parse_seeds
     from rcad.paper.benchmarks import SEEDS
-    from rcad.paper.making import Order
+    from rcad.paper.run import Order
 
     return Order(
         name=name,
@@ -228,12 +228,12 @@ def _no_options(name: str, given: dict[str, object]) -> None:
 
 def _run_suite(order: Order) -> None:
     from rcad.cli.screen import say, warn
-    from rcad.paper.making import make
+    from rcad.paper.run import make_suite
     from rcad.train.progress import shown
     from rcad.train.scheduler import Outcome
 
     with shown() as progress:
-        outcome = make(order, progress, warn)
+        outcome = make_suite(order, progress, warn)
     if isinstance(outcome, Outcome):
         warn(outcome.words())
         raise typer.Exit(outcome.exit_code)
@@ -248,12 +248,12 @@ def _run_suite(order: Order) -> None:
 
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
     from rcad.cli.screen import say, warn
-    from rcad.paper.targets import make
+    from rcad.paper.run import make_study
     from rcad.train.progress import shown
 
     folder = None if data_dir is None else data_dir.expanduser()
     with shown() as progress:
-        outcome = make(name, scale, out, folder, progress.detail, again=again)  # type: ignore[arg-type]
+        outcome = make_study(name, scale, out, folder, progress.detail, again=again)  # type: ignore[arg-type]
     if outcome.reused:
         say(f"{name}: the numbers were there already, with the same settings; --again computes them again")
     for file in outcome.files:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rcad.cli.screen import say, say_json, table
-from rcad.paper.claims import CONTROLS, Tally, by_verdict, claims_in, scale_of
+from rcad.paper.claims import by_verdict
+from rcad.paper.record import Study
 from rcad.paper.targets import TARGETS
-from rcad.runs.files import loads, read_text
 
 if TYPE_CHECKING:
-    from rcad.paper.making import Order
+    from rcad.paper.run import Order
 
 
 def overview(out: Path, as_json: bool, names: Sequence[str] = tuple(TARGETS)) -> None:
@@ -27,7 +27,7 @@ def overview(out: Path, as_json: bool, names: Sequence[str] = tuple(TARGETS)) ->
 
 def cells(order: Order, as_json: bool) -> None:
     """Runs done of those planned, cell by cell."""
-    from rcad.paper.making import standing
+    from rcad.paper.run import standing
 
     found, missing = standing(order)
     if as_json:
@@ -47,16 +47,9 @@ def _records(name: str, out: Path) -> list[list[str]]:
     target = TARGETS[name]
     folder = out / target.folder
     found = [folder / f"{target.stem}.json", folder / f"{target.stem}-two-views.json"]
-    rows = [_row(name, path, loads(read_text(path), str(path))) for path in found if path.is_file()]
+    rows = [_row(name, path, Study.read(path)) for path in found if path.is_file()]
     return rows or [[name, "-", "-", "-", "-", "-"]]
 
 
-def _row(name: str, path: Path, record: dict[str, Any]) -> list[str]:
-    found = Tally.of(name, claims_in(record), record.get("controls", CONTROLS))
-    return [
-        name,
-        str(path),
-        scale_of(record) or "-",
-        record.get("protocol", "-"),
-        *(by_verdict(side) or "-" for side in found),
-    ]
+def _row(name: str, path: Path, study: Study) -> list[str]:
+    return [name, str(path), study.scale, study.protocol or "-", *(by_verdict(side) or "-" for side in study.tally)]

@@ -15,7 +15,8 @@ from typing import Any
 
 from rcad.errors import InputError, need
 from rcad.report import html
-from rcad.runs.files import loads, make_folder, read_text, write_text
+from rcad.runs.files import dumps, loads, make_folder, read_text, write_text
+from rcad.runs.record import versions
 from rcad.train.progress import SILENT, Portion, Progress
 
 ACTS = {"linear": "linear theory", "moons": "moons", "digits": "digits, 100 labels", "diabetes": "diabetes"}
@@ -54,12 +55,12 @@ FAST = Settings(20, 20, 100, 200, 3, 5, 16, 15, 0.5, 1.0, 0.01, 3, 1, 4, 3, 2, 2
 
 def linear(settings: Settings, progress: Progress) -> Record:
     """The paper's linear theory: RCAD starts where ERM ended; test accuracies are exact."""
-    from rcad.paper.theory.study import LARGE, SMALL, run_study
-    from rcad.paper.theory.study import Settings as Linear
+    from rcad.paper.theory.simulation import LARGE, SMALL, run_trajectories
+    from rcad.paper.theory.simulation import Settings as Linear
 
     progress.overall(0, 1, "ERM, then RCAD")
     begun = time.process_time()
-    study = run_study(Linear(draws=settings.draws))
+    study = run_trajectories(Linear(draws=settings.draws))
     names = (f"rcad(alpha={LARGE:g})", f"rcad(alpha={SMALL:g})")
     ends = {"erm": study.erm[-1], names[0]: study.path(LARGE)[-1], names[1]: study.path(SMALL)[-1]}
     results = {name: {"accuracy": (100 * study.accuracy(w)).tolist()} for name, w in ends.items()}
@@ -69,10 +70,9 @@ def linear(settings: Settings, progress: Progress) -> Record:
 def moons(settings: Settings, progress: Progress) -> Record:
     """Two moons among hundreds of noise dimensions; with it what each method makes of their plane."""
     from rcad.loss.methods import METHODS
-    from rcad.paper.arms import Candidate
     from rcad.paper.boundaries import SHOWN, grid, probability
     from rcad.paper.moons import Cell, draw
-    from rcad.paper.stacked_tuning import Job, Protocol, fit
+    from rcad.paper.stacked_tuning import Candidate, Job, Protocol, fit
 
     d, seeds = settings.moons_d, range(settings.moons_draws)
     folds = [draw(Cell(d, 0.1), settings.moons_n, settings.moons_test, seed) for seed in seeds]
@@ -186,7 +186,7 @@ def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
     page, file = out / "index.html", out / "demo.json"
     _refuse_foreign(page, file)
     if fast:
-        records.refuse_to_replace_full(file)
+        records.refuse_to_replace_larger(file, "small")
     with _folder(out), _one_thread():
         started, results, before = time.perf_counter(), {}, 0.0
         for name, act in ACTS.items():
@@ -194,10 +194,17 @@ def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
             part.note = SILENT.note  # how each run ended is not what a demo is about
             results[name] = globals()[name](settings, part)
             before += SHARES[name]
-        record = records.build("demo", scale, asdict(settings), results, time.perf_counter() - started)
+        record: Record = {
+            "target": "demo",
+            "scale": scale,
+            "settings": records.as_stored(asdict(settings)),
+            "versions": versions(("rcad", "torch", "numpy", "scipy")),
+            "seconds": round(time.perf_counter() - started, 1),
+            "results": records.as_stored(results),
+        }
         record["verdicts"] = verdicts(record["results"])
         text = html.page(document(record))
-        records.write(file, record)
+        write_text(file, dumps(record, indent=None).replace('}, "', '},\n"') + "\n")
         write_text(page, text)
     return Demo(page, file, record)
 

@@ -7,7 +7,10 @@ rule is tried there against the alphas that the table T7 chose.
 
 from __future__ import annotations
 
+import argparse
 import math
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -21,20 +24,28 @@ from torch import Tensor
 
 from rcad.data import embedded
 from rcad.data.splits import subset
+from rcad.errors import InputError, MissingExtraError
 from rcad.loss.growth import as_unit_float
 from rcad.loss.methods import erm, rcad
 from rcad.loss.suggest_alpha import suggest_alpha
-from rcad.paper.arms import Candidate
+from rcad.paper import record as records
 from rcad.paper.moons import Cell, draw
-from rcad.paper.stacked_tuning import Fold, Job, Protocol, fit
-from rcad.paper.theory.linear import Problem
-from rcad.paper.theory.projected import final, rcad_step
-from rcad.paper.theory.study import Settings as Theory
-from rcad.paper.theory.study import run_finals, start
-from rcad.paper.theory.sweeps import window
+from rcad.paper.record import Study
+from rcad.paper.run import write_study
+from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, fit
+from rcad.paper.theory.problem import Problem, final, rcad_step
+from rcad.paper.theory.simulation import Settings as Theory
+from rcad.paper.theory.simulation import run_finals, start, window
 from rcad.paper.uci import fold, read
+from rcad.runs.record import versions
 
 Say = Callable[[str, int, int], None]
+ABOUT = (
+    "How good is the measured alpha? `rcad suggest-alpha` (and `alpha=auto`) takes half the median distance from a "
+    "training example to its nearest one of another class. Here it is held against the best alpha of a grid, chosen on "
+    "held-out examples; no test set is read. 'Excess' is another rule, tried beside it and not offered: half the "
+    "square root of what the squared distance to another class has more than that to the own class."
+)
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 MOONS = Protocol("sgd", 0.05, 128, 100, (128,))
 DIGITS = Protocol("adamw", 3e-3, 25, 60, (128,))
@@ -159,16 +170,16 @@ def digits(settings: Settings, say: Say) -> dict[str, Any]:
     return _judged(found, alphas, measured)
 
 
-def regression(settings: Settings, record: Mapping[str, Any], data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
+def regression(settings: Settings, table: Study, data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
     """T7's tuned alphas beside a rule for real targets: half the median distance to a row a deviation away or more.
 
     A target a deviation away stands for "another class". Nothing is trained here.
     """
     rows = []
-    for name, table in record["results"]["datasets"].items():
+    for name, tuning in table.details["tuning"].items():
         say(f"{name}: distances", 0, 1)
-        candidates = record["settings"]["arms"]["rcad"]["candidates"]
-        tuned = [candidates[index]["alpha"] for index in table["methods"]["rcad"]["chosen"]][: settings.splits]
+        candidates = table.settings["arms"]["rcad"]["candidates"]
+        tuned = [candidates[index]["alpha"] for index in tuning["rcad"]["chosen"]][: settings.splits]
         data = read(name, data_dir)
         rule = []
         for train, test in data.standard_splits[: len(tuned)]:
@@ -180,14 +191,20 @@ def regression(settings: Settings, record: Mapping[str, Any], data_dir: Path | N
     return rows
 
 
-def run(settings: Settings, uci: Mapping[str, Any] | None, data_dir: Path | None, say: Say) -> dict[str, Any]:
+def run(settings: Settings, uci: Study | None, data_dir: Path | None, say: Say) -> Study:
     """Everything of the page; `uci` is T7's record, or None where the data are not there."""
-    return {
-        "linear": linear(settings, say),
-        "moons": moons(settings, say),
-        "digits": digits(settings, say),
-        "uci": None if uci is None else regression(settings, uci, data_dir, say),
-    }
+    return Study(
+        target="alpha",
+        title="alpha, measured",
+        about=ABOUT,
+        settings=settings.to_dict(),
+        details={
+            "linear": linear(settings, say),
+            "moons": moons(settings, say),
+            "digits": digits(settings, say),
+            "uci": None if uci is None else regression(settings, uci, data_dir, say),
+        },
+    )
 
 
 def _suggestions(folds: Sequence[Fold]) -> list[dict[str, float]]:
@@ -227,9 +244,35 @@ def _judged(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from rcad.paper.alpha_report import command
+    """Compute what is not there yet, then write OUT/alpha.json and OUT/alpha.md."""
+    parser = argparse.ArgumentParser(prog="python -m rcad.paper.alpha", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("results/alpha"), metavar="DIR")
+    parser.add_argument("--scale", choices=list(SCALES), default="full")
+    parser.add_argument("--uci", type=Path, metavar="FILE", help="T7's record; without it UCI is left out")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder that holds uci/")
+    given = parser.parse_args(arguments)
+    try:
+        uci = None if given.uci is None else Study.read(given.uci)
+        path = given.out / "alpha.json"
+        records.refuse_to_replace_larger(path, given.scale)
+        settings, started = SCALES[given.scale], time.perf_counter()
+        study = records.finished(path, settings.to_dict(), given.scale)
+        if study is None or (study.details["uci"] is None) != (uci is None):
+            study = replace(run(settings, uci, given.data_dir, _say), scale=given.scale, versions=versions())
+            study = replace(study, seconds=round(time.perf_counter() - started, 1))
+        files, note = write_study(study, path, "python -m rcad.paper.alpha")
+    except (InputError, MissingExtraError) as error:
+        print(f"alpha: {error}", file=sys.stderr)
+        return 2
+    if note:
+        print(note, file=sys.stderr)
+    print(files[1])
+    return 0
 
-    return command(arguments)
+
+def _say(what: str, done: int, total: int) -> None:
+    if done in (0, total):
+        print(what, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -107,9 +107,9 @@ def protocol(name: str, scale: Scale) -> Recipe:
     )
 
 
-def missing(benchmark: Benchmark, scale: Scale, data_dir: Path | None, cache_dir: Path | None) -> str | None:
-    """Why a data set cannot be used, in one sentence; None where it can."""
-    from rcad.data.registry import available, load
+def not_here(benchmark: Benchmark, scale: Scale, data_dir: Path | None) -> str | None:
+    """Why a data set cannot be read, in one sentence; None where it can. Nothing is read."""
+    from rcad.data.registry import available
 
     found = {one.name: one.where for one in available(data_dir)}
     if scale == "smoke":
@@ -118,6 +118,16 @@ def missing(benchmark: Benchmark, scale: Scale, data_dir: Path | None, cache_dir
         return f"{benchmark.name}: rcad has no reader for it (it does not fit into memory), so it was not run."
     if found[benchmark.data] is None:
         return f"{benchmark.name}: {benchmark.data} was not found in the data folder, so it was not run."
+    return None
+
+
+def missing(benchmark: Benchmark, scale: Scale, data_dir: Path | None, cache_dir: Path | None) -> str | None:
+    """Why a data set cannot be used, in one sentence; None where it can."""
+    from rcad.data.registry import load
+
+    reason = not_here(benchmark, scale, data_dir)
+    if reason is not None:
+        return reason
     if scale == "full" and benchmark.count is None and benchmark.data == "tiny-imagenet":
         # The one that is passed around in parts; the others are read whole or not at all.
         there = len(load(benchmark.data, data_dir=data_dir, cache_dir=cache_dir).train)

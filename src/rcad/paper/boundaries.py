@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,14 +13,18 @@ from torch import Tensor
 
 from rcad.data.toys import arc
 from rcad.loss.methods import erm
-from rcad.paper.arms import Arm, Candidate
-from rcad.paper.moons import TUNING_SEED, Cell, build_arms, draw
-from rcad.paper.stacked_tuning import Fold, Job, Progress, Protocol, fit, tune
+from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judged
+from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw
+from rcad.paper.record import Place, Run, Study
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
 from rcad.stacked.model import StackedMLP
+from rcad.study.judge import CLAIM_RULE
 
 Say = Callable[[str, int, int], None]
 CELL, PROTOCOL = Cell(625, 0.10), Protocol("sgd", 0.05, 128, 300, (128,))
 SHOWN = 300
+SHARE, FITTED = "share of the curves", "training accuracy, %"
+MEASURED = ("arc_accuracy", "validation_accuracy", "training_accuracy")
 LIMITS = (-1.75, 2.75, -1.25, 1.75)
 """Left, right, bottom, top of the pictures."""
 
@@ -65,7 +69,7 @@ SCALES = {
 }
 
 
-def run(settings: Settings, say: Say) -> dict[str, Any]:
+def run(settings: Settings, say: Say) -> Study:
     """The probability of class 1 on the grid for both methods at every epoch, in percent."""
     cell = settings.cell
     arm = settings.arm()
@@ -91,12 +95,73 @@ def run(settings: Settings, say: Say) -> dict[str, Any]:
         for epoch, found in _looked_at(one, folds, settings, partial(say, name)).items():
             panels.append({"method": name, "epoch": epoch, **found})
     points, labels = folds[0].x[:SHOWN, :2], folds[0].y[:SHOWN]
-    return {
-        "chosen": dict(chosen.numbers),
-        "validation": scores[0],
-        "panels": panels,
-        "points": {"x": np.round(points.tolist(), 3).tolist(), "y": labels.tolist()},
-    }
+    shown = {"x": np.round(points.tolist(), 3).tolist(), "y": labels.tolist()}
+    return described(settings, panels, {"chosen": dict(chosen.numbers), "validation": scores[0], "points": shown})
+
+
+def described(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
+    """The record of what was computed."""
+    cell = settings.cell
+    chosen = ", ".join(f"{name} {value:g}" for name, value in details["chosen"].items())
+    return Study(
+        target="F7",
+        title="decision boundaries on the moons",
+        about="The probability of a class in the plane of the two true features, all others at 0, as training goes on: "
+        f"d = {cell.d}, sigma = {cell.sigma:g}, n = {settings.n:,}, {settings.draws} draws, of which the first is "
+        f"shown. RCAD with {chosen}, chosen on a draw of its own. The share of the noise-free half circles on the "
+        "right side says whether a boundary follows the moons; the accuracy is that of noisy validation examples.",
+        metric=SHARE,
+        rows=["ERM", "RCAD"],
+        columns=list(dict.fromkeys(f"epoch {panel['epoch']}" for panel in panels)),
+        places={
+            (row, column): Place(
+                row,
+                column,
+                None,
+                [
+                    Run(draw, dict(zip((SHARE, "accuracy", FITTED), numbers, strict=False)))
+                    for draw, numbers in enumerate(
+                        zip(*(panel[name] for name in MEASURED if name in panel), strict=True)
+                    )
+                ],
+            )
+            for panel in panels
+            for row, column in [(LABELS[panel["method"]], f"epoch {panel['epoch']}")]
+        },
+        rule=CLAIM_RULE,
+        settings=settings.to_dict(),
+        details={
+            **details,
+            "panels": [{key: panel[key] for key in ("method", "epoch", "probability")} for panel in panels],
+        },
+    )
+
+
+def judge(study: Study) -> Study:
+    """At every epoch RCAD's boundary gives more of the half circles themselves to the right class than ERM's.
+
+    And what the text says of ERM: it fits its training set entirely, and more epochs make it worse.
+    """
+    text = "RCAD's boundary follows the moons more closely than ERM's"
+    planned = [PlannedClaim(column, text, ("RCAD", column), ("ERM", column), None) for column in study.columns]
+    first, last = study.columns[0], study.columns[-1]
+    longer = f"epochs {first.removeprefix('epoch ')} to {last.removeprefix('epoch ')}"
+    fresh = {("ERM on fresh examples", name): study.places["ERM", name].by_seed("accuracy") for name in (first, last)}
+    worse = "more epochs of ERM lower its accuracy on fresh examples"
+    early, late = fresh
+    planned.append(PlannedClaim(longer, worse, early, late, None))
+    trial = study.scale == "smoke"
+    claims = judged(planned, {**study.cells(), **fresh}, trial=trial, count_all=True)
+    fitted = study.places["ERM", last].values(FITTED)
+    perfect = sum(value == 100 for value in fitted)
+    fits = Claim(
+        last,
+        "ERM's training accuracy is 100%",
+        TRIAL if trial else "reproduced" if perfect == len(fitted) else "not reproduced",
+        ours=f"in {perfect} of {len(fitted)} draws, {min(fitted, default=0.0):.2f}% at least",
+        rule="reproduced: in every draw",
+    )
+    return replace(study, claims=[*claims, *([fits] if fitted else [])])
 
 
 def _looked_at(one: Candidate, folds: list[Fold], settings: Settings, progress: Progress) -> dict[int, Any]:

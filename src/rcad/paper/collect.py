@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.paper.benchmarks import Scale
+from rcad.paper.benchmarks import Scale, not_here
+from rcad.paper.claims import Claim, Seeds, Side, judged
 from rcad.paper.grid import Plan
-from rcad.paper.sides import Seeds, Side
+from rcad.paper.record import LAST, Place, Run, Series, Study
 from rcad.paper.suite import Column, Curve
-from rcad.paper.verdicts import verdicts
+from rcad.paper.summaries import judge_summary
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, versions
 
-ALWAYS = ("accuracy", "nll", "brier", "ece")
-"""Shown side by side for every run."""
+MEASURES = ("accuracy", "nll", "brier", "ece")
+"""Shown and compared for every run, at the chosen epoch and at the last."""
+SHOWN = (*MEASURES, *(f"{LAST}{name}" for name in MEASURES), "top5")
 CALIBRATION = "calibration"
 Say = Callable[[str, int, int], None]
 
@@ -41,71 +44,99 @@ def settings(evaluation: str, scale: Scale) -> Settings:
     return Settings(limit=0)
 
 
-def collect(planned: Plan, shelf: RunLoader, say: Say) -> dict[str, Any]:
+def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
     """The suite's record; cells whose runs are not there have fewer of them."""
     suite = planned.suite
-    numbers = _numbers(planned, shelf, say)
-    cells, values, unmeasured = _cells(planned, numbers)
-    notes = [*suite.notes, *planned.missing, *numbers.notes]
-    full = planned.scale == "full"
-    if planned.skipped:
-        notes.append(f"Not asked for: {'; '.join(planned.skipped)}.")
-    if planned.precision == "bf16":
-        notes.append(IN_BF16)
-    if not full:
-        notes.insert(0, LABELS[planned.scale])
-    record: dict[str, Any] = {
-        "target": suite.name,
-        "title": suite.title,
-        "about": suite.about,
-        "scale": planned.scale,
-        "protocol": planned.views,
-        "metric": suite.metric,
-        "higher_is_better": suite.higher_is_better,
-        "unit": suite.unit,
-        "rows": list(suite.rows),
-        "columns": [column.name for column in suite.columns],
-        "controls": list(suite.controls),
-        "cells": cells,
-        "claims": verdicts(
-            suite,
-            values,
-            unmeasured,
-            said="small scale" if planned.scale == "small" else "",
-            trial=planned.scale == "smoke",
-        ),
-        "rule": suite.rule,
-        "notes": notes,
-        "versions": {**versions(("rcad", "torch", "numpy", "scipy")), **numbers.versions},
-        "seconds": round(sum(one["seconds"] for one in numbers.runs.values()), 1),
-        "settings": {
+    runs, unevaluated, trained_with = _runs(planned, shelf, say)
+    study = Study(
+        target=suite.name,
+        title=suite.title,
+        about=suite.about,
+        scale=planned.scale,
+        protocol=planned.views,
+        metric=suite.metric,
+        higher_is_better=suite.higher_is_better,
+        unit=suite.unit,
+        rows=suite.rows,
+        columns=[column.name for column in suite.columns],
+        controls=suite.controls,
+        metrics={column.name: column.metric for column in suite.columns},
+        places=_places(planned, runs),
+        rule=suite.rule,
+        notes=[
+            *([LABELS[planned.scale]] if planned.scale in LABELS else []),
+            *suite.notes,
+            *unevaluated,
+            *([IN_BF16] if planned.precision == "bf16" else []),
+        ],
+        not_run=_not_run(planned, shelf),
+        versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
+        seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
+        settings={
             "seeds": list(planned.seeds),
             "precision": planned.precision,
             "columns": {name: suite.column(name).benchmark.words(planned.scale) for name in planned.columns},
-            "metrics": {column.name: column.metric for column in suite.columns},
         },
+    )
+    return replace(
+        study, claims=judged_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
+    )
+
+
+def _not_run(planned: Plan, shelf: RunLoader) -> list[str]:
+    """Why columns have no run: their data are not here, or nobody asked for them."""
+    benchmarks = {name: planned.suite.column(name).benchmark for name in planned.skipped}
+    reasons = {name: not_here(one, planned.scale, shelf.data_dir) for name, one in benchmarks.items()}
+    unasked = [name for name, reason in reasons.items() if reason is None]
+    return list(
+        dict.fromkeys(
+            [
+                *planned.missing,
+                *(reason for reason in reasons.values() if reason is not None),
+                *([f"Not asked for: {'; '.join(unasked)}."] if unasked else []),
+            ]
+        )
+    )
+
+
+def judged_twice(study: Study, planned: Plan) -> list[Claim]:
+    """Every claim at the chosen epoch and, where the runs know it, at the last."""
+    suite = planned.suite
+    values = study.cells()
+    unmeasured = frozenset(
+        side
+        for side, place in study.places.items()
+        if any(not run.diverged and run.metrics.get(study.metric_of(side[1])) is None for run in place.runs)
+    )
+    more: dict[str, Any] = {
+        "higher_is_better": suite.higher_is_better,
+        "said": "small scale" if planned.scale == "small" else "",
+        "trial": planned.scale == "smoke",
     }
-    if suite.curves:
-        record["series"] = [_series(curve, planned, values) for curve in suite.curves]
-    return record
+    found = judged(suite.claims, values, not_measured=unmeasured, **more)
+    last: dict[Side, Seeds] = {
+        side: known
+        for side, place in study.places.items()
+        if (known := place.by_seed(f"{LAST}{study.metric_of(side[1])}"))
+    }
+    again = [one for one in suite.claims if one.winner in last and one.loser in last]
+    at_last = dict(zip(again, judged(again, last, **more), strict=True))
+    measured = {side: seeds for side, seeds in values.items() if side not in unmeasured}
+    return [
+        *(replace(claim, last=at_last.get(one)) for one, claim in zip(suite.claims, found, strict=True)),
+        *(judge_summary(one, measured, more["said"], trial=more["trial"]) for one in suite.summaries),
+    ]
 
 
-class _Numbers:
-    """The runs' numbers by id, what could not be had, and the versions that trained them, where that was elsewhere."""
-
-    def __init__(self) -> None:
-        self.runs: dict[str, dict[str, Any]] = {}
-        self.notes: list[str] = []
-        self.versions: dict[str, str] = {}
-
-
-def _numbers(planned: Plan, shelf: RunLoader, say: Say) -> _Numbers:
+def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], list[str], dict[str, str]]:
+    """The finished runs by id with all their numbers, what could not be evaluated, and the versions that trained."""
     wanted: dict[str, set[str]] = {}
     for one in planned.runs:
         extra = planned.suite.column(one.column).evaluation
         wanted.setdefault(config_id(one.config), {CALIBRATION}).update({extra} if extra else ())
-    found = _Numbers()
+    found: dict[str, Run] = {}
     reasons: dict[str, int] = {}
+    trained_with: dict[str, str] = {}
     configs = planned.configs()
     for number, (run, evaluations) in enumerate(wanted.items(), 1):
         say("evaluating the runs", number, len(wanted))
@@ -113,69 +144,52 @@ def _numbers(planned: Plan, shelf: RunLoader, say: Say) -> _Numbers:
             continue
         record = shelf.store.get(run)
         metrics = _of_record(record)
-        found.versions |= record.versions
+        trained_with |= record.versions
         for evaluation in sorted(evaluations) if record.status == "done" else ():
             try:
                 outcome = evaluate(shelf, run, (evaluation,), settings(evaluation, planned.scale))
             except InputError as error:
-                reasons[str(error).replace(run, "ID")] = reasons.get(str(error).replace(run, "ID"), 0) + 1
+                reason = str(error).replace(run, "ID")
+                reasons[reason] = reasons.get(reason, 0) + 1
                 continue
             if evaluation in outcome.evaluations:
                 metrics = {**outcome.evaluations[evaluation].known(), **metrics}
-        found.runs[run] = {
-            "id": run,
-            "seed": record.config.seed,
-            "status": record.status,
-            "metrics": {**dict.fromkeys(ALWAYS), **metrics},
-            "seconds": round(sum(value or 0.0 for value in record.timings.values()), 3),
-        }
-    found.notes = [f"Not evaluated, {count} times: {reason}" for reason, count in reasons.items()]
-    return found
+        seconds = round(sum(value or 0.0 for value in record.timings.values()), 3)
+        found[run] = Run(record.config.seed, {**dict.fromkeys(MEASURES), **metrics}, run, str(record.status), seconds)
+    return found, [f"Not evaluated, {count} times: {reason}" for reason, count in reasons.items()], trained_with
 
 
 def _of_record(record: RunRecord) -> dict[str, float | None]:
     """On the test set: the chosen epoch's, and as `last_` those of the last, which nothing has chosen."""
     found = record.metrics.items()
-    return {name.removeprefix("test_"): value for name, value in found if name.startswith(("test_", "last_"))}
+    return {name.removeprefix("test_"): value for name, value in found if name.startswith(("test_", LAST))}
 
 
-def _cells(planned: Plan, numbers: _Numbers) -> tuple[list[Any], dict[Side, Seeds], frozenset[Side]]:
-    """The cells for the record, the number that each shows by seed, and the cells that could not be measured."""
+def _places(planned: Plan, runs: Mapping[str, Run]) -> dict[Side, Place]:
     suite = planned.suite
-    runs: dict[Side, list[dict[str, Any]]] = {}
+    own: dict[Side, list[Run]] = {}
     for one in planned.runs:
-        run = numbers.runs.get(config_id(one.config))
+        run = runs.get(config_id(one.config))
         if run is not None:
-            column = suite.column(one.column)
-            runs.setdefault((one.row, one.column), []).append({**run, "metrics": _shown(run["metrics"], column)})
-    cells = []
-    for column in suite.columns:
-        for row in column.rows or suite.rows:
-            printed, own = suite.printed(row, column.name), runs.get((row, column.name), [])
-            if printed is not None or own:
-                published = None if printed is None else printed._asdict()
-                cells.append({"row": row, "column": column.name, "published": published, "runs": own})
-    values: dict[Side, Seeds] = {
-        side: {run["seed"]: run["metrics"].get(suite.column(side[1]).metric) for run in own}
-        for side, own in runs.items()
+            shown = _shown(run.metrics, suite.column(one.column))
+            own.setdefault((one.row, one.column), []).append(replace(run, metrics=shown))
+    return {
+        (row, column.name): Place(row, column.name, printed, found)
+        for column in suite.columns
+        for row in column.rows or suite.rows
+        for printed, found in [(suite.printed(row, column.name), own.get((row, column.name), []))]
+        if printed is not None or found
     }
-    unmeasured = frozenset(
-        side
-        for side, own in runs.items()
-        if any(run["status"] == "done" and values[side][run["seed"]] is None for run in own)
-    )
-    return cells, values, unmeasured
 
 
-def _shown(metrics: Mapping[str, Any], column: Column) -> dict[str, Any]:
+def _shown(metrics: Mapping[str, float | None], column: Column) -> dict[str, float | None]:
     """What a reader is shown, and the number of the column; an evaluation has dozens."""
-    names = dict.fromkeys((column.metric, *ALWAYS, "top5"))
-    return {name: metrics[name] for name in names if name in metrics}
+    return {name: metrics[name] for name in dict.fromkeys((column.metric, *SHOWN)) if name in metrics}
 
 
-def _series(curve: Curve, planned: Plan, values: Mapping[Side, Seeds]) -> dict[str, Any]:
+def _series(curve: Curve, planned: Plan, study: Study) -> Series:
     """A curve's numbers seed by seed; an empty list where a column was not run."""
-    suite = planned.suite
+    suite, values = planned.suite, study.cells()
     points: list[list[float]] = []
     printed: list[float | None] = []
     for column in curve.columns:
@@ -188,11 +202,4 @@ def _series(curve: Curve, planned: Plan, values: Mapping[Side, Seeds]) -> dict[s
             printed.append(None)
         else:
             printed.append(round(mine.mean - (reference.mean if reference else 0.0), 10))
-    return {
-        "name": curve.name,
-        "panel": curve.panel,
-        "over": curve.over,
-        "x": list(curve.x),
-        "y": points,
-        "published": printed,
-    }
+    return Series(curve.name, curve.x, points, printed, curve.panel, curve.over)

@@ -2,65 +2,52 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rcad.errors import MissingExtraError
+from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.perturbations import GradientStep, RandomStep
 from rcad.paper.grid import Plan
-from rcad.paper.suite_page import ENTROPY
-from rcad.runs.files import replacing
+from rcad.paper.record import Series, Study
 from rcad.runs.plain import config_id
 
 ALPHAS = (0.0, 0.05, 0.5, 1.0, 2.0, 5.0)
 """Distances at which images are shown."""
 SHOWN, AVERAGED = 4, 200
 """Images that are shown, and those over which entropies are averaged."""
-SCALE = 3
-"""Pixels of the picture for one of an image, where images are small."""
+ENTROPY = "entropy"
+"""The panel of the curves."""
 ROW = "DA"
 
 
-def perturbed(planned: Plan, shelf: RunLoader) -> dict[str, Any]:
-    """What F1 adds to its record: images of the first seed, and curves of the mean entropy over all seeds."""
+def with_images(study: Study, planned: Plan, shelf: RunLoader) -> tuple[Study, str]:
+    """F1's record with the images of the first seed and curves of the mean entropy over all seeds; or why not."""
     done = [one for one in planned.runs if one.row == ROW and shelf.store.status(one.config) == "done"]
-    subjects = [shelf.load(config_id(one.config)) for one in done]
+    try:
+        subjects = [shelf.load(config_id(one.config)) for one in done]
+    except InputError as error:
+        return study, f"no images: {error}"
     if not subjects:
-        return {}
+        return study, "no images: every ERM run diverged"
     found = [_entropies(subject) for subject in subjects]
     series = [
-        {
-            "name": f"entropy along {words}, ERM, nats",
-            "panel": ENTROPY,
-            "over": None,
-            "x": list(ALPHAS),
-            "y": [[one[kind][index] for one in found] for index in range(len(ALPHAS))],
-            "published": [None] * len(ALPHAS),
-        }
+        Series(
+            f"entropy along {words}, ERM, nats",
+            ALPHAS,
+            [[one[kind][index] for one in found] for index in range(len(ALPHAS))],
+            [None] * len(ALPHAS),
+            ENTROPY,
+        )
         for kind, words in (("adversarial", "the adversarial direction"), ("random", "a random direction"))
     ]
-    return {"series": series, "images": _images(subjects[0])}
-
-
-def draw(images: dict[str, Any], path: Path) -> None:
-    """The images as a sheet: a row for each, alpha grows to the right."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingExtraError("Pillow", "data") from None
-    pixels = torch.tensor(images["pixels"], dtype=torch.uint8)  # (images, alphas, C, H, W)
-    sheet = pixels.permute(2, 0, 3, 1, 4).flatten(3, 4).flatten(1, 2)
-    sheet = sheet.expand(3, -1, -1) if len(sheet) == 1 else sheet
-    height, width = sheet.shape[1:]
-    picture = Image.fromarray(sheet.permute(1, 2, 0).contiguous().numpy())
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        picture.resize((width * SCALE, height * SCALE), Image.Resampling.NEAREST).save(file, format="PNG")
+    details = {**study.details, "images": _images(subjects[0])}
+    return replace(study, series=[*study.series, *series], details=details), ""
 
 
 def _entropies(subject: SavedRun) -> dict[str, list[float]]:

@@ -112,10 +112,8 @@ T6 = _table(
 )
 """Accuracy in percent on clean test images and under an FGSM attack of size 0.05."""
 
-PValues = Mapping[tuple[str, str], Mapping[str, str]]
-"""One-sided p-values by (better, worse) and column, as printed."""
 _SMALL = dict.fromkeys((name for name in T1 if name != "CIFAR-10"), "< 1e-4")
-P_VALUES: PValues = {
+P_VALUES: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("RCAD", "ME-ADA"): {**_SMALL, "CIFAR-10": "0.009"},
     ("RCAD + LS", "ME-ADA + LS"): {**_SMALL, "CIFAR-10": "0.0478"},
 }

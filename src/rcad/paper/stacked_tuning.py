@@ -1,25 +1,81 @@
-"""Tune and refit, stacked: every configuration on every fold at once; each job reads its held-out rows once."""
+"""Methods with equally many configurations each, tuned and refitted: every configuration on every fold at once.
+
+Each job reads its held-out rows once.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.paper.arms import Arm, Candidate
+from rcad.errors import InputError
+from rcad.loss.method import Method
+from rcad.loss.method_rows import as_first_written
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.task import Examples, StackedProblem, measure_stacked
 from rcad.stacked.train import train_stacked
+from rcad.train.task import check_cap
 
 Progress = Callable[[int, int], None]
 STACKED_NUMBERS = 2**25
 """Training features held at a time; larger jobs are trained fold by fold, sharing one copy of the data."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration.
+
+    Args:
+        numbers: what was chosen, by name, for the record.
+        method: as trained.
+        weight_decay: decoupled, of the optimizer.
+        epochs: stop here; None for the protocol's last epoch.
+        may_diverge: an uncapped entropy is wanted, to show what it does.
+    """
+
+    numbers: Mapping[str, float] = field(hash=False)
+    method: Method
+    weight_decay: float = 0.0
+    epochs: int | None = None
+    may_diverge: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.may_diverge:
+            check_cap(self.method)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method of the table.
+
+    Args:
+        name: its row.
+        candidates: of one structure (see `train_stacked`), in the order in which ties are broken.
+    """
+
+    name: str
+    candidates: tuple[Candidate, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a record says of it: the same text as long as it is trained the same way."""
+        first = self.candidates[0].method
+        structure = replace(first, recipe=as_first_written(first.recipe))
+        return {"structure": repr(structure), "candidates": [dict(one.numbers) for one in self.candidates]}
+
+
+def check_budget(arms: Sequence[Arm]) -> int:
+    """The number of configurations, which must be the same for every method."""
+    sizes = {arm.name: len(arm.candidates) for arm in arms}
+    if len(set(sizes.values())) != 1:
+        raise InputError(f"expected the same number of configurations for every method, but got {sizes}")
+    return len(arms[0].candidates)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rcad.paper.benchmarks import UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of
-from rcad.paper.claims import CONTROLS, RANDOM, oriented
-from rcad.paper.published import Printed, PValues, Table
-from rcad.paper.sides import Side
+from rcad.paper.claims import CONTROLS, IMAGE_RULE, PlannedClaim, plan_claims
+from rcad.paper.published import Printed, Table
 from rcad.paper.summaries import Summary
 from rcad.runs.config import RunConfig
-from rcad.study.judge import CLAIM_RULE as RULE
+
+Claims = tuple[PlannedClaim, ...]
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,6 @@ class PlannedRun(NamedTuple):
     config: RunConfig
 
 
-class PlannedClaim(NamedTuple):
-    """A claim and its two sides, judged by the suite's rule.
-
-    Attributes:
-        published: the difference as printed, > 0; None where the paper has none.
-        p: the paper's one-sided p-value, as printed; None where it gives none.
-    """
-
-    where: str
-    statement: str
-    winner: Side
-    loser: Side
-    published: float | None
-    p: str | None = None
-
-    @classmethod
-    def of(cls, where: str, winner: str, better: str, loser: str, published: float | None = None) -> PlannedClaim:
-        """One row against another of the same column, about which no table prints a number."""
-        return cls(where, f"{winner} {better} {loser}", (winner, where), (loser, where), published)
-
-
 @dataclass(frozen=True)
 class Suite:
     """A table or figure of the paper.
@@ -83,12 +62,12 @@ class Suite:
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
     published: Table
-    claims: tuple[PlannedClaim, ...]
+    claims: Claims
     metric: str = "accuracy"
     unit: str = "%"
     higher_is_better: bool = True
     controls: tuple[str, ...] = CONTROLS
-    rule: str = RULE
+    rule: str = IMAGE_RULE
     notes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
@@ -146,38 +125,10 @@ class Curve(NamedTuple):
     over: str | None = None
 
 
-def claims(
-    columns: Iterable[Column],
-    published: Table,
-    pairs: Iterable[tuple[str, str]],
-    *,
-    control: tuple[str, str, str] | None = ("RCAD", "ERM", RANDOM),
-    better: Callable[[str], str] = lambda column: "is more accurate than",
-    p_values: PValues | None = None,
-) -> tuple[PlannedClaim, ...]:
-    """Who is better in each column, as printed or, where nothing is, the first of each pair.
-
-    Args:
-        control: (method, reference, control): that the method beats the control, which is how the paper explains its
-            gain over the reference; the paper shows no control, so that gain is what is set beside ours.
-        p_values: the paper's, by pair and column.
-    """
-    found = []
-    pairs = tuple(pairs)
-    for column in columns:
-        printed = {row: one.mean for row, one in published.get(column.name, {}).items()}
-        for first, second in pairs:
-            winner, loser, size = oriented(printed, first, second, lower=False)
-            text = f"{winner} {better(column.name)} {loser}"
-            p = (p_values or {}).get((winner, loser), {}).get(column.name)
-            found.append(PlannedClaim(column.name, text, (winner, column.name), (loser, column.name), size, p))
-        if control is not None:
-            method, reference, rival = control
-            winner, _, size = oriented(printed, method, reference, lower=False)
-            text = f"{method} {better(column.name)} a {rival}"
-            sides = (method, column.name), (rival, column.name)
-            found.append(PlannedClaim(column.name, text, *sides, size if winner == method else None))
-    return tuple(found)
+def claims(columns: Iterable[Column], published: Table, pairs: Iterable[tuple[str, str]], **more: Any) -> Claims:
+    """The claims of columns about pairs of rows; see `plan_claims`."""
+    printed = {column: {row: one.mean for row, one in rows.items()} for column, rows in published.items()}
+    return plan_claims(printed, [column.name for column in columns], pairs, **more)
 
 
 def columns_of(benchmarks: Iterable[Benchmark]) -> tuple[Column, ...]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from rcad.errors import need
-from rcad.paper.sides import FEWEST_SEEDS, Cells, Side, compare
+from rcad.paper.claims import NOT_RUN, TRIAL, Cells, Claim, Side, gain_of
 from rcad.study.judge import Verdict, judge_claim
-from rcad.study.statistics import LEVEL, Paired, paired
+from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
 
 Pairs = tuple[tuple[Side, Side], ...]
 """Who is said to be better, and than whom."""
@@ -41,12 +41,28 @@ class Summary(Protocol):
         """What these cells say of it."""
 
 
-NOTHING = Finding("not run", "undecided")
+NOTHING = Finding(NOT_RUN, "undecided")
+
+
+def judge_summary(summary: Summary, cells: Cells, said: str, *, trial: bool) -> Claim:
+    """The sentence as a claim; of cells that nobody ran it says so."""
+    found = summary.found(cells)
+    verdict = NOT_RUN if found is NOTHING else TRIAL if trial else found.verdict
+    return Claim(
+        where=summary.where,
+        statement=summary.statement,
+        verdict=verdict,
+        gain=None if found.gain is None else found.gain.to_dict(),
+        published=found.published,
+        note=NOT_RUN if found is NOTHING else said,
+        ours=found.ours,
+        rule=summary.rule,
+    )
 
 
 def _gains(pairs: Pairs, cells: Cells) -> list[Paired]:
     """The pairs that were run, first minus second."""
-    every = (compare(cells.get(first, {}), cells.get(second, {}))[0] for first, second in pairs)
+    every = (gain_of(cells.get(first, {}), cells.get(second, {}))[0] for first, second in pairs)
     return [gain for gain in every if gain is not None]
 
 
@@ -171,11 +187,11 @@ class SteeperTrend:
         run = [
             (name, count)
             for name, count in self.columns
-            if compare(cells.get((self.first, name), {}), cells.get((self.second, name), {}))[0] is not None
+            if gain_of(cells.get((self.first, name), {}), cells.get((self.second, name), {}))[0] is not None
         ]
         sides = [cells[row, name] for name, _ in run for row in (self.first, self.second)]
         seeds = sorted(set.intersection(*(set(side) for side in sides))) if sides else []
-        if len(run) < self.fewest or len(seeds) < FEWEST_SEEDS:
+        if len(run) < self.fewest or len(seeds) < FEWEST:
             return NOTHING
         slopes = [
             [fewer_is_more([(count, float(cells[row, name][seed] or 0)) for name, count in run]) for seed in seeds]

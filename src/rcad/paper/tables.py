@@ -21,9 +21,8 @@ from rcad.paper.benchmarks import (
     UNAUGMENTED,
     WRN,
 )
-from rcad.paper.claims import CONTROLS, ENTROPY, RANDOM
-from rcad.paper.sides import Side
-from rcad.paper.suite import Column, Curve, PlannedClaim, Suite, claims, columns_of
+from rcad.paper.claims import CONTROLS, ENTROPY, RANDOM, PlannedClaim, Side
+from rcad.paper.suite import Column, Curve, Suite, claims, columns_of
 from rcad.paper.summaries import AsGood, MostPairs, NoneAhead, SteeperTrend, fewer_is_more
 
 SUBSETS_DRAWN = (

@@ -10,30 +10,29 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from paper_records import EVIL, suite, value, verdicts
-from rcad.paper.report import latex, markdown
+from paper_records import claim, suite, value, verdicts
+from rcad.paper.published import Printed
+from rcad.paper.record import Study
+from rcad.paper.report import chapters
 from rcad.paper.report.numbers import (
     as_printed,
     beside_published,
     counts,
     digits,
-    fixed,
     gain_over,
     mean_of,
-    p_text,
     place_mean,
     printed_gain,
     reference,
-    span,
 )
-from rcad.paper.report.parsing import from_suite
-from rcad.paper.report.study import Published, Study
-from rcad.paper.report.tables import Links, claim_table, grid, run_table, side_by_side
+from rcad.paper.report.overview import verdict_table
+from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
 from rcad.report.document import Cell, Table
+from rcad.report.numbers import fixed
 
 
 def study(**options: Any) -> Study:
-    return from_suite(suite(**options), Path("results/T4/T4.json"))
+    return Study.parse(suite(**options), Path("results/T4/T4.json"))
 
 
 def texts(table: Table) -> list[list[str]]:
@@ -119,14 +118,8 @@ def test_the_reference_is_erm_or_what_f1_calls_it() -> None:
 
 
 def test_words_for_numbers() -> None:
-    assert fixed(-1.25, 1) == "\N{MINUS SIGN}1.2"
-    assert fixed(1.25, 2, sign=True) == "+1.25"
-    assert fixed(-0.04, 1) == "0.0"
-    assert fixed(None, 2) == "-"
-    assert as_printed(Published(2.6, 0.05), "nats") == "2.60 ± 0.05"
-    assert [as_printed(Published(mean), "%") for mean in (72.0, 61.15)] == ["72.0", "61.15"]
-    assert [p_text(p) for p in (None, 0.00001, 0.25)] == ["-", "<0.0001", "0.2500"]
-    assert [span(s) for s in (None, 12.4, 600, 9000)] == ["-", "12 s", "10 min", "2.5 h"]
+    assert as_printed(Printed(2.6, 0.05), "nats") == "2.60 ± 0.05"
+    assert [as_printed(Printed(mean), "%") for mean in (72.0, 61.15)] == ["72.0", "61.15"]
     assert (digits("%"), digits("nats")) == (1, 3)
 
 
@@ -152,7 +145,7 @@ def test_all_metrics_and_the_cost_stand_side_by_side() -> None:
     assert line["ours \N{MINUS SIGN} published"].text == "\N{MINUS SIGN}0.8 [\N{MINUS SIGN}1.7, 0.0]"
     assert float(line["p, two-sided"].text) < 0.05
     assert line["NLL, nats"].text.startswith("1.3")
-    assert line["Brier"].text == "0.400 ± 0.000"
+    assert line["Brier score"].text == "0.400 ± 0.000"
     assert "ECE" not in table.header
     assert (line["seconds a run"].text, line["times ERM"].text) == ("20.0", "2.00")
     assert row_of(table, "n=500", "FGSM")["published, %"].text == "-"
@@ -166,8 +159,8 @@ def test_the_last_epoch_stands_beside_the_one_that_was_chosen() -> None:
     table = side_by_side(replace(one, places={**one.places, ("RCAD", "n=500"): replace(place, runs=runs)}))
     line = row_of(table, "n=500", "RCAD")
     assert line["last epoch: accuracy, %"].text == "31.2 ± 0.0"
-    assert line["last epoch: NLL"].text == "2.500 ± 0.000"
-    assert not [name for name in table.header if "brier" in name]
+    assert line["last epoch: NLL, nats"].text == "2.500 ± 0.000"
+    assert line["last epoch: Brier score"].text == "0.300 ± 0.000"
 
 
 def test_every_number_leads_to_its_runs_and_these_to_their_records() -> None:
@@ -219,34 +212,50 @@ def test_claims_tell_their_verdict_their_test_and_their_home() -> None:
     assert counts(one.claims) == table.choices
 
 
-def test_markdown_and_latex_see_only_text() -> None:
-    assert markdown.escaped("a_b <i> *c* & #1 [x](y)") == r"a\_b &lt;i\> \*c\* &amp; \#1 \[x\](y)"
-    assert latex.escaped("50% of $x_1$ & {#} ~ ^ \\ < ± \N{MINUS SIGN}") == (
-        r"50\% of \$x\_1\$ \& \{\#\} \textasciitilde{} \textasciicircum{} \textbackslash{} \textless{} $\pm$ $-$"
+def test_a_claim_is_judged_at_the_last_epoch_too() -> None:
+    twice = verdicts()[0]
+    last = {**verdicts()[2], "where": "n=500"}
+    one = study(claims=[{**twice, "last": last}, verdicts()[1]])
+    table = claim_table([(one, each) for each in one.claims], "", {})
+    first, second = (dict(zip(table.header, row, strict=True)) for row in table.cells)
+    assert (first["verdict"].text, first["at the last epoch"].text) == ("reproduced", "opposite")
+    assert first["at the last epoch"].note.startswith("\N{MINUS SIGN}2.1 [")
+    assert second["at the last epoch"].text == "-"
+
+
+def test_every_measure_is_a_question_at_both_epochs() -> None:
+    one = study()
+    places = {
+        side: replace(
+            place,
+            runs=[replace(run, metrics={**run.metrics, "last_nll": run.metrics["nll"]}) for run in place.runs],
+        )
+        for side, place in one.places.items()
+    }
+    table = measure_table(replace(one, places=places))
+    assert table is not None
+    line = row_of(table, "n=500", "RCAD against ERM", "chosen")
+    assert line["accuracy, %"].text.startswith("+3.")
+    assert line["accuracy, %"].note.startswith("better, p ")
+    assert line["NLL, nats"].text.startswith("+0.03")  # lower is better, so positive speaks for RCAD
+    assert line["NLL, nats"].mark == "good"
+    assert line["ECE"].text == "-"
+    assert row_of(table, "n=500", "RCAD against ERM", "last")["NLL, nats"].text == line["NLL, nats"].text
+    pairs = [row[1].text for row in table.cells if row[0].text == "n=500" and row[2].text == "chosen"]
+    assert pairs == ["RCAD against ERM", "RCAD against random direction", "random direction against ERM"]
+    assert measure_table(study(rows=("ERM", "FGSM"))) is None
+
+
+def test_columns_that_were_not_run_are_told_and_not_shown() -> None:
+    not_run = claim("n=1,000", "RCAD is more accurate than ERM", "not run", note="not run")
+    one = study(claims=[*verdicts()[:1], not_run], not_run=["n=1,000: no data."])
+    places = {side: replace(place, runs=[]) if side[1] == "n=1,000" else place for side, place in one.places.items()}
+    one = replace(one, places=places)
+    assert grid(one).header == ["method", "n=500", "n=50,000"]
+    assert {row[0].text for row in side_by_side(one).cells} == {"n=500", "n=50,000"}
+    assert chapters.not_run(one) == (
+        "n=1,000: no data. 1 claims about what was not run are neither judged nor counted."
     )
-
-
-def test_latex_tables_are_whole() -> None:
-    one = study(rows=("ERM", EVIL, "RCAD", "random direction"), scale="smoke", absent=[("RCAD", "n=500")])
-    text = latex.table(one)
-    lines = text.splitlines()
-    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
-    assert all(line.endswith(r" \\") for line in body)
-    assert {len(line.replace(r"\&", "").split("&")) for line in body} == {4}
-    for name in ("table", "tabular"):
-        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == 1
-    for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\label{tab:rcad-T4}", r"\begin{tabular}{lrrr}"):
-        assert text.count(rule) == 1
-    assert r"\emph{random direction}" in text
-    assert "SMOKE SCALE" in text
-    assert not [c for c in ("<", "猫$") if c in text]
-    bare = text.replace(r"\$", "").replace(r"\{", "").replace(r"\}", "")
-    assert bare.count("{") == bare.count("}")
-    assert bare.count("$") % 2 == 0
-
-
-def test_verdicts_in_latex_count_every_claim() -> None:
-    text = latex.verdicts([study(claims=verdicts()), study()])
-    assert r"T4: " not in text
-    assert r"made up, T4 & full & 1 & 1 & 1 & 2 \\" in text
-    assert text.count(r"\\") == 2
+    assert chapters.verdict(one).startswith("1 claims: 1 reproduced")
+    (line,) = verdict_table([one, study()]).cells
+    assert [cell.text for cell in line] == ["made up, T4", "full", "1", "0", "0", "0"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paper_records import benchmark, claim, put, run_record, suite, verdicts
+from paper_records import benchmark, claim, put, put_run, run_record, suite, verdicts
 from rcad.errors import InputError
 from rcad.paper.report.reading import read
-from rcad.paper.report.study import TITLES
-from rcad.runs.pack import PackedRun, write_pack
-from rcad.runs.recipes import RECIPES
-from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
+from rcad.paper.targets import TARGETS
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -52,7 +47,7 @@ def test_targets_without_a_record_are_missing(tmp_path: Path) -> None:
     put(tmp_path, suite("T4"))
     put(tmp_path, suite("F2"))
     found = read(tmp_path)
-    assert found.missing == [name for name in TITLES if name not in ("T4", "F2")]
+    assert found.missing == [name for name in TARGETS if name not in ("T4", "F2")]
     assert [study.target for study in found.studies] == ["T4", "F2"]
 
 
@@ -61,7 +56,7 @@ def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
     put(tmp_path, suite(scale="smoke", claims=verdicts()), "trial/T4.json")
     one, two = read(tmp_path).studies
     assert one.title != two.title
-    assert two.title.endswith("(smoke, trial/T4.json)")
+    assert two.title.endswith("(smoke, one view, trial/T4.json)")
     assert {claim.verdict for claim in two.claims} == {"a trial"}
     assert "a trial" not in {claim.verdict for claim in one.claims}
     assert one.warning == ""
@@ -71,10 +66,14 @@ def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cells": None}, "T4.json to be the record of a suite"),
-        ({"rows": ["ERM"]}, "not among its rows and columns"),
+        ({"cells": {}}, "expected 'cells' of"),
+        ({"schema": 3}, "expected a study of schema 2"),
+        ({"rows": ["ERM"]}, "in its rows and columns, but got 'FGSM'"),
+        ({"scale": 1}, "expected 'scale' of"),
+        ({"seconds": "long"}, "to be a number, but got 'long'"),
+        ({"details": {"images": {"pixels": [[1]], "alphas": [0], "labels": ["a"]}}}, "expected pixels (images, alphas"),
         ({"series": [{"name": "a", "x": [1, 2], "y": [[1]]}]}, "2 values of x and 1 of y"),
-        ({"claims": [{"where": "x"}]}, "no 'statement'"),
+        ({"claims": [{"where": "x"}]}, "to hold 'statement'"),
     ],
 )
 def test_a_damaged_record_is_named_and_the_others_are_read(tmp_path: Path, change: dict[str, Any], words: str) -> None:
@@ -103,91 +102,66 @@ def test_files_of_another_kind_are_not_shown(tmp_path: Path) -> None:
     put(tmp_path, benchmark(), "benchmarks/gpu.json")
     found = read(tmp_path)
     assert [path.name for path in found.unused] == ["speed.json"]
-    assert [path.name for path, _ in found.benchmarks] == ["gpu.json"]
+    assert [path.name for path, _ in found.step_times] == ["gpu.json"]
     assert found.damaged == []
 
 
 def test_loose_runs_are_a_study_and_those_of_a_suite_are_not(tmp_path: Path) -> None:
     record = suite()
+    used = put_run(tmp_path, "T4", run_record(5, 50.0))
+    record["cells"][0]["runs"][0]["id"] = used
     put(tmp_path, record)
-    name = record["cells"][0]["runs"][0]["id"]
-    put(tmp_path, run_record(name, 0, 50.0), f"T4/{name}/record.json")
-    put(tmp_path, run_record("elsewhere", 0, 50.0), "T4/elsewhere/record.json")
-    for seed in (1, 0):
-        put(tmp_path, run_record(f"run{seed}", seed, 50.0 + seed), f"digits/run{seed}/record.json")
+    beside = put_run(tmp_path, "T4", run_record(6, 50.0))
+    one, nought = (put_run(tmp_path, "digits", run_record(seed, 50.0 + seed)) for seed in (1, 0))
     found = read(tmp_path)
     assert [study.target for study in found.studies] == ["T4", "digits"]
     (place,) = found.studies[1].places.values()
     assert (place.row, place.column) == ("data_augmentation + rcad(alpha=1.0)", "resnet18 (group norm)")
     assert [(run.id, run.metrics) for run in place.runs] == [
-        ("run0", {"accuracy": 50.0, "nll": 1.0}),
-        ("run1", {"accuracy": 51.0, "nll": 1.0}),
+        (nought, {"accuracy": 50.0, "nll": 1.0}),
+        (one, {"accuracy": 51.0, "nll": 1.0}),
     ]
-    assert set(found.run_files) == {name, "elsewhere", "run0", "run1"}
+    assert set(found.run_files) == {used, beside, one, nought}
 
 
 def test_a_run_that_was_made_twice_counts_in_both_folders(tmp_path: Path) -> None:
     for folder, accuracy in (("here", 50.0), ("there", 60.0)):
-        put(tmp_path, run_record("run0", 0, accuracy), f"{folder}/run0/record.json")
+        put_run(tmp_path, folder, run_record(0, accuracy))
     places = [place for study in read(tmp_path).studies for place in study.places.values()]
     assert [run.metrics["accuracy"] for place in places for run in place.runs] == [50.0, 60.0]
 
 
-def test_packed_runs_are_the_study_that_their_folder_was(tmp_path: Path) -> None:
-    config = RECIPES["paper-2k"].config("cifar100[:2000]", [("erm", ())])
-    store = Store.open(tmp_path / "folders" / "cifar")
-    for seed in range(3):
-        store.write(
-            RunRecord(
-                config=replace(config, seed=seed),
-                status="done",
-                started="2024-01-31T12:00:00+00:00",
-                finished="2024-01-31T12:30:00+00:00",
-                epochs=[{"epoch": epoch, "loss": 1.0, "val_nll": 2.0} for epoch in range(1, 201)],
-                metrics={"test_accuracy": 20.0 + seed, "test_nll": 1 / 3, "last_accuracy": 21.0},
-                timings={"train_seconds": 100.0 / 3},
-                device="a GPU",
-            )
-        )
-    packs = tmp_path / "packs"
-    write_pack(packs / "cifar.jsonl.gz", map(store.packed, store.ids()))
-    (one,), (other,) = (read(folder).studies for folder in (tmp_path / "folders", packs))
-    assert replace(one, path=packs) == replace(other, path=packs)
-    assert read(packs).run_facts == read(tmp_path / "folders").run_facts
-    assert set(read(packs).run_files.values()) == {packs / "cifar.jsonl.gz"}
-
-
-def test_a_pack_that_a_suite_looks_into_is_no_study_of_its_own(tmp_path: Path) -> None:
-    config = RECIPES["paper-2k"].config("cifar100[:2000]", [("erm", ())])
-    time = "2024-01-31T12:00:00+00:00"
-    made = RunRecord(config=config, status="done", started=time, finished=time, metrics={"test_accuracy": 20.0})
-    record = suite()
-    record["cells"][0]["runs"][0]["id"] = made.id
-    put(tmp_path, record)
-    for name in ("images/shared", "earlier"):
-        write_pack(tmp_path / f"{name}.jsonl.gz", [PackedRun(made)])
-    found = read(tmp_path)
-    assert [study.target for study in found.studies] == ["T4", "earlier"]
-    assert found.run_files[made.id] == tmp_path / "images" / "shared.jsonl.gz"
-    (tmp_path / "earlier.jsonl.gz").write_bytes(b"damaged")
-    (line,) = read(tmp_path).damaged
-    assert "earlier.jsonl.gz to be a pack of runs" in line
-
-
 def test_the_runs_of_an_unfinished_suite_are_no_study(tmp_path: Path) -> None:
     """Its own record may be missing yet, or damaged; deeper folders and the folder itself get names without a slash."""
-    put(tmp_path, run_record("a", 0, 50.0), "T4/runs/a/record.json")
-    put(tmp_path, run_record("b", 0, 50.0), "deep/er/b/record.json")
-    put(tmp_path, run_record("c", 0, 50.0), "c/record.json")
+    put_run(tmp_path, "T4/runs", run_record(0, 50.0))
+    put_run(tmp_path, "deep/er", run_record(1, 50.0))
+    put_run(tmp_path, ".", run_record(2, 50.0))
     assert sorted(study.target for study in read(tmp_path).studies) == sorted(["deep-er", tmp_path.name])
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     put(tmp_path, {"id": "a"}, "digits/a/record.json")
-    put(tmp_path, {**run_record("b", 0, 1.0), "config": {}}, "others/b/record.json")
+    put(tmp_path, {**run_record(0, 1.0), "config": {}}, "others/b/record.json")
     one, two = read(tmp_path).damaged
     assert "digits/a/record.json" in one
     assert "others" in two
+
+
+def test_a_record_of_the_first_schema_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    said = [
+        claim("n=500", "RCAD is more accurate than ERM", "reproduced", [1.0, 2.0]),
+        claim("n=1,000", "RCAD is more accurate than ERM", "undecided", note="not run"),
+    ]
+    old = suite(claims=said, notes=["A note.", "Not asked for: n=1,000."], settings={"metrics": {"n=500": "attacked"}})
+    for key in ("kind", "schema", "metrics"):
+        del old[key]
+    put(tmp_path, old)
+    put(tmp_path, {**old, "scale": "smoke"}, "trial/T4.json")
+    full, trial = read(tmp_path).studies
+    assert [one.verdict for one in full.claims] == ["reproduced", "not run"]
+    assert [one.verdict for one in trial.claims] == ["a trial", "not run"]
+    assert (full.notes, full.not_run) == (["A note."], ["Not asked for: n=1,000."])
+    assert full.metric_of("n=500") == "attacked"
 
 
 def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
@@ -230,7 +204,9 @@ def test_the_older_records_tell_what_had_been_seen() -> None:
         notes = " ".join(studies[target].notes)
         assert "a first full run, whose test numbers had been seen" in notes
         assert "'published' is the gain over ERM" in notes
-        page = " ".join(studies[target].path.with_suffix(".md").read_text(encoding="utf-8").split())
+        path = studies[target].path
+        assert path is not None
+        page = " ".join(path.with_suffix(".md").read_text(encoding="utf-8").split())
         assert all(note in page for note in studies[target].notes[:2])
     added = [claim.statement for claim in studies["F5"].claims if studies["F5"].added(claim)]
     assert added == ["all of these in one draw"]

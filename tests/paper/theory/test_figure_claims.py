@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rcad.paper.theory.linear import norms
-from rcad.paper.theory.projected import final, rcad_step
-from rcad.paper.theory.study import LARGE, SMALL, Settings, Study, run_finals, run_study
-from rcad.paper.theory.sweeps import (
+from rcad.paper.theory.problem import final, norms, rcad_step
+from rcad.paper.theory.simulation import (
+    LARGE,
+    SMALL,
+    Settings,
+    Trajectories,
     attracting_alphas,
     reading_gap,
+    run_finals,
+    run_trajectories,
     step_sizes,
     sweep_alpha,
     sweep_problem,
@@ -25,46 +29,46 @@ BASE = Settings(alphas=(LARGE,))
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
-    return run_study(Settings(alphas=(SMALL, 0.5, LARGE, 1.5, 2.0)))
+def study() -> Trajectories:
+    return run_trajectories(Settings(alphas=(SMALL, 0.5, LARGE, 1.5, 2.0)))
 
 
-def test_alpha_07_beats_erm_in_every_draw(study: Study) -> None:
+def test_alpha_07_beats_erm_in_every_draw(study: Trajectories) -> None:
     gain = study.accuracy(study.path(LARGE)[-1]) - study.accuracy(study.erm[-1])
     assert len(gain) == 200
     assert gain.min() > 0.02
     assert gain.mean() > 0.25
 
 
-def test_the_noise_s_weight_is_at_least_halved_on_average(study: Study) -> None:
+def test_the_noise_s_weight_is_at_least_halved_on_average(study: Trajectories) -> None:
     before, after = norms(study.erm[-1])[1].mean(), norms(study.path(LARGE)[-1])[1].mean()
     assert 0.70 < before < 0.75
     assert after < 0.4 * before
     assert norms(study.path(LARGE)[-1])[0].mean() > 0.95
 
 
-def test_the_figures_levels(study: Study) -> None:
+def test_the_figures_levels(study: Trajectories) -> None:
     erm, rcad = (study.accuracy(w).mean() for w in (study.erm[-1], study.path(LARGE)[-1]))
     assert 0.67 < erm < 0.695
     assert 0.95 < rcad < 0.97
     assert study.accuracy(study.path(0.5)[-1]).mean() > 0.98
 
 
-def test_the_true_feature_rises_to_the_eye_but_not_at_every_iteration(study: Study) -> None:
+def test_the_true_feature_rises_to_the_eye_but_not_at_every_iteration(study: Trajectories) -> None:
     true = norms(study.path(LARGE))[0]
     fall = (true.cummax(0).values - true).amax(0)
     assert (fall <= 0.01).double().mean() > 0.9
     assert (fall <= 1e-9).double().mean() < 0.1
 
 
-def test_a_tiny_step_is_worse_than_erm_in_most_draws(study: Study) -> None:
+def test_a_tiny_step_is_worse_than_erm_in_most_draws(study: Trajectories) -> None:
     loss = study.accuracy(study.erm[-1]) - study.accuracy(study.path(SMALL)[-1])
     assert (loss > 0).double().mean() > 0.57
     assert loss.mean() > 0.005
 
 
 @pytest.mark.parametrize(("alpha", "share"), [(1.5, 0.6), (2.0, 0.95)])
-def test_a_step_far_beyond_beta_is_worse_than_erm(study: Study, alpha: float, share: float) -> None:
+def test_a_step_far_beyond_beta_is_worse_than_erm(study: Trajectories, alpha: float, share: float) -> None:
     loss = study.accuracy(study.erm[-1]) - study.accuracy(study.path(alpha)[-1])
     assert loss.mean() > 0.01
     assert (loss > 0).double().mean() > share
@@ -84,7 +88,7 @@ def test_on_the_sphere_the_readings_part_by_the_length_of_a_step_only() -> None:
     assert fine < coarse / 4
 
 
-def test_the_ball_with_constant_x_collapses(study: Study) -> None:
+def test_the_ball_with_constant_x_collapses(study: Trajectories) -> None:
     step = rcad_step(study.sample, 2.0, LARGE, projection="ball", reading="constant")
     w = study.erm[-1]
     lengths = []

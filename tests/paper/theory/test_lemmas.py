@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
+from rcad.paper.theory.linear import Problem, random_directions
+from rcad.paper.theory.theorem import conclusion_scan, sign_scan
 
 from rcad.paper.theory import lemmas
 from rcad.paper.theory.claims import agreed, appendix_claims
-from rcad.paper.theory.linear import Problem, random_directions
 from rcad.paper.theory.population import Setting, population_gradient
-from rcad.paper.theory.theorem import conclusion_scan, sign_scan
 
 FIGURE = Problem()
 

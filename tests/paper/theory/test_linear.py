@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rcad import InputError
-from rcad.paper.theory.linear import Problem, Sample, margins, norms, random_directions, training_accuracy
+from rcad.paper.theory.problem import Problem, Sample, margins, norms, random_directions, training_accuracy
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -8,14 +8,13 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from rcad.paper.theory.checks import (
+from rcad.paper.theory.lemmas import (
     closed_form_check,
     entropy_check,
     entropy_ratio,
     gradient_by_quadrature,
     sample_gradient_check,
 )
-from rcad.paper.theory.linear import Problem, random_directions
 from rcad.paper.theory.population import (
     Setting,
     attraction,
@@ -25,7 +24,7 @@ from rcad.paper.theory.population import (
     population_surrogate,
     pushes,
 )
-from rcad.paper.theory.projected import final, surrogate_gradient
+from rcad.paper.theory.problem import Problem, final, random_directions, surrogate_gradient
 
 
 def settings(count: int = 40, seed: int = 0) -> tuple[Setting, torch.Tensor]:

@@ -8,19 +8,20 @@ import pytest
 import torch
 
 from rcad import InputError
-from rcad.paper.theory.linear import Problem, random_directions
-from rcad.paper.theory.projected import (
+from rcad.paper.theory.problem import (
+    Problem,
     erm_step,
     final,
     margin_gradient,
     margin_loss,
     project,
+    random_directions,
     rcad_step,
     surrogate,
     surrogate_gradient,
     trajectory,
 )
-from rcad.paper.theory.study import Settings, run_finals, run_study
+from rcad.paper.theory.simulation import Settings, run_finals, run_trajectories
 
 PROJECTIONS, READINGS = ("sphere", "ball"), ("constant", "through")
 
@@ -94,7 +95,7 @@ def by_hand(x, y, w, *, alpha, gamma, steps, lr, projection, reading):  # type: 
 @pytest.mark.parametrize("reading", READINGS)
 def test_a_loop_over_one_draw_gives_the_batched_trajectory(projection: str, reading: str) -> None:
     settings = Settings(draws=7, steps=60, projection=projection, reading=reading)  # type: ignore[arg-type]
-    study = run_study(settings)
+    study = run_trajectories(settings)
     draw = 4
     x, y = study.sample.x[draw].tolist(), study.sample.y[draw].tolist()
     common = {"gamma": 2.0, "steps": 60, "projection": projection, "reading": reading}
@@ -124,7 +125,7 @@ def test_a_trajectory_ends_where_final_ends() -> None:
 
 def test_float32_stays_near_float64() -> None:
     settings = Settings(draws=100)
-    exact, single = run_study(settings), run_study(settings, torch.float32)
+    exact, single = run_trajectories(settings), run_trajectories(settings, torch.float32)
     assert single.rcad.dtype == torch.float32
     gap = exact.accuracy(exact.path(0.7)[-1]) - single.accuracy(single.path(0.7)[-1].double())
     # A rounding may flip the sign of one example's term, so single draws may part; the mean may not.
@@ -133,7 +134,7 @@ def test_float32_stays_near_float64() -> None:
 
 def test_finals_are_the_ends_of_the_study() -> None:
     settings = Settings(draws=20, steps=15)
-    study = run_study(settings)
+    study = run_trajectories(settings)
     erm, rcad = run_finals(settings)
     assert torch.equal(erm, study.erm[-1])
     assert torch.equal(rcad, study.rcad[-1])

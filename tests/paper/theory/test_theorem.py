@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from rcad.paper.theory.linear import Problem
+from rcad.paper.theory.lemmas import conclusion_scan, conditions, path_signs, rate_fit, sign_scan, theorem_settings
 from rcad.paper.theory.population import pushes
-from rcad.paper.theory.theorem import conclusion_scan, conditions, path_signs, rate_fit, sign_scan, theorem_settings
+from rcad.paper.theory.problem import Problem
 
 
 def test_the_paper_s_own_numbers_meet_no_condition() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from rcad.paper.record import Study
 from rcad.paper.theory.__main__ import main
-from rcad.paper.theory.bands import Band, Interval, mean_interval, share_interval
 from rcad.paper.theory.claims import figure_claims, judge_difference, judge_share, judge_universal
-from rcad.paper.theory.study import Settings, run_study
+from rcad.paper.theory.problem import Band, Interval, mean_interval, share_interval
+from rcad.paper.theory.simulation import Settings, run_trajectories, typical_draw
+from rcad.paper.theory.study import scale_of
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_bands_are_quantiles_over_draws() -> None:
 
 
 def test_the_figure_s_verdicts() -> None:
-    verdicts = {c.statement: c.verdict for c in figure_claims(run_study(Settings()))}
+    verdicts = {c.statement: c.verdict for c in figure_claims(run_trajectories(Settings()))}
     assert verdicts["alpha=0.7 has the better test accuracy"] == "reproduced"
     assert verdicts["alpha=0.01 is poorer than ERM"] == "reproduced"
     assert verdicts["|w1| rises and ||w2|| falls at every iteration"] == "not reproduced"
@@ -69,35 +69,30 @@ def test_the_figure_s_verdicts() -> None:
 def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--draws", "10", "--out", str(tmp_path / "new"), "--no-figure"]) == 0
     shown = capsys.readouterr()
-    assert re.match(r" *\d+ a trial\nwritten to ", shown.out), "ten draws judge nothing"
+    assert shown.out.startswith("a trial\nwritten to "), "ten draws judge nothing"
     assert "the sweeps" in shown.err
-    record = json.loads((tmp_path / "new" / "linear.json").read_text())
-    assert record["figure"]["settings"]["draws"] == 10
-    assert set(record["versions"]) >= {"python", "torch", "numpy", "rcad"}
-    assert sum(record["verdicts"].values()) == len(record["claims"])
-    assert len(record["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 101
+    made = Study.read(tmp_path / "new" / "linear.json")
+    assert (made.target, made.scale, made.settings["draws"]) == ("F5", "smoke", 10)
+    assert len(made.details["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 101
     page = (tmp_path / "new" / "linear.md").read_text()
-    assert {claim["verdict"] for claim in record["claims"]} == {"a trial"}
-    assert "**A trial run on tiny data: its numbers mean nothing, and nothing is judged by them.**" in page
-    assert page.count("**a trial**") == len(record["claims"])
-    for line in page.splitlines():
-        if line.startswith("|") and "claim" not in line:
-            assert str(tmp_path) not in line
+    assert {claim.verdict for claim in made.claims} == {"a trial"}
+    assert "SMOKE SCALE" in page
+    assert sum(line.startswith("| a trial |") for line in page.splitlines()) == len(made.claims)
+    for heading in ("The window of alpha", "RCAD's learning rate", "Sweep over beta, alpha=0.7"):
+        assert f"## {heading}" in page
 
 
-def test_the_picture_is_drawn_where_matplotlib_is(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from rcad.paper.theory.figure import draw, typical_draw
-    from rcad.paper.theory.report import Results
-    from rcad.paper.theory.sweeps import sweep_alpha, window
+@pytest.mark.parametrize(
+    ("draws", "scale"), [(20, "smoke"), (99, "smoke"), (100, "small"), (999, "small"), (1000, "full")]
+)
+def test_the_scale_goes_by_the_draws(draws: int, scale: str) -> None:
+    assert scale_of(Settings(draws=draws)) == scale
 
-    base = Settings(draws=11)
-    study = run_study(base)
-    gains = study.accuracy(study.path(0.7)[-1]) - study.accuracy(study.erm[-1])
-    assert gains[typical_draw(study)] == gains.median()
-    results = Results(study, [], [sweep_alpha((0.1, 0.5, 1.0), base)], [window(0.5, base)], [], [], [], [])
-    draw(results, tmp_path / "linear.png")
-    assert (tmp_path / "linear.png").stat().st_size > 50_000
+
+def test_the_typical_draw_has_the_median_gain() -> None:
+    paths = run_trajectories(Settings(draws=11))
+    gains = paths.accuracy(paths.path(0.7)[-1]) - paths.accuracy(paths.erm[-1])
+    assert gains[typical_draw(paths)] == gains.median()
 
 
 def test_bad_options_end_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +104,7 @@ def test_bad_options_end_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_importing_needs_torch_and_numpy_only() -> None:
     code = (
-        "import sys, rcad.paper.theory, rcad.paper.theory.figure, rcad.paper.theory.__main__; "
+        "import sys, rcad.paper.theory, rcad.paper.theory.simulation, rcad.paper.theory.lemmas; "
         "print(*(m for m in ('scipy', 'matplotlib', 'pandas', 'sklearn', 'typer') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

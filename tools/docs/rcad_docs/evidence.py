@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rcad.paper.report.drawing import Picture
-from rcad.paper.report.making import Report, gather
-from rcad.paper.report.markdown import escaped
+from rcad.paper.report import Report, gather
 from rcad.paper.report.overview import CLAIMS, MISSING
-from rcad.paper.report.study import TITLES
-from rcad.report.document import Cell, Section, Table
-from rcad.report.drawing import inline
+from rcad.paper.targets import TARGETS
+from rcad.report.document import Cell, Figure, Section, Table
+from rcad.report.markdown import escaped
 
 FOLDER = "evidence"
 WIDE = "---\nhide:\n  - toc\n---"
@@ -41,34 +39,33 @@ def report(root: Path) -> Report:
 @cache
 def drawing(root: Path, name: str) -> str:
     """A picture of the report as SVG."""
-    found = {one.name: one for some in report(root).drawn.values() for one in some}
-    return inline(found[name].figure)
+    return {one.name: one for one in report(root).document.figures}[name].svg
 
 
 def pages(root: Path) -> Evidence:
     """The first page with every claim, and one page for each chapter of the report."""
     found = report(root)
-    chapters = [section for section in found.sections[1:] if section.title not in (CLAIMS, MISSING)]
+    chapters = [section for section in found.document.sections[1:] if section.title not in (CLAIMS, MISSING)]
     homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
     texts = {f"{FOLDER}/{_stem(one)}.md": _chapter(root, one, homes) for one in chapters}
     first = (root / "docs" / FOLDER / "index.md").is_file()
     assert first, "expected docs/evidence/index.md, which frames what is made here"
-    drawn = {one.name: drawing(root, one.name) for some in found.drawn.values() for one in some}
+    drawn = {one.name: drawing(root, one.name) for one in found.document.figures}
     return Evidence(texts, {f"{FOLDER}/figures/{name}.svg": svg for name, svg in drawn.items()})
 
 
 def table(root: Path, title: str) -> str:
     """The tables of one of the report's first and last chapters."""
     found = report(root)
-    chapters = [section for section in found.sections[1:] if section.title not in (CLAIMS, MISSING)]
+    chapters = [section for section in found.document.sections[1:] if section.title not in (CLAIMS, MISSING)]
     homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
-    section = next((one for one in found.sections if one.title == title), None)
+    section = next((one for one in found.document.sections if one.title == title), None)
     if section is None:
         return ""
     return "\n\n".join(_table(part, homes) for part in section.parts if isinstance(part, Table))
 
 
-def figure(picture: Picture, svg: str, folder: str) -> str:
+def figure(picture: Figure, svg: str, folder: str) -> str:
     """A picture with its caption; `folder` is that of the pictures, relative to the page."""
     box = _BOX.search(svg)
     across = 1.2 * float(box[1]) if box else 0.0
@@ -82,7 +79,7 @@ def figure(picture: Picture, svg: str, folder: str) -> str:
 
 def picture(root: Path, name: str, folder: str) -> str:
     """One of the report's pictures by its name."""
-    found = {one.name: one for some in report(root).drawn.values() for one in some}
+    found = {one.name: one for one in report(root).document.figures}
     return figure(found[name], drawing(root, name), folder)
 
 
@@ -91,12 +88,16 @@ def _chapter(root: Path, section: Section, homes: Mapping[str, str]) -> str:
     parts += [f"**{escaped(section.notice)}**"] if section.notice else []
     parts += [f"**{escaped(line)}**" for line in section.verdict.splitlines()]
     parts += [_paragraph(text) for text in section.paragraphs]
-    shown = report(root).drawn.get(section.title, ())
-    tables = [part for part in section.parts if isinstance(part, Table) and not part.folded]
-    verdicts = [part for part in tables if "verdict" in part.header]
+    shown = [part for part in section.parts if not (isinstance(part, Table) and part.folded)]
+    verdicts = [part for part in section.tables if "verdict" in part.header]
     parts += [_table(part, homes) for part in verdicts]
-    parts += [figure(one, drawing(root, one.name), "figures") for one in shown]
-    parts += [_table(part, homes) for part in tables if part not in verdicts]
+    for part in shown:
+        if isinstance(part, str):
+            parts.append(_paragraph(part))
+        elif isinstance(part, Figure):
+            parts.append(figure(part, drawing(root, part.name), "figures"))
+        elif isinstance(part, Table) and part not in verdicts:
+            parts.append(_table(part, homes))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -114,7 +115,7 @@ def _title(section: Section) -> str:
 
 def _stem(section: Section) -> str:
     target = section.title.partition(":")[0]
-    return target if target in TITLES and section.short == target else section.anchor
+    return target if target in TARGETS and section.short == target else section.anchor
 
 
 def _table(shown: Table, homes: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ def geometry() -> str:
 def window(root: Path) -> str:
     """Accuracy over alpha, from the records of the linear theory and of the moons."""
     theory = json.loads((root / "results/theory/linear.json").read_text(encoding="utf-8"))
-    sweep = next(one for one in theory["sweeps"] if one["over"] == "alpha")
+    sweep = next(one for one in theory["details"]["sweeps"] if one["over"] == "alpha")
     beta = sweep["base"]["problem"]["beta"]
     scaled = {name: [100 * value for value in sweep[name]["median"]] for name in ("erm_accuracy", "rcad_accuracy")}
     left = _panel(
@@ -27,7 +27,7 @@ def window(root: Path) -> str:
         (beta, f"distance of a class from 0: {beta:g}"),
     )  # fmt: skip
     record = json.loads((root / "results/alpha/alpha.json").read_text(encoding="utf-8"))
-    moons = max(record["results"]["moons"], key=lambda one: one["d"])
+    moons = max(record["details"]["moons"], key=lambda one: one["d"])
     right = _panel(
         f"Moons in {moons['d']} dimensions", moons["alphas"], [fmean(values) for values in moons["grid"]],
         moons["erm"], (moons["suggested"]["alpha"], f"measured alpha: {moons['suggested']['alpha']:.2g}"),

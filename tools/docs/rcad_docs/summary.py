@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rcad.paper.claims import Claim
+from rcad.paper.record import Study
 from rcad.paper.report.numbers import counts, gain_over, mean_of, place_mean, tally
-from rcad.paper.report.study import Claim, Study
 from rcad_docs.evidence import report
 
 RANDOM = "random direction"
@@ -80,7 +81,7 @@ def _mark(claim: Claim) -> str:
 
 def verdicts(root: Path) -> str:
     """How many claims got each verdict: what the paper prints, what it says, and what we added."""
-    judged = [(study, claim) for study in report(root).found.studies for claim in study.claims if study.scale == "full"]
+    judged = [(study, claim) for study in report(root).found.studies for claim in study.tested if study.scale == "full"]
     printed = [(s, c) for s, c in judged if not s.added(c) and c.published is not None]
     said = [(s, c) for s, c in judged if not s.added(c) and c.published is None]
     added = [(s, c) for s, c in judged if s.added(c)]

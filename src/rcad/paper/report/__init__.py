@@ -3,6 +3,96 @@
 Reads records alone; nothing is computed but means, intervals and pictures.
 """
 
-from rcad.paper.report.making import build
+from __future__ import annotations
 
-__all__ = ["build"]
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from rcad.errors import InputError
+from rcad.paper.report import chapters, costs, overview
+from rcad.paper.report.reading import Found, read
+from rcad.paper.report.tables import Links, grid
+from rcad.report import drawing, html, latex, markdown
+from rcad.report.document import Document, Section
+from rcad.runs.files import make_folder, write_text
+
+__all__ = ["Report", "build", "gather"]
+
+TITLE = "Does RCAD hold up? Every table and figure, made again"
+LEAD = (
+    "Setlur, Eysenbach, Smith and Levine (NeurIPS 2022) say that reducing confidence along adversarial directions "
+    "makes networks generalise better. Here are their claims, our runs, and a verdict on each by a rule written "
+    "down before the runs."
+)
+NAME = "report.html"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The records that were found, and what they say."""
+
+    found: Found
+    document: Document
+
+
+def build(results: Path, out: Path) -> list[Path]:
+    """Write the report on every record under `results`: report.html, report.md, tables/*.tex, figures/*.pdf and *.png.
+
+    Args:
+        results: the folder of records; one that cannot be read is named on the first screen.
+        out: the folder of the report; made if need be. Links to records are relative to it.
+    """
+    report = gather(results, out)
+    for folder in (out, out / "tables", out / "figures"):
+        make_folder(folder)
+    files = [out / NAME, out / "report.md"]
+    write_text(files[0], html.page(report.document))
+    write_text(files[1], markdown.markdown(report.document))
+    files += _tables(report.found, out / "tables")
+    return files + drawing.save(report.document.figures, out / "figures", ("png", "pdf"))
+
+
+def gather(results: Path, out: Path) -> Report:
+    """Read the records and draw; nothing is written. Arguments as in `build`."""
+    found = read(results)
+    links = Links(out, found.run_files)
+    some: list[Section] = [chapters.section(study, links) for study in found.studies]
+    damaged = list(found.damaged)
+    for path, record in found.evaluations:
+        try:
+            some.append(chapters.evaluation(path, record, links))
+        except InputError as error:
+            damaged.append(str(error))
+    cost = costs.section(found.step_times)
+    some += [cost] if cost is not None else []
+    front = overview.first(found, damaged, {section.title: section.anchor for section in some}, links)
+    last = overview.missing(found)
+    document = Document(TITLE, LEAD, [*front, *some, *([last] if last else [])], _facts(found))
+    return Report(found, document)
+
+
+def _facts(found: Found) -> dict[str, str]:
+    versions: dict[str, set[str]] = {}
+    for study in found.studies:
+        for name, version in study.versions.items():
+            versions.setdefault(name, set()).add(str(version))
+    facts = {name: ", ".join(sorted(values)) for name, values in sorted(versions.items())}
+    facts["made by"] = "rcad paper report, from records alone"
+    if found.unused:
+        facts["records not shown"] = ", ".join(f"{path.parent.name}/{path.name}" for path in found.unused)
+    return facts
+
+
+def _tables(found: Found, folder: Path) -> list[Path]:
+    texts = {
+        re.sub(r"[^A-Za-z0-9.-]+", "-", study.target).strip("-.") or "table": latex.table(grid(study), study.target)
+        for study in reversed(found.studies)
+        if study.places
+    }
+    texts["verdicts"] = latex.table(overview.verdict_table(found.studies), "verdicts")
+    files = []
+    for stem, text in sorted(texts.items()):
+        files.append(folder / f"{stem}.tex")
+        write_text(files[-1], text)
+    return files

@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rcad.paper.report import drawing
-from rcad.paper.report.drawing import BLACK, GREY, PAPER, Picture
-from rcad.paper.report.numbers import capital, gain_over, mean_of, printed_gain, reference
-from rcad.paper.report.study import Series, Study
+from rcad.paper.record import Series, Study
+from rcad.paper.report.numbers import gain_over, mean_of, printed_gain, reference
+from rcad.report import drawing
+from rcad.report.document import Figure
+from rcad.report.drawing import BLACK, GREY, PAPER
+from rcad.report.numbers import capital
 
 ALONG = {
     "step size": "alpha, L2 distance in [0, 1] pixels",
@@ -20,7 +22,7 @@ ALONG = {
 _SIZE = re.compile(r"(?:n ?= ?)?(\d[\d,]*)")
 
 
-def panels(study: Study) -> list[Picture]:
+def panels(study: Study) -> list[Figure]:
     """The curves of a record: a picture for each panel that has results."""
     found: dict[str, list[Series]] = {}
     for one in study.series:
@@ -53,7 +55,7 @@ def _printed(some: Sequence[Series]) -> bool:
     return any(value is not None for one in some for value in one.published)
 
 
-def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Picture:
+def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figure:
     """Along numbers: seeds as dots, means with intervals as a line, the published curve beside it."""
     figure = drawing.blank(7.2, 4.4)
     ax = figure.subplots()
@@ -71,17 +73,17 @@ def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Pict
     drawing.legend(figure, handles, 2)
     drawing.stamp(figure, study.warning)
     printed = " Diamonds: as published." if _printed(some) else ""
-    return Picture(
-        name,
+    return Figure(
         figure,
         f"{capital(panel)}{': ' if panel else ''}dots are seeds, lines means with 95% intervals, which "
         f"may leave the picture.{printed}",
         f"{study.title}: {up} by {along} for {', '.join(one.name for one in some)}.",
         wide=False,
+        name=name,
     )
 
 
-def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> Picture:
+def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figure:
     """Along names: they stand below each other, the series in colours."""
     places = list(dict.fromkeys(str(x) for one in some for x in one.x))
     figure = drawing.blank(8.0, (0.13 * len(some) + 0.16) * len(places) + 1.2)
@@ -100,12 +102,12 @@ def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> 
     drawing.bare(ax)
     drawing.legend(figure, _keys(ax, colours, printed=_printed(some)), 3)
     drawing.stamp(figure, study.warning)
-    return Picture(
-        name,
+    return Figure(
         figure,
         f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval.",
         f"{study.title}, {panel}: {up} of {', '.join(one.name for one in some)} for {', '.join(places)}.",
         wide=False,
+        name=name,
     )
 
 
@@ -166,10 +168,10 @@ def _scale(ax: Any, x: list[float]) -> None:
         ax.set_xticks(kept, [f"{place:,g}" if place < 1e4 else f"{place:,.0f}" for place in kept])
 
 
-def by_size(study: Study) -> Picture | None:
+def by_size(study: Study) -> Figure | None:
     """F3, right: gain over ERM by the number of examples, where the columns are numbers."""
     base = reference(study)
-    sizes = {column: _number(column) for column in study.columns}
+    sizes = {column: _number(column) for column in study.columns_run}
     if base is None or len(sizes) < 3 or None in sizes.values():
         return None
     figure = drawing.blank(7.2, 4.2)
@@ -179,7 +181,7 @@ def by_size(study: Study) -> Picture | None:
     drawn = False
     for index, row in enumerate(rows):
         shift = 1 + 0.025 * (index - (len(rows) - 1) / 2)
-        found = [(sizes[c], one) for c in study.columns if (one := gain_over(study, row, base, c)) is not None]
+        found = [(sizes[c], one) for c in sizes if (one := gain_over(study, row, base, c)) is not None]
         if found:
             drawn = True
             x = [float(n or 0) * shift for n, _ in found]
@@ -195,9 +197,7 @@ def by_size(study: Study) -> Picture | None:
                 label=drawing.label(row, 30),
             )
         if row.casefold() == "rcad":
-            printed = [
-                (sizes[c], gain) for c in study.columns if (gain := printed_gain(study, row, base, c)) is not None
-            ]
+            printed = [(sizes[c], gain) for c in sizes if (gain := printed_gain(study, row, base, c)) is not None]
             if printed:
                 ax.plot(
                     *zip(*printed, strict=True), "D:", color=PAPER, mfc="none", mew=1.4, label=f"{row}, as published"
@@ -211,12 +211,12 @@ def by_size(study: Study) -> Picture | None:
     drawing.bare(ax)
     drawing.legend(figure, ax.get_legend_handles_labels()[0], 3)
     drawing.stamp(figure, study.warning)
-    return Picture(
-        f"{study.target}-by-size",
+    return Figure(
         figure,
         f"Gain over {base} by the number of training examples, with 95% intervals over paired seeds; controls dashed.",
         f"{study.title}: gain over {base} by the number of training examples.",
         wide=False,
+        name=f"{study.target}-by-size",
     )
 
 
@@ -225,9 +225,9 @@ def _number(text: str) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
-def by_column(study: Study) -> Picture | None:
+def by_column(study: Study) -> Figure | None:
     """Many columns from top to bottom, the methods in colours."""
-    columns = [c for c in study.columns if any((row, c) in study.places for row in study.rows)]
+    columns = study.columns_run
     rows = [row for row in study.rows if any((row, c) in study.places for c in columns)]
     if not columns or not rows:
         return None

@@ -8,21 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from rcad.paper.report import drawing
-from rcad.paper.report.drawing import BLACK, GREEN, GREY, PAPER, Picture
+from rcad.paper.record import Place, Study
 from rcad.paper.report.numbers import Mean, gain_over, mean_of, place_mean, printed_gain, reference
-from rcad.paper.report.study import Place, Study
+from rcad.report import drawing
+from rcad.report.document import Figure
+from rcad.report.drawing import BLACK, GREEN, GREY, PAPER
 
 SMALL: dict[str, Any] = {"fontsize": 7, "color": GREY, "va": "center"}
 Shown = tuple[Sequence[float], Mean | None, float | None, float | None]
 """Dots, their mean, the published value and half its interval."""
 
 
-def dots(study: Study) -> Picture | None:
+def dots(study: Study) -> Figure | None:
     """The results themselves: a panel for each column."""
 
     def shown(row: str, column: str) -> Shown | None:
-        place = study.places.get((row, column))
+        place = study.place(row, column)
         if place is None:
             return None
         printed = place.published
@@ -37,17 +38,18 @@ def dots(study: Study) -> Picture | None:
     rows = [row for row in study.rows if any((row, column) in study.places for column in study.columns)]
     figure = _panels(study, rows, shown, study.label, None)
     better = "right" if study.higher_is_better else "left"
-    return figure and Picture(
-        f"{study.target}-dots",
+    return figure and Figure(
         figure,
         f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
         f"{better} is better. Controls are in italics.",
-        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns)}; the numbers are "
-        "in the table below.",
+        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
+        "are in the table below.",
+        wide=True,
+        name=f"{study.target}-dots",
     )
 
 
-def gains(study: Study) -> Picture | None:
+def gains(study: Study) -> Figure | None:
     """Differences from ERM on the same seeds."""
     base = reference(study)
     if base is None or len(study.rows) < 2:
@@ -68,12 +70,13 @@ def gains(study: Study) -> Picture | None:
         return None
     unit = "points" if study.unit == "%" else study.unit
     figure = _panels(study, rows, shown, f"better than {base} by, {unit}" if unit else f"better than {base} by", 0.0)
-    return figure and Picture(
-        f"{study.target}-gains",
+    return figure and Figure(
         figure,
         f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
         f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published.",
         f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims.",
+        wide=True,
+        name=f"{study.target}-gains",
     )
 
 
@@ -90,7 +93,7 @@ def _panels(
     study: Study, rows: Sequence[str], shown: Callable[[str, str], Shown | None], axis: str, origin: float | None
 ) -> Any:
     """Methods from top to bottom in every panel, at most three panels side by side; None where nothing is there."""
-    columns = [column for column in study.columns if any(shown(row, column) for row in rows)]
+    columns = [column for column in study.columns_run if any(shown(row, column) for row in rows)]
     if not rows or not columns:
         return None
     across = min(3, len(columns))
@@ -134,7 +137,7 @@ def _panel(
     near = [value for values, _, printed, _ in found.values() for value in (*values, *_some(printed))]
     bounds = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
     for place, row in enumerate(rows):
-        cell = study.places.get((row, column))
+        cell = study.place(row, column)
         if cell is None or not cell.runs:
             ax.text(0.5, place, "not run", transform=ax.get_yaxis_transform(), **SMALL, ha="center")
         elif cell.diverged:
@@ -165,10 +168,10 @@ def _some(value: float | None) -> list[float]:
     return [] if value is None else [value]
 
 
-def bars(study: Study) -> Picture | None:
+def bars(study: Study) -> Figure | None:
     """F2: each augmentation without and with RCAD, a panel for each data set."""
     pairs = pairs_of(study.rows)
-    columns = [c for c in study.columns if any((row, c) in study.places for pair in pairs for row in pair)]
+    columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
         return None
     across = min(3, len(columns))
@@ -191,13 +194,14 @@ def bars(study: Study) -> Picture | None:
         keys.append(drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5, mfc="none", mew=1.4))
     drawing.legend(figure, keys)
     drawing.stamp(figure, study.warning)
-    return Picture(
-        f"{study.target}-bars",
+    return Figure(
         figure,
         f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
         "The axes do not start at 0, so compare the tops, not the areas.",
         f"{study.title}: pairs of bars for {', '.join(base for base, _ in pairs)} on each data set; the numbers are "
         "in the table below.",
+        wide=True,
+        name=f"{study.target}-bars",
     )
 
 
@@ -217,7 +221,7 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
     seen: list[float] = []
     for group, pair in enumerate(pairs):
         for side, row in enumerate(pair):
-            place = study.places.get((row, column))
+            place = study.place(row, column)
             if place is None:
                 continue
             values, x = place.values(study.metric_of(column)), group + (-0.2, 0.2)[side]

@@ -1,16 +1,16 @@
-"""Means with intervals, and numbers as text."""
+"""Means with intervals, gains over a reference, and how they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rcad.paper.claims import TRIAL
-from rcad.paper.report.study import Claim, Place, Published, Study
+from rcad.paper.claims import NOT_RUN, TRIAL, Claim
+from rcad.paper.published import Printed
+from rcad.paper.record import Place, Study
+from rcad.report.numbers import fixed
 from rcad.study.judge import VERDICTS
 from rcad.study.statistics import AgainstPublished, Paired, against_published, paired
-
-MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,32 @@ def place_mean(study: Study, place: Place, metric: str | None = None) -> Mean | 
     return mean_of(place.values(metric or study.metric_of(place.column)), study.overlap.get(place.column, 0.0))
 
 
-def gain_over(study: Study, row: str, base: str, column: str) -> Paired | None:
-    """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair."""
-    one, other = study.places.get((row, column)), study.places.get((base, column))
+def gain_over(
+    study: Study, row: str, base: str, column: str, metric: str | None = None, *, higher: bool | None = None
+) -> Paired | None:
+    """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair.
+
+    Args:
+        metric: another than the column's own, with whether higher is better.
+    """
+    one, other = study.place(row, column), study.place(base, column)
     if one is None or other is None:
         return None
-    metric = study.metric_of(column)
-    theirs = {run.seed: run.metrics.get(metric) for run in other.runs}
-    pairs = [(run.metrics.get(metric), theirs[run.seed]) for run in one.runs if run.seed in theirs]
+    name = metric or study.metric_of(column)
+    ours, theirs = one.by_seed(name), other.by_seed(name)
+    pairs = [(value, theirs[seed]) for seed, value in ours.items() if seed in theirs]
     good = [(a, b) for a, b in pairs if a is not None and b is not None]
     # A run that diverged has no pair, and leaving it out would flatter its method.
     if len(good) < max(2, len(pairs)):
         return None
-    sign = 1 if study.higher_is_better else -1
+    sign = 1 if (study.higher_is_better if higher is None else higher) else -1
     first, second = [sign * a for a, _ in good], [sign * b for _, b in good]
     return paired(first, second, test_ratio=study.overlap.get(column, 0.0))
 
 
 def printed_gain(study: Study, row: str, base: str, column: str) -> float | None:
     """The same difference as printed."""
-    found = [study.places[name, column].published if (name, column) in study.places else None for name in (row, base)]
-    one, other = found
+    one, other = (place.published if (place := study.place(name, column)) else None for name in (row, base))
     if one is None or other is None:
         return None
     return (one.mean - other.mean) * (1 if study.higher_is_better else -1)
@@ -83,20 +88,13 @@ def digits(unit: str) -> int:
     return 1 if unit in ("%", "points") else 3
 
 
-def fixed(value: float | None, places: int, *, sign: bool = False) -> str:
-    """A number with a real minus, never on a zero; "-" for none."""
-    if value is None:
-        return "-"
-    return f"{round(value, places) + 0.0:{'+' if sign else ''}.{places}f}".replace("-", MINUS)
-
-
 def with_half(mean: Mean | None, places: int) -> str:
     if mean is None:
         return "-"
     return fixed(mean.value, places) + ("" if mean.half is None else f" ± {mean.half:.{places}f}")
 
 
-def as_printed(published: Published | None, unit: str) -> str:
+def as_printed(published: Printed | None, unit: str) -> str:
     """As the paper has it: tenths of a percent and hundredths of all else, or more where it gives more."""
     if published is None:
         return "-"
@@ -106,23 +104,23 @@ def as_printed(published: Published | None, unit: str) -> str:
     return mean + ("" if published.half is None else f" ± {published.half:.2f}")
 
 
-def p_text(value: float | None) -> str:
-    return "-" if value is None else "<0.0001" if value < 0.0001 else f"{value:.4f}"
+def interval_text(gain: Mapping[str, float], places: int) -> str:
+    """A difference with its interval."""
+    low, high = fixed(gain["low"], places), fixed(gain["high"], places)
+    return f"{fixed(gain['mean'], places, sign=True)} [{low}, {high}]"
 
 
 def gain_text(claim: Claim, places: int) -> str:
     """Our difference, positive for the claim, with its interval."""
-    if claim.gain is None:
-        return claim.ours or "no test"
-    low, high = fixed(claim.gain["low"], places), fixed(claim.gain["high"], places)
-    return f"{fixed(claim.gain['mean'], places, sign=True)} [{low}, {high}]"
+    return claim.ours or "no test" if claim.gain is None else interval_text(claim.gain, places)
 
 
 def counts(claims: Sequence[Claim]) -> dict[str, int]:
-    """Claims by verdict, the known verdicts first."""
+    """Claims by verdict, the known verdicts first; those that were not run are no verdict."""
     found: dict[str, int] = dict.fromkeys(VERDICTS, 0)
     for claim in claims:
-        found[claim.verdict] = found.get(claim.verdict, 0) + 1
+        if claim.verdict != NOT_RUN:
+            found[claim.verdict] = found.get(claim.verdict, 0) + 1
     return found
 
 
@@ -135,17 +133,3 @@ def tally(found: Mapping[str, int]) -> str:
 def checks(added: Sequence[Claim]) -> str:
     """The claims that the paper does not make itself, in a line below the count of all."""
     return f"Among them checks of ours, which are no claims of the paper, {len(added)}: {tally(counts(added))}"
-
-
-def capital(text: str) -> str:
-    """The text with a capital at its beginning, the rest as it is."""
-    return text[:1].upper() + text[1:]
-
-
-def span(seconds: float | None) -> str:
-    """A duration."""
-    if seconds is None:
-        return "-"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from rcad.paper.claims import TRIAL
-from rcad.paper.report.costs import COSTS
-from rcad.paper.report.numbers import checks, counts, span, tally
+from rcad.paper.claims import NOT_RUN, TRIAL
+from rcad.paper.record import SCALES, Study
+from rcad.paper.report.numbers import Mean, checks, counts, gain_over, printed_gain, reference, tally
 from rcad.paper.report.reading import Found
-from rcad.paper.report.study import SCALES, TITLES, Study
 from rcad.paper.report.tables import MARKS, Links, claim_table
+from rcad.paper.targets import TARGETS
+from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
+from rcad.report.drawing import BLUE, GREY, PAPER, VERDICT_COLOURS, VERDICT_SIGNS
+from rcad.report.numbers import duration
 from rcad.runs.pack import is_pack
+from rcad.study.judge import VERDICTS
 
 CLAIMS, MISSING = "Every claim", "Not run yet"
+ACROSS = 13
 
 
-def first(found: Found, shown: Sequence[Figure], homes: Mapping[str, str], links: Links) -> list[Section]:
-    """Two chapters: the summary, and the table of all claims."""
+def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links: Links) -> list[Section]:
+    """Two chapters: the summary, and the table of all claims.
+
+    Args:
+        damaged: a line for each record that could not be shown.
+        homes: the chapter of each study by its title.
+    """
     studies = found.studies
-    claims = [(study, claim) for study in studies for claim in study.claims]
+    claims = [(study, claim) for study in studies for claim in study.tested]
     lines = []
     for scale in dict.fromkeys(["full", *SCALES, *(study.scale for study in studies)]):
         chosen = [claim for study, claim in claims if study.scale == scale]
@@ -32,9 +44,14 @@ def first(found: Found, shown: Sequence[Figure], homes: Mapping[str, str], links
     if trials:
         names = ", ".join(f"{study.target} ({study.scale})" for study in trials)
         notice = f"Not the paper's scale: {names}. Their numbers are not evidence about the paper."
-    told = [*(f"Could not be read: {line}" for line in found.damaged)]
+    told = [*(f"Could not be read: {line}" for line in damaged)]
     if found.missing:
         told.append(f"Not run yet: {', '.join(found.missing)}.")
+    absent = {study.target: sum(claim.verdict == NOT_RUN for claim in study.claims) for study in studies}
+    if any(absent.values()):
+        names = ", ".join(f"{target} ({count})" for target, count in absent.items() if count)
+        told.append(f"Claims on data that were not run, and so neither judged nor counted: {names}.")
+    shown = [one for one in (squares(studies), forest(studies)) if one is not None]
     summary = Section(
         "In short",
         told,
@@ -54,10 +71,10 @@ def first(found: Found, shown: Sequence[Figure], homes: Mapping[str, str], links
 def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, links: Links) -> Table:
     rows: list[list[str | Cell]] = []
     for study in studies:
-        judged = counts(study.claims)
+        judged = counts(study.tested)
         numbers = [
             Cell(str(judged[verdict]), mark=mark if judged[verdict] else "none")
-            if study.claims and TRIAL not in judged
+            if study.tested and TRIAL not in judged
             else ""
             for verdict, mark in MARKS.items()
         ]
@@ -68,34 +85,36 @@ def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, l
                 Cell(study.scale, mark="" if study.scale == "full" else "bad"),
                 *numbers,
                 str(study.runs or "-"),
-                span(study.seconds),
+                duration(study.seconds),
                 dates,
                 devices,
-                Cell("pack" if is_pack(study.path) else study.path.suffix[1:] or "folder", href=links.to(study.path)),
+                Cell(_kind(study.path), href=links.to(study.path)),
             ]
         )
     header = ["table or figure", "scale", *MARKS, "runs", "time", "date", "device", "record"]
     return Table(header, rows, "What was run, and how many of its claims got each verdict.")
 
 
+def _kind(path: Path | None) -> str:
+    if path is None:
+        return "-"
+    return "pack" if is_pack(path) else path.suffix[1:] or "folder"
+
+
 def _about(study: Study) -> str:
-    if study.target in TITLES:
+    if study.target in TARGETS:
         return study.title.removeprefix(f"{study.target}: ")
-    return "step times" if study.target == COSTS else "single runs"
+    return "single runs" if study.title.startswith("runs: ") else study.title
 
 
 def _facts(study: Study, found: Found) -> tuple[str, str]:
     """First and last day, and devices, of the runs whose records are there."""
-    facts = [
-        found.run_facts[run.id] for place in study.places.values() for run in place.runs if run.id in found.run_facts
-    ]
-    days = sorted({str(fact["started"])[:10] for fact in facts if fact.get("started")})
-    devices = sorted({str(fact["device"]) for fact in facts if fact.get("device")})
-    if not days and study.record.get("date"):
-        days = [str(study.record["date"])[:10]]
-    if not devices:
-        told = study.record.get("device") or ("CPU" if study.versions.get("torch", "").endswith("+cpu") else "")
-        devices = [str(told)] if told else []
+    ids = {run.id for place in study.places.values() for run in place.runs}
+    facts = [found.run_facts[one] for one in ids if one in found.run_facts]
+    days = sorted({fact["started"][:10] for fact in facts if fact["started"]})
+    devices = sorted({fact["device"] for fact in facts if fact["device"]})
+    if not devices and study.versions.get("torch", "").endswith("+cpu"):
+        devices = ["CPU"]
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "", ", ".join(devices)
 
 
@@ -103,5 +122,112 @@ def missing(found: Found) -> Section | None:
     """What the paper shows and no record holds, with the command that makes it."""
     if not found.missing:
         return None
-    rows = [[target, TITLES[target], f"rcad paper run {target}"] for target in found.missing]
+    rows = [[target, TARGETS[target].about, f"rcad paper run {target}"] for target in found.missing]
     return Section(MISSING, [], [Table(["name", "what", "command"], rows)])
+
+
+def verdict_table(studies: Sequence[Study]) -> Table:
+    """How many claims of each table and figure got each verdict."""
+    rows = []
+    for study in studies:
+        if study.tested:
+            judged = counts(study.tested)
+            given = ("-" if TRIAL in judged else str(judged[verdict]) for verdict in VERDICTS)
+            rows.append([study.title, study.scale, *given])
+    return Table(["", "scale", *VERDICTS], rows, "Claims of the paper by verdict.")
+
+
+def squares(studies: Sequence[Study]) -> Figure | None:
+    """A square for each claim, in lines by target."""
+    judged = [study for study in studies if study.tested]
+    if not judged:
+        return None
+    lines: list[tuple[str, list[str]]] = []
+    for study in judged:
+        found = counts(study.tested)
+        order = [verdict for verdict, count in found.items() for _ in range(count)]
+        name = study.target if study.scale == "full" else f"{study.target}, {study.scale}"
+        starts = range(0, len(order), ACROSS)
+        lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
+    widest = max(len(order) for _, order in lines)
+    figure = drawing.blank(max(4.6, 0.24 * widest + 1.4), 0.30 * len(lines) + 0.9)
+    ax = figure.subplots()
+    for y, (_, order) in enumerate(lines):
+        for x, verdict in enumerate(order):
+            colour = VERDICT_COLOURS.get(verdict, GREY)
+            ax.add_patch(_square(x, y, colour))
+            ax.text(x, y, VERDICT_SIGNS.get(verdict, ""), ha="center", va="center", fontsize=7, color="black")
+    ax.set(xlim=(-0.6, widest - 0.4), ylim=(len(lines) - 0.4, -0.6), xticks=[])
+    ax.set_yticks(range(len(lines)), [drawing.label(name, 20, 1) for name, _ in lines])
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0, labelsize=9)
+    ax.set_aspect("equal")
+    total = counts([claim for study in judged for claim in study.tested])
+    keys = [
+        drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=VERDICT_COLOURS[verdict], ms=8)
+        for verdict, sign in VERDICT_SIGNS.items()
+    ]
+    drawing.legend(figure, keys, 2)
+    return Figure(
+        figure,
+        "A square is a claim. A scale other than the paper's is named.",
+        "Claims by target and verdict; the table of verdicts has the numbers.",
+        wide=False,
+        name="verdicts",
+    )
+
+
+def _square(x: float, y: float, colour: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, facecolor=colour, edgecolor="none")
+
+
+def forest(studies: Sequence[Study]) -> Figure | None:
+    """RCAD against ERM in every column of the tables, with the published difference; one panel for each unit."""
+    units: dict[str, list[tuple[str, Mean, float | None]]] = {}
+    for study in studies:
+        base, row = reference(study), next((name for name in study.rows if name.casefold() == "rcad"), None)
+        # The figures show the tables' runs again, and single runs have no published number.
+        if base is None or row is None or not study.target.startswith("T"):
+            continue
+        unit = "points" if study.unit == "%" else study.unit
+        scale = "" if study.scale == "full" else f" [{study.scale}]"
+        for column in study.columns:
+            found = gain_over(study, row, base, column)
+            if found is not None:
+                mean = Mean(found.mean, found.high - found.mean, int(found.df) + 1)
+                name = f"{study.target}{scale}: {column}"
+                units.setdefault(unit, []).append((name, mean, printed_gain(study, row, base, column)))
+    if not units:
+        return None
+    heights = [len(lines) + 2.2 for lines in units.values()]
+    figure = drawing.blank(7.2, 0.235 * sum(heights) + 0.5)
+    axes = figure.subplots(len(units), 1, height_ratios=heights, squeeze=False).ravel()
+    for ax, (unit, lines) in zip(axes, units.items(), strict=True):
+        near = [v for _, mean, printed in lines for v in (mean.value, *([] if printed is None else [printed]))]
+        near += [mean.value + side * mean.half for _, mean, _ in lines for side in (-1, 1) if mean.half is not None]
+        bounds = drawing.limits(near, around=0.0, reach=12.0)
+        for y, (_, mean, printed) in enumerate(lines):
+            ax.errorbar(mean.value, y, xerr=mean.half, fmt="o", color=BLUE, ms=4.5, lw=1.6, capsize=2.5)
+            if printed is not None:
+                ax.plot(printed, y, "D", color=PAPER, ms=5.5, mfc="none", mew=1.5)
+            drawing.beyond(ax, [mean.value], y, bounds)
+        ax.axvline(0, color="black", lw=0.8)
+        ax.set_yticks(range(len(lines)), [drawing.label(name, 52, 1) for name, _, _ in lines])
+        ax.set(ylim=(len(lines) - 0.4, -0.6), xlim=bounds)
+        ax.set_xlabel(f"RCAD better than ERM by, {unit}" if unit else "RCAD better than ERM by", fontsize=9)
+        drawing.bare(ax)
+    keys = [
+        drawing.key(axes[0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
+        drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
+    ]
+    drawing.legend(figure, keys, 2)
+    return Figure(
+        figure,
+        "RCAD against ERM on the same seeds, right of the line for RCAD, beside the published difference. Whether the "
+        "adversarial direction is the reason, the controls of each table tell.",
+        "RCAD's gain over ERM by table and data, with intervals and published values.",
+        wide=False,
+        name="gains",
+    )

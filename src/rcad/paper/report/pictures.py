@@ -1,20 +1,24 @@
-"""Pictures that only one figure of the paper has: F1's images, F5's theory, F7's boundaries."""
+"""Pictures of one study only: F1's images, F5's theory, F7's boundaries, the measured alpha; and what a step costs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rcad.paper.report import drawing
-from rcad.paper.report.drawing import BLACK, BLUE, GREEN, GREY, VERMILION, Picture
-from rcad.paper.report.study import Record, Study
+from rcad.paper.record import JSON, Study
+from rcad.paper.report.details import alpha_settings
+from rcad.paper.report.numbers import mean_of
+from rcad.report import drawing
+from rcad.report.document import Figure
+from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PAPER, VERMILION
 
 
-def images(study: Study) -> Picture | None:
+def images(study: Study) -> Figure | None:
     """F1: one example in each row, alpha growing to the right, the model's entropy below each."""
-    found = study.record.get("images")
+    found = study.details.get("images")
     if not found:
         return None
     pixels = np.asarray(found["pixels"], dtype=float) / 255  # (images, alphas, C, H, W)
@@ -33,18 +37,19 @@ def images(study: Study) -> Picture | None:
                 ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
         line[0].set_ylabel(drawing.label(str(found["labels"][k]), 14), fontsize=9)
     drawing.stamp(figure, study.warning)
-    return Picture(
-        f"{study.target}-images",
+    return Figure(
         figure,
         "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
         "below each the entropy of the model's prediction there.",
         f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}.",
+        wide=True,
+        name=f"{study.target}-images",
     )
 
 
-def theory(study: Study) -> Picture:
+def theory(study: Study) -> Figure | None:
     """F5: weights and accuracies by iteration, and the window of alpha."""
-    record = study.record
+    record = study.details
     bands = record["figure"]["by_iteration"]
     figure = drawing.blank(12.0, 4.4)
     weights, accuracies, window = figure.subplots(1, 3)
@@ -69,12 +74,13 @@ def theory(study: Study) -> Picture:
         drawing.bare(ax)
     drawing.legend(figure, [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]], 6)
     drawing.stamp(figure, study.warning)
-    return Picture(
-        f"{study.target}-theory",
+    return Figure(
         figure,
-        f"{record['figure']['settings']['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
+        f"{study.settings['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
         "the draws. Right: the step helps in a window around the distance between the classes.",
         "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD.",
+        wide=True,
+        name=f"{study.target}-theory",
     )
 
 
@@ -85,7 +91,7 @@ def _band(ax: Any, start: int, band: Mapping[str, Sequence[float]], colour: str,
     ax.fill_between(steps, low, high, color=colour, alpha=0.13, lw=0)
 
 
-def _window(ax: Any, sweep: Record) -> None:
+def _window(ax: Any, sweep: JSON) -> None:
     beta = sweep["base"]["problem"]["beta"]
     for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
         low, middle, high = (100 * np.asarray(sweep[name][q]) for q in ("q05", "median", "q95"))
@@ -96,11 +102,12 @@ def _window(ax: Any, sweep: Record) -> None:
     ax.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
 
 
-def boundaries(study: Study) -> Picture:
+def boundaries(study: Study) -> Figure | None:
     """F7: the probability of a class in the plane of the true features."""
     from rcad.paper.boundaries import LIMITS
+    from rcad.paper.moons import LABELS
 
-    results, settings = study.record["results"], study.record["settings"]
+    results, settings = study.details, study.settings
     epochs, across = list(settings["epochs"]), settings["grid"]
     methods = list(dict.fromkeys(panel["method"] for panel in results["panels"]))
     figure = drawing.blank(3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3)
@@ -118,7 +125,8 @@ def boundaries(study: Study) -> Picture:
         for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
             chosen = points[labels == kind]
             ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=6, color=colour, alpha=0.9, lw=0)
-        share = panel["arc_accuracy"][0]
+        place = study.places[LABELS[panel["method"]], f"epoch {panel['epoch']}"]
+        share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
         drawing.bare(ax)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
@@ -126,10 +134,101 @@ def boundaries(study: Study) -> Picture:
     figure.supxlabel("first true feature", fontsize=9)
     figure.supylabel("second true feature", fontsize=9)
     drawing.stamp(figure, study.warning)
-    return Picture(
-        f"{study.target}-boundaries",
+    return Figure(
         figure,
         "The first draw: colour is the probability, the line its boundary, points are training examples. The share of "
         "the noise-free half circles on the right side is above each panel.",
         "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right.",
+        wide=True,
+        name=f"{study.target}-boundaries",
+    )
+
+
+def alphas(study: Study) -> Figure | None:
+    """Held-out accuracy by alpha for each setting, with ERM's level and the suggestion."""
+    settings = alpha_settings(study)
+    across = min(3, len(settings))
+    down = -(-len(settings) // across)
+    sketch = drawing.blank(3.6 * across, 2.6 * down + 0.5)
+    axes = sketch.subplots(down, across, squeeze=False).ravel()
+    for ax, (name, one) in zip(axes, settings.items(), strict=False):
+        _alpha_panel(ax, name, one)
+    for ax in axes[len(settings) :]:
+        ax.set_visible(False)
+    for ax in axes[len(settings) - across : len(settings)]:
+        ax.set_xlabel("alpha", fontsize=9)
+    axes[0].set_ylabel("held-out accuracy, %", fontsize=9)
+    keys = [
+        drawing.key(axes[0], "RCAD: draws and mean", marker="o", color=BLUE, ms=4),
+        drawing.key(axes[0], "ERM", color=BLACK, lw=1.2),
+        drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
+    ]
+    drawing.legend(sketch, keys)
+    drawing.stamp(sketch, study.warning)
+    return Figure(
+        sketch,
+        "Accuracy on held-out examples by alpha; no test set was read.",
+        f"A curve of accuracy by alpha for {', '.join(settings)}.",
+        wide=True,
+        name="alpha-grid",
+    )
+
+
+def _alpha_panel(ax: Any, name: str, one: JSON) -> None:
+    for alpha, values in zip(one["alphas"], one["grid"], strict=True):
+        ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
+    means = [mean_of(values) for values in one["grid"]]
+    ax.plot(one["alphas"], [mean.value if mean else None for mean in means], "-", color=BLUE, lw=1.6)
+    ax.axhline(one["erm"], color=BLACK, lw=1.2)
+    ax.axvline(one["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
+    ax.set_xscale("log")
+    ax.minorticks_off()
+    ticks = [a for k, a in enumerate(one["alphas"]) if k % 3 == 0]
+    ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+    ax.set_title(name, fontsize=10)
+    drawing.bare(ax)
+
+
+MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
+CLAIMED, FLOOR = 1.3, 2.0
+"""Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
+
+
+def cost(path: Path, record: JSON) -> Figure | None:
+    """Time of a step in those of ERM, by method: a panel for each batch size, one run at a time."""
+    rows = [row for row in record["rows"] if row.get("replicas", 1) == 1 and row.get("ratio_to_erm") is not None]
+    batches = sorted({row["batch"] for row in rows})
+    methods = list(dict.fromkeys(str(row["method"]) for row in rows if row["method"] != "erm"))
+    modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
+    if not batches or not methods:
+        return None
+    figure = drawing.blank(max(6.6, 2.2 + 2.9 * len(batches)), 0.34 * len(methods) + 1.5)
+    axes = np.atleast_1d(figure.subplots(1, len(batches), sharey=True))
+    for ax, batch in zip(axes, batches, strict=True):
+        for row in rows:
+            if row["batch"] == batch and row["method"] in methods:
+                marker, colour = MODES.get(row["mode"], ("D", GREY))
+                y = methods.index(row["method"]) + 0.16 * (modes.index(row["mode"]) - (len(modes) - 1) / 2)
+                ax.plot(row["ratio_to_erm"], y, marker, color=colour, ms=5.5)
+        ax.axvline(CLAIMED, color=PAPER, lw=1.4, ls="--")
+        ax.axvline(FLOOR, color=GREY, lw=1, ls=":")
+        ax.set(ylim=(len(methods) - 0.5, -0.5), xlim=(0.9, None))
+        ax.set_title(f"batch {batch}", fontsize=10)
+        ax.set_xlabel("time of a step / that of ERM", fontsize=9)
+        drawing.bare(ax)
+    axes[0].set_yticks(range(len(methods)), [drawing.label(method) for method in methods])
+    keys: list[Any] = [
+        drawing.key(axes[0], mode, marker=MODES.get(mode, ("D", GREY))[0], ls="", color=MODES.get(mode, ("D", GREY))[1])
+        for mode in modes
+    ]
+    keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
+    keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
+    drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)
+    return Figure(
+        figure,
+        f"{record.get('device', 'a device')}, torch {record.get('torch', '?')}: times within a group were taken in "
+        "turns, so ratios compare like with like.",
+        f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
+        wide=True,
+        name=f"cost-{path.stem}",
     )

@@ -1,4 +1,4 @@
-"""The tables of a study: ours beside the published numbers, claims, every run."""
+"""The tables of a study: ours beside the published numbers, claims, every measure at both epochs, every run."""
 
 from __future__ import annotations
 
@@ -9,33 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from rcad.paper.claims import Claim
+from rcad.paper.record import LAST, METRICS, Place, Study
 from rcad.paper.report.numbers import (
     as_printed,
     beside_published,
-    capital,
     digits,
-    fixed,
     gain_text,
-    p_text,
+    interval_text,
     place_mean,
     reference,
     with_half,
 )
-from rcad.paper.report.study import Claim, Place, Study
 from rcad.report.document import Cell, Table
+from rcad.report.numbers import capital, fixed, p_value
+from rcad.study.judge import Difference, compare_groups, judge_questions
 from rcad.study.statistics import AgainstPublished
 
 MARKS = {"reproduced": "good", "not reproduced": "bad", "opposite": "bad", "undecided": "open"}
-WORDS = {
-    "accuracy": "accuracy, %",
-    "nll": "NLL, nats",
-    "brier": "Brier",
-    "ece": "ECE",
-    "rmse": "RMSE",
-    "last_accuracy": "last epoch: accuracy, %",
-    "last_nll": "last epoch: NLL",
-    "last_rmse": "last epoch: RMSE",
-}
+MEASURES = ("accuracy", "nll", "brier", "ece")
+CHOSEN_EPOCH, LAST_EPOCH = "chosen", "last"
 
 
 @dataclass(frozen=True)
@@ -50,28 +43,29 @@ class Links:
     folder: Path
     run_files: Mapping[str, Path]
 
-    def to(self, path: Path) -> str:
+    def to(self, path: Path | None) -> str:
         """A file's address; quoted, so that no name can be read as another kind of address."""
+        if path is None:
+            return ""
         return quote(os.path.relpath(path.resolve(), self.folder.resolve()).replace(os.sep, "/"), safe="/")
 
     def run(self, name: str) -> str:
-        return self.to(self.run_files[name]) if name in self.run_files else ""
+        return self.to(self.run_files.get(name))
 
 
 def grid(study: Study) -> Table:
-    """Methods by data: our mean and interval, the published number below it."""
-    places = digits(study.unit)
+    """Methods by data: our mean and interval, the published number below it. Columns that were not run are left out."""
+    places, columns = digits(study.unit), study.columns_run
     rows = []
     for row in study.rows:
-        found = [study.places.get((row, column)) for column in study.columns]
-        if not any(found):
-            continue
-        cells = ["" if place is None else _grid_cell(study, place, places) for place in found]
-        rows.append([_name(study, row), *cells])
+        found = [study.place(row, column) for column in columns]
+        if any(found):
+            cells = ["" if place is None else _grid_cell(study, place, places) for place in found]
+            rows.append([_name(study, row), *cells])
     unit = f"{capital(study.label)}: mean ± half the 95% interval, the paper's number below. "
     way = "Higher is better." if study.higher_is_better else "Lower is better."
     controls = " Controls are in italics." if study.controls else ""
-    return Table(["method", *study.columns], rows, unit + way + controls)
+    return Table(["method", *columns], rows, unit + way + controls)
 
 
 def _grid_cell(study: Study, place: Place, places: int) -> Cell:
@@ -106,11 +100,8 @@ def side_by_side(study: Study) -> Table:
                 Cell(with_half(mean, places), href=f"#{anchor(study, place)}" if place.runs else ""),
                 str(mean.n if mean else 0),
                 _gap(beside, places),
-                p_text(beside.test.p_two if beside and beside.test else None),
-                *(
-                    with_half(place_mean(study, place, metric), 1 if metric.endswith("accuracy") else 3)
-                    for metric in others
-                ),
+                p_value(beside.test.p_two if beside and beside.test else None),
+                *(with_half(place_mean(study, place, metric), _places(metric)) for metric in others),
                 *_cost(study, place, base),
             ]
         )
@@ -122,7 +113,7 @@ def side_by_side(study: Study) -> Table:
         "n",
         "ours \N{MINUS SIGN} published",
         "p, two-sided",
-        *(WORDS.get(metric, metric) for metric in others),
+        *map(metric_name, others),
         "seconds a run",
         "times ERM",
     ]
@@ -134,6 +125,16 @@ def side_by_side(study: Study) -> Table:
     # What no record of the study tells has no column.
     kept = [k for k in range(len(header)) if header[k] == "n" or any(_text(row[k]) not in ("-", "") for row in rows)]
     return Table([header[k] for k in kept], [[row[k] for k in kept] for row in rows], text)
+
+
+def metric_name(metric: str) -> str:
+    """A metric for a header."""
+    name = metric.removeprefix(LAST)
+    return f"{'last epoch: ' if metric != name else ''}{METRICS.get(name, name)}"
+
+
+def _places(metric: str) -> int:
+    return 1 if metric.endswith(("accuracy", "top5")) else 3
 
 
 def _text(cell: str | Cell) -> str:
@@ -150,22 +151,22 @@ def _gap(beside: AgainstPublished | None, places: int) -> str:
 
 
 def _metrics(study: Study) -> list[str]:
+    """What else the runs know: the usual measures, each with that of the last epoch, then others."""
     shown = {study.metric_of(column) for column in study.columns}
     runs = [run for place in study.places.values() for run in place.runs]
     found = dict.fromkeys(n for run in runs for n, value in run.metrics.items() if n not in shown and value is not None)
-    known = [name for name in WORDS if name in found]
-    others = [name for name in found if name not in known and not name.startswith("last_")]
-    return [*known, *others][:6]
+    known = [name for metric in METRICS for name in (metric, f"{LAST}{metric}") if name in found]
+    return [*known, *(name for name in found if name not in known and not name.startswith(LAST))][:9]
 
 
 def _ordered(study: Study) -> list[Place]:
-    keys = [(row, column) for column in study.columns for row in study.rows]
+    keys = [(row, column) for column in study.columns_run for row in study.rows]
     return [study.places[key] for key in keys if key in study.places]
 
 
 def _cost(study: Study, place: Place, base: str | None) -> list[str]:
     mine = _seconds(place)
-    other = study.places.get((base, place.column)) if base else None
+    other = study.place(base, place.column) if base else None
     theirs = _seconds(other) if other is not None else None
     ratio = mine / theirs if mine is not None and theirs else None
     return [fixed(mine, 1), fixed(ratio, 2)]
@@ -179,7 +180,7 @@ def _seconds(place: Place) -> float | None:
 def claim_table(
     claims: Sequence[tuple[Study, Claim]], caption: str, homes: Mapping[str, str], choose: str = ""
 ) -> Table:
-    """Claims with the published difference, ours and the verdict.
+    """Claims with the published difference, ours and the verdict; where it is known, also at the last epoch.
 
     Args:
         claims: each with its study.
@@ -187,26 +188,33 @@ def claim_table(
         homes: the chapter of each study by its title; with them the table says where a claim is from.
         choose: the column to choose by.
     """
+    twice = any(claim.last is not None for _, claim in claims)
     rows: list[list[str | Cell]] = []
     for study, claim in claims:
-        places = digits(study.unit)
-        first: list[str | Cell] = []
-        if homes:
-            first = [Cell(study.target, "" if study.scale == "full" else study.scale, f"#{homes[study.title]}")]
+        places = 1 if study.unit == "%" else 3
+        home = [Cell(study.target, study.scale, f"#{homes[study.title]}")] if homes else []
         rows.append(
             [
-                *first,
+                *home,
                 Cell(claim.verdict, mark=MARKS.get(claim.verdict, "none")),
+                *(_at_last(claim.last, places) if twice else ()),
                 claim.where,
                 Cell(claim.statement, "; ".join(note for note in (claim.note, _whose(study, claim)) if note)),
                 fixed(claim.published, places, sign=True),
                 Cell(gain_text(claim, places), mark="none" if claim.gain is None and not claim.ours else ""),
                 str(int(claim.gain["df"]) + 1) if claim.gain and "df" in claim.gain else "-",
-                *(p_text(p if claim.gain is not None else None) for p in (claim.p, claim.p_reverse)),
+                *(p_value(p if claim.gain is not None else None) for p in (claim.p_holm, claim.p_reverse_holm)),
             ]
         )
-    header = ["verdict", "where", "claim", "published", "ours [95%]", "n", "p, Holm", "p of the reverse"]
-    return Table([*(["from"] if homes else []), *header], rows, caption, choose)
+    header = ["where", "claim", "published", "ours [95%]", "n", "p, Holm", "p of the reverse"]
+    verdicts = ["verdict", *(["at the last epoch"] if twice else [])]
+    return Table([*(["from"] if homes else []), *verdicts, *header], rows, caption, choose)
+
+
+def _at_last(claim: Claim | None, places: int) -> list[Cell]:
+    if claim is None:
+        return [Cell("-", mark="none")]
+    return [Cell(claim.verdict, gain_text(claim, places), mark=MARKS.get(claim.verdict, "none"))]
 
 
 def _whose(study: Study, claim: Claim) -> str:
@@ -216,9 +224,65 @@ def _whose(study: Study, claim: Claim) -> str:
     return "our check" if claim.published is None else "our check; published: RCAD's gain over ERM"
 
 
+def measure_table(study: Study) -> Table | None:
+    """RCAD and its controls by every measure, at the chosen and at the last epoch; None where nothing can be paired.
+
+    Every cell is a two-sided question, Holm over all of them.
+    """
+    base = reference(study) or (study.rows[0] if study.rows else "")
+    ours = next((row for row in study.rows if "RCAD" in row and row != base), None)
+    if ours is None:
+        return None
+    pairs = [(ours, base), *((ours, control) for control in study.controls)]
+    pairs += [(control, base) for control in study.controls]
+    lines: list[tuple[str, str, str, str, list[Difference]]] = []
+    for column in _distinct_columns(study):
+        for first, second in pairs:
+            for epoch, prefix in ((CHOSEN_EPOCH, ""), (LAST_EPOCH, LAST)):
+                found = [_difference(study, first, second, column, prefix, name) for name in MEASURES]
+                if any(one.n for one in found):
+                    lines.append((column, first, second, epoch, found))
+    if not lines:
+        return None
+    judged = iter(judge_questions([one for *_, found in lines for one in found]))
+    rows: list[list[str | Cell]] = [
+        [column, f"{first} against {second}", epoch, *(_question(next(judged), _places(name)) for name in MEASURES)]
+        for column, first, second, epoch, _ in lines
+    ]
+    return Table(
+        ["data", "pair", "epoch", *(METRICS[name] for name in MEASURES)],
+        rows,
+        "By how much the first is better, with its 95% interval, on the same seeds: positive is better for every "
+        "measure. Better or worse below a two-sided p of 0.05 after Holm over this table, else undecided.",
+    )
+
+
+def _difference(study: Study, first: str, second: str, column: str, prefix: str, name: str) -> Difference:
+    sides = [place.by_seed(f"{prefix}{name}") if (place := study.place(row, column)) else {} for row in (first, second)]
+    return compare_groups(*sides, higher_is_better=name == "accuracy")
+
+
+def _question(one: Difference, places: int) -> Cell:
+    if one.mean is None or one.low is None or one.high is None:
+        return Cell("-", one.note if one.n else "", mark="none")
+    mark = {"better": "good", "worse": "bad"}.get(one.outcome, "")
+    gain = {"mean": one.mean, "low": one.low, "high": one.high}
+    return Cell(interval_text(gain, places), f"{one.outcome}, p {p_value(one.p_holm)}", mark=mark)
+
+
+def _distinct_columns(study: Study) -> list[str]:
+    """Columns whose runs differ: others show further numbers of the same runs."""
+    seen: dict[tuple[str, ...], str] = {}
+    for column in study.columns_run:
+        runs = tuple(run.id for place in study.places.values() if place.column == column for run in place.runs)
+        seen.setdefault(runs if any(runs) else (column,), column)
+    return list(seen.values())
+
+
 def run_table(study: Study, links: Links) -> Table:
     """Every run, folded away: what each number on the page is made of."""
     others = _metrics(study)
+    file = study.path.name if study.path else study.target
     rows: list[list[str | Cell]] = []
     for place in _ordered(study):
         names = [study.metric_of(place.column), *others]
@@ -232,15 +296,15 @@ def run_table(study: Study, links: Links) -> Table:
                     str(run.seed),
                     *("diverged" if value is None and run.diverged else fixed(value, 4) for value in values),
                     fixed(run.seconds, 1),
-                    Cell(run.id or study.path.name, href=href),
+                    Cell(run.id or file, href=href),
                 ]
             )
-    header = ["data", "method", "seed", study.label, *(WORDS.get(name, name) for name in others), "seconds", "record"]
-    return Table(header, rows, f"From {study.path.name}.", folded=f"Every run ({len(rows):,})")
+    header = ["data", "method", "seed", study.label, *map(metric_name, others), "seconds", "record"]
+    return Table(header, rows, f"From {file}.", folded=f"Every run ({len(rows):,})")
 
 
 def anchor(study: Study, place: Place) -> str:
     """The name of a cell's runs in the page."""
-    name = "-".join((study.path.parent.name, study.path.stem, study.target))
+    where = (study.path.parent.name, study.path.stem) if study.path else ()
     row, column = list(study.rows).index(place.row), list(study.columns).index(place.column)
-    return re.sub(r"[^a-z0-9]+", "-", name.casefold()) + f"-r{row}c{column}"
+    return re.sub(r"[^a-z0-9]+", "-", "-".join((*where, study.target)).casefold()) + f"-r{row}c{column}"

@@ -3,23 +3,22 @@
 `python -m rcad.paper.theory --help` computes all of it.
 """
 
-from rcad.paper.theory.linear import Problem, Sample
+from rcad.paper.theory.lemmas import conditions
 from rcad.paper.theory.population import Setting, population_gradient, population_surrogate
-from rcad.paper.theory.projected import erm_step, rcad_step, trajectory
-from rcad.paper.theory.study import Settings, Study, run_study
-from rcad.paper.theory.theorem import conditions
+from rcad.paper.theory.problem import Problem, Sample, erm_step, rcad_step, trajectory
+from rcad.paper.theory.simulation import Settings, Trajectories, run_trajectories
 
 __all__ = [
     "Problem",
     "Sample",
     "Setting",
     "Settings",
-    "Study",
+    "Trajectories",
     "conditions",
     "erm_step",
     "population_gradient",
     "population_surrogate",
     "rcad_step",
-    "run_study",
+    "run_trajectories",
     "trajectory",
 ]

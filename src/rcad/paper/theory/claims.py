@@ -9,37 +9,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from torch import Tensor
 
-from rcad.paper.claims import TOGETHER, TRIAL
-from rcad.paper.theory.bands import Interval, mean_interval, share_interval
-from rcad.paper.theory.checks import ClosedFormCheck, EntropyCheck, SampleGradientCheck
-from rcad.paper.theory.lemmas import AppendixCheck
-from rcad.paper.theory.linear import margins, norms, training_accuracy
-from rcad.paper.theory.projected import erm_step, final
-from rcad.paper.theory.study import LARGE, SMALL, Study
-from rcad.paper.theory.theorem import ConclusionScan, Condition, RateFit, SignScan
+from rcad.paper.claims import TOGETHER, Claim
+from rcad.paper.theory.appendix import AppendixCheck
+from rcad.paper.theory.lemmas import (
+    ClosedFormCheck,
+    ConclusionScan,
+    Condition,
+    EntropyCheck,
+    RateFit,
+    SampleGradientCheck,
+    SignScan,
+)
+from rcad.paper.theory.problem import (
+    Interval,
+    erm_step,
+    final,
+    margins,
+    mean_interval,
+    norms,
+    share_interval,
+    training_accuracy,
+)
+from rcad.paper.theory.simulation import LARGE, SMALL, Trajectories
 
 Verdict = Literal["reproduced", "not reproduced", "opposite", "undecided"]
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
 VISIBLE = 0.01  # a reversal smaller than this cannot be seen in a plot from 0 to 1
 
 
-@dataclass(frozen=True)
-class Claim:
+def _claim(where: str, statement: str, ours: str, rule: str, verdict: Verdict) -> Claim:
     """One statement of the paper, what we find, and the verdict its rule gives."""
-
-    where: str
-    statement: str
-    ours: str
-    rule: str
-    verdict: Verdict | Literal["a trial"]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    return Claim(where, statement, verdict, ours=ours, rule=rule)
 
 
 def judge_difference(interval: Interval) -> Verdict:
@@ -72,13 +77,13 @@ def _difference(where: str, statement: str, label: str, values: Tensor, unit: fl
     share = (values > 0).double().mean().item()
     number = f"{label} {unit * interval.value:+.3g} [{unit * interval.low:+.3g}, {unit * interval.high:+.3g}]"
     ours = f"{number}; so in {share:.1%} of draws"
-    return Claim(where, statement, ours, "mean paired difference, 95% interval above 0", judge_difference(interval))
+    return _claim(where, statement, ours, "mean paired difference, 95% interval above 0", judge_difference(interval))
 
 
 def _level(where: str, statement: str, what: str, holds: Tensor) -> Claim:
     interval = share_interval(holds)
     ours = f"{interval.value:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]"
-    return Claim(where, statement, ours, f"{what} in most draws, 95% interval above 50%", judge_share(interval))
+    return _claim(where, statement, ours, f"{what} in most draws, 95% interval above 50%", judge_share(interval))
 
 
 def _largest_fall(values: Tensor) -> Tensor:
@@ -86,7 +91,7 @@ def _largest_fall(values: Tensor) -> Tensor:
     return (values.cummax(0).values - values).amax(0)
 
 
-def figure_claims(study: Study) -> list[Claim]:
+def figure_claims(study: Trajectories) -> list[Claim]:
     """Section 5's reading of its figure, (i) to (iii), over all draws."""
     erm, large, small = study.erm[-1], study.path(LARGE), study.path(SMALL)[-1]
     accuracy = [study.accuracy(w) for w in (erm, large[-1], small)]
@@ -119,7 +124,7 @@ def figure_claims(study: Study) -> list[Claim]:
     ]
 
 
-def _longer_erm(study: Study, times: int = 10) -> Claim:
+def _longer_erm(study: Trajectories, times: int = 10) -> Claim:
     settings = study.settings
     step = erm_step(study.sample, settings.problem.gamma, lr=settings.erm_lr, projection=settings.projection)
     longer = final(step, study.erm[-1], (times - 1) * settings.steps)
@@ -129,22 +134,21 @@ def _longer_erm(study: Study, times: int = 10) -> Claim:
     ours = ", ".join(f"{n} {100 * g.value:+.2f} points" for n, g in zip(("training", "test"), gains, strict=True))
     rule = "training accuracy up (95% interval above 0), test accuracy up by less than 1 point"
     verdict = judge_fact(gains[0].low > 0 and gains[1].value < 0.01)
-    return Claim("F5 (iii)", f"{times} times the iterations of ERM improve training accuracy only", ours, rule, verdict)
+    return _claim(
+        "F5 (iii)", f"{times} times the iterations of ERM improve training accuracy only", ours, rule, verdict
+    )
 
 
-def start_claim(study: Study) -> Claim:
+def start_claim(study: Trajectories) -> Claim:
     """The constrained problem asks that at most rho / 2 of the training examples lie within the margin; rho <= 1."""
     problem = study.settings.problem
     inside = (margins(study.sample, study.erm[-1]) < problem.gamma).double().mean(-1)
     claim = _level(
         "constrained problem", "RCAD starts where the constraint holds", "margin error <= 1/2", inside <= 0.5
     )
-    return Claim(
-        claim.where,
-        claim.statement,
-        f"{claim.ours}; {inside.mean().item():.1%} of the examples have a margin below gamma={problem.gamma:g}",
-        claim.rule,
-        claim.verdict,
+    return replace(
+        claim,
+        ours=f"{claim.ours}; {inside.mean().item():.1%} of the examples have a margin below gamma={problem.gamma:g}",
     )
 
 
@@ -154,14 +158,14 @@ def entropy_claims(check: EntropyCheck) -> list[Claim]:
     ratio = f"H / exp(-|z|) grows like 1 + |z|: {check.ratio_at_0:.3f} at 0, {check.ratio_at_30:.1f} at 30"
     bounded = check.ratio_at_30 / check.ratio_at_0 <= 2
     return [
-        Claim(
+        _claim(
             "entropy lemma",
             "H decays at the rate of exp(-|z|)",
             rate,
             "within 0.05 of 1",
             judge_fact(abs(check.decay - 1) < 0.05),
         ),
-        Claim(
+        _claim(
             "entropy lemma", "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", judge_fact(bounded)
         ),
     ]
@@ -170,7 +174,7 @@ def entropy_claims(check: EntropyCheck) -> list[Claim]:
 def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], scans: list[SignScan]) -> list[Claim]:
     """The closed form, the update signs where the theorem's conditions hold, and the step from sample to population."""
     claims = [
-        Claim(
+        _claim(
             "closed form lemma",
             "the closed form of M, for alpha >= gamma",
             f"largest relative error {closed.paper_inside:.1g} (and {closed.paper_outside:.2g} where alpha < gamma)",
@@ -188,7 +192,7 @@ def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], 
         own = max(abs(e) for e in check.errors_from_mean)
         ours = f"{worst:.0f} standard errors apart at n = {check.n}; from the gradient without the jump, {own:.1f}"
         text = f"sample gradients approach the derivative of M (gamma={check.gamma:g}, alpha={check.alpha:g})"
-        claims.append(Claim("finite-sample theorem", text, ours, "within 4 standard errors", judge_fact(worst < 4)))
+        claims.append(_claim("finite-sample theorem", text, ours, "within 4 standard errors", judge_fact(worst < 4)))
     return claims
 
 
@@ -209,7 +213,7 @@ def _sign_claims(readings: Sequence[SignScan], rule: str) -> list[Claim]:
         ]
         verdict = agreed([judge_universal(*share) for share in shares])
         ours = "; ".join(told) + ("; not decided by the text" if verdict == "undecided" else "")
-        found.append(Claim("update lemma", statement, ours, rule, verdict))
+        found.append(_claim("update lemma", statement, ours, rule, verdict))
     return found
 
 
@@ -235,14 +239,14 @@ def theorem_claims(
     )
     good = len(fits) == len(rates) and all(f.r_squared > 0.99 and abs(f.slope / f.predicted - 1) < 0.1 for f in fits)
     return [
-        Claim(
+        _claim(
             "main theorem",
             "the figure's numbers meet its conditions",
             f"violated: {', '.join(failed) or 'none'}",
             "all, with constants 1",
             judge_fact(not failed),
         ),
-        Claim(
+        _claim(
             "main theorem",
             "under its conditions ascent on M ends at w*",
             "; ".join(
@@ -253,7 +257,7 @@ def theorem_claims(
             f"in every setting that meets the conditions with beta w1 >= {conclusions[0].K:g} alpha; {C0_RULE}",
             agreed([judge_universal(one.reached, one.noise_rose) for one in conclusions]),
         ),
-        Claim(
+        _claim(
             "main theorem",
             "T = O(log 1/eps), figure's numbers, n = infinity",
             text,
@@ -274,7 +278,7 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
     lemma, every = "initial-feature lemma", "in every setting"
     return [
         *(
-            Claim(
+            _claim(
                 lemma,
                 f"w1 >= erfcinv(2 rho) sqrt(2 sigma_min) / beta at a test error of rho, {one.name}",
                 f"fails in {one.fails} of {one.cases} settings",
@@ -283,49 +287,49 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
             )
             for one in (sphere, ball)
         ),
-        Claim(
+        _claim(
             lemma,
             "its sample size gives ERM within the constraint a test error of at most rho",
             f"above rho in {enough.fails} of {enough.cases} solutions; at most {enough.worst:.2f} rho",
             "in at least 95% of them, the hidden constant 1",
             judge_fact(enough.holds >= 0.95),
         ),
-        Claim(
+        _claim(
             "bound on |<w, x>|",
             "holds with probability 1 - delta / 2",
             f"beyond it {products}",
             "no more often than allowed",
             judge_fact(all(one.fails <= one.worst * one.cases for one in check.products)),
         ),
-        Claim(
+        _claim(
             "margin bound",
             "the test error is at most the margin error plus the printed gap",
             f"above it in {margin.fails} of {margin.cases} cases; the bound is at least {margin.worst:.2f} too large",
             "in at least 95% of them",
             judge_fact(margin.holds >= 0.95),
         ),
-        Claim(
+        _claim(
             "gradient norm lemma",
             "||grad_w2 M||^2 <= c ||w2||^2 on the sphere, at the figure's numbers",
             f"c = {norms_}",
             "a finite c",
             judge_fact(all(math.isfinite(value) for value in check.gradient_norm.values())),
         ),
-        Claim(
+        _claim(
             "facts on erfc",
             "the upper bound, the lower bound and the derivative",
             f"violated by at most {slips:.1g} on 0 < x <= 12",
             "below 1e-12",
             judge_fact(slips < 1e-12),
         ),
-        Claim(
+        _claim(
             "printed gradients",
             "dM/dw1 and grad_w2 M, from the closed form",
             f"at most {check.gradients:.1g} from autograd",
             "below 1e-9",
             judge_fact(check.gradients < 1e-9),
         ),
-        Claim(
+        _claim(
             "corollary on ERM",
             "the best test error is erfc(beta / sqrt(2 sigma1)) / 2",
             f"{best:.2g}, and {printed:.2g} as printed: sigma1 stands where sigma1 squared belongs",
@@ -333,15 +337,3 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
             judge_fact(abs(printed / best - 1) < 0.01),
         ),
     ]
-
-
-def in_trial(claims: Sequence[Claim]) -> list[Claim]:
-    """The claims where the draws are too few to judge them by."""
-    return [replace(claim, verdict=TRIAL) for claim in claims]
-
-
-def tally(claims: Sequence[Claim]) -> dict[str, int]:
-    """How many claims got each verdict."""
-    order: tuple[Verdict, ...] = ("reproduced", "not reproduced", "opposite", "undecided")
-    tried = sum(claim.verdict == TRIAL for claim in claims)
-    return {TRIAL: tried} if tried else {verdict: sum(c.verdict == verdict for c in claims) for verdict in order}

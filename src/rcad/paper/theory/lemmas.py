@@ -1,229 +1,424 @@
-"""The appendix in numbers: bounds and formulas that the proof leans on, each computed from both sides.
+"""The paper's lemmas and its theorem as numbers: both sides of each statement, and how far apart they are.
 
-Where a statement hides a constant, it is taken as 1.
+The theorem's conditions hide constants ("up to a constant"). Here every hidden constant is 1 or larger, and drawn at
+random in the scan, so that a failure is not that of a badly chosen constant.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.paper.theory.linear import Problem, margins, random_directions
-from rcad.paper.theory.population import Setting, paper_closed_form, population_gradient
-from rcad.paper.theory.projected import erm_step, final
-from rcad.paper.theory.theorem import theorem_settings
-
-DELTA = 0.05
-"""The probability of failure that high-probability statements are tried at."""
+from rcad.paper.theory.population import (
+    Gradient,
+    Setting,
+    growth_at_best,
+    paper_closed_form,
+    population_gradient,
+    population_step,
+    population_surrogate,
+    pushes,
+)
+from rcad.paper.theory.problem import Problem, final, norms, random_directions, surrogate, trajectory
 
 
 @dataclass(frozen=True)
-class Count:
-    """In how many cases a statement fails, and of how many."""
+class EntropyCheck:
+    """Entropy of a Bernoulli with logit z against exp(-|z|).
 
-    name: str
-    fails: int
-    cases: int
-    worst: float = 0.0
+    decay: -d log H / dz at z = 30 (1 is that of exp(-z)). ratio_at_0, ratio_at_30: H / exp(-|z|), exactly log 2 and
+    about 31. bracketed: log 2 <= H exp(|z|) <= 1 + |z| everywhere on the grid.
+    """
 
-    @property
-    def holds(self) -> float:
-        return 1 - self.fails / self.cases
+    decay: float
+    ratio_at_0: float
+    ratio_at_30: float
+    bracketed: bool
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def true_feature_bound(setting: Setting, error: Tensor) -> Tensor:
-    """The initial-feature lemma's lower bound on w1 for a test error: erfcinv(2 rho) sqrt(2 sigma_min) / beta."""
-    smallest = setting.variances.amin(-1)
-    return torch.erfinv(1 - 2 * error) * (2 * smallest).sqrt() / setting.beta
+def entropy_ratio(z: Tensor) -> Tensor:
+    """H(sigmoid(z)) / exp(-|z|), without the cancellation of computing either first. (...) -> (...).
 
-
-def initial_feature(generator: torch.Generator, count: int = 20_000) -> list[Count]:
-    """The lemma for random w and the test error that each has: on the sphere, and anywhere in the ball.
-
-    The last step of its proof, s_w >= sqrt(sigma_min), needs ||w|| = 1; the class of predictors has ||w|| <= 1.
+    H = log(1 + q) + z q / (1 + q) with q = exp(-|z|), so the ratio tends to 1 + |z|: the tails agree in their
+    exponential rate and not in size.
     """
-    setting, w = theorem_settings(count, generator)
-    length = torch.rand(count, 1, generator=generator, dtype=torch.float64)
-    found = []
-    for name, one in (("||w|| = 1", w), ("||w|| <= 1", w * length)):
-        mean, deviation = setting.spread(one)
-        error = torch.special.ndtr(-mean / deviation)
-        known = error > 1e-12  # beyond, erfcinv is rounding
-        short = one[:, 0] < true_feature_bound(setting, error) * (1 - 1e-6)
-        found.append(Count(name, int((short & known).sum()), int(known.sum())))
-    return found
+    z = z.abs()
+    q = (-z).exp()
+    return torch.log1p(q) / q + z / (1 + q)
 
 
-def sample_size(problem: Problem, rho: float, delta: float = DELTA) -> int:
-    """The lemma's number of examples for a test error of rho."""
-    variances = [problem.sigma1**2, *(s**2 for s in problem.noise_deviations)]
-    top = problem.beta**2 + math.log(1 / delta) * max(variances) + sum(variances)
-    return math.ceil(top / (problem.gamma * rho) ** 2)
+def entropy_check() -> EntropyCheck:
+    """Lemma "entropy approximation" on |z| <= 30."""
+    z = torch.linspace(-30, 30, 6001, dtype=torch.float64)
+    ratio = entropy_ratio(z)
+    bracketed = bool(((ratio >= math.log(2) - 1e-12) & (ratio <= 1 + z.abs() + 1e-12)).all())
+    step = 1e-3
+    ends = entropy_ratio(torch.tensor([30 - step, 30 + step], dtype=torch.float64)).log()
+    decay = 1 - (ends[1] - ends[0]).item() / (2 * step)
+    return EntropyCheck(decay, ratio[3000].item(), ratio[-1].item(), bracketed)
 
 
-def enough_examples(generator: torch.Generator, *, problems: int = 60, draws: int = 10) -> Count:
-    """Random problems at the lemma's sample size: ERM solutions within the constraint have a test error of at most rho.
+def _integrate(setting: Setting, w: Tensor, integrand: Callable[[Tensor, Tensor], Tensor], nodes: int = 120) -> Tensor:
+    """Sum over nodes of integrand(m, mass): Gauss-Legendre between the kinks, where everything is smooth.
 
-    The constraint: at most rho / 2 of the training examples have a margin below gamma.
+    integrand gets the margins and their probability mass, both (..., nodes), and returns (..., nodes) or, for a vector,
+    (..., features, nodes); the result lacks the last dimension.
     """
-    fails = cases = 0
-    worst = 0.0
-    for _ in range(problems):
-        u = torch.rand(5, generator=generator, dtype=torch.float64).tolist()
-        rho = (0.1, 0.2, 0.3)[int(3 * u[4])]
-        beta, gamma = 0.5 + 3.5 * u[0], 0.3 + 1.2 * u[1]
-        problem = Problem(1, 4, beta, 0.2 + 0.8 * u[2], 0.2 + 0.8 * u[3], gamma)
-        problem = Problem(sample_size(problem, rho), 4, beta, problem.sigma1, problem.sigma2, gamma)
-        sample = problem.sample(draws, generator)
-        w = final(erm_step(sample, gamma), random_directions(draws, 5, generator), 200)
-        inside = (margins(sample, w) < gamma).double().mean(-1) <= rho / 2
-        error = 1 - problem.accuracy(w[inside])
-        cases += len(error)
-        fails += int((error > rho).sum())
-        worst = max([worst, *(error / rho).tolist()])
-    return Count("test error <= rho", fails, cases, worst)
+    points, weights = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
+    mean, deviation = setting.spread(w)
+    # exp(+-m) moves the Gaussian's bulk by up to deviation^2.
+    reach = 12 * deviation + deviation.square()
+    a = setting.alpha * w.square().sum(-1)
+    kinks = torch.stack([mean - reach, torch.minimum(a, setting.gamma), setting.gamma.expand_as(a), mean + reach], -1)
+    kinks = torch.minimum(torch.maximum(kinks, kinks[..., :1]), kinks[..., -1:])
+    total = torch.zeros(())
+    for low, high in ((0, 1), (1, 2), (2, 3)):
+        half = 0.5 * (kinks[..., high] - kinks[..., low])[..., None]
+        m = half * (points + 1) + kinks[..., low, None]
+        z = (m - mean[..., None]) / deviation[..., None]
+        density = (-0.5 * z.square()).exp() / (math.sqrt(2 * math.pi) * deviation[..., None])
+        total = total + (integrand(m, density * half * weights)).sum(-1)
+    return total
 
 
-def norm_bound(problem: Problem, delta: float) -> float:
-    """The proposition's bound on |<w, x>| for ||w|| <= 1: holds with probability 1 - delta / 2."""
-    variances = [problem.sigma1**2, *(s**2 for s in problem.noise_deviations)]
-    return math.sqrt(2 * max(variances) * math.log(2 / delta)) + math.sqrt(sum(variances)) + problem.beta
+def surrogate_by_quadrature(setting: Setting, w: Tensor) -> Tensor:
+    """M(w) by numerical integration over the margin: (..., features) -> (...)."""
+    return _integrate(setting, w, lambda m, mass: (-_argument(setting, w, m).abs()).exp() * mass)
 
 
-def products_are_bounded(problem: Problem, generator: torch.Generator, n: int = 200_000) -> list[Count]:
-    """How often ||x||, the largest |<w, x>|, is beyond the bound; `worst` is the share that the bound allows."""
-    x = Problem(n, problem.d, problem.beta, problem.sigma1, problem.sigma2).sample(1, generator).x
-    lengths = x.norm(dim=-1)
-    return [
-        Count(f"delta = {delta:g}", int((lengths > norm_bound(problem, delta)).sum()), n, delta / 2)
-        for delta in (0.5, 0.1, 0.01)
-    ]
+def gradient_by_quadrature(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
+    """The mean sample gradient ("through", "constant") by integration over the margin: (..., features)."""
+    mean, deviation = setting.spread(w)
+    times = 1 if kind == "constant" else 2
+
+    def terms(m: Tensor, mass: Tensor) -> Tensor:
+        u = _argument(setting, w, m)
+        slope = -u.sign() * (-u.abs()).exp() * mass
+        expected = (
+            setting.variances[..., None]
+            * w[..., None]
+            * ((m - mean[..., None]) / deviation[..., None] ** 2)[..., None, :]
+        )
+        first = torch.nn.functional.one_hot(torch.tensor(0), w.shape[-1]).to(w.dtype)
+        expected = expected + setting.beta[..., None, None] * first[:, None]
+        moved = (m < setting.gamma[..., None]).to(w.dtype) * setting.alpha[..., None]
+        return slope[..., None, :] * (expected - times * moved[..., None, :] * w[..., None])
+
+    return _integrate(setting, w, terms)
 
 
-def margin_bound(generator: torch.Generator, *, problems: int = 100, draws: int = 20, delta: float = DELTA) -> Count:
-    """Test error against the margin error plus the printed gap, for random and for trained w; n from 5 to 5,000."""
-    fails = cases = 0
-    slack = math.inf
-    for _ in range(problems):
-        u = torch.rand(5, generator=generator, dtype=torch.float64).tolist()
-        n, gamma = round(5 * 1000 ** u[0]), 0.1 + 1.9 * u[1]
-        problem = Problem(n, 8, 0.1 + 2 * u[2], 0.1 + u[3], 0.1 + u[4], gamma)
-        sample = problem.sample(draws, generator)
-        start = random_directions(draws, 9, generator)
-        reach = norm_bound(problem, delta)
-        gap = 4 * reach / math.sqrt(n) / gamma + math.sqrt(math.log(1 / delta) / (2 * n))
-        gap += math.sqrt(max(0.0, math.log(max(1.0, math.log(4 * reach / gamma)))) / n)
-        for w in (start, final(erm_step(sample, gamma), start, 50)):
-            room = (margins(sample, w) < gamma).double().mean(-1) + gap - (1 - problem.accuracy(w))
-            fails, cases = fails + int((room < 0).sum()), cases + draws
-            slack = min(slack, float(room.min()))
-    return Count("test error <= margin error + gap", fails, cases, slack)
+def _argument(setting: Setting, w: Tensor, m: Tensor) -> Tensor:
+    """y<w, x~> as a function of the margin m: (..., nodes)."""
+    a = setting.alpha * w.square().sum(-1)
+    return m - torch.where(m < setting.gamma[..., None], a[..., None], 0.0)
 
 
-def gradient_norm(problem: Problem, alphas: tuple[float, ...], points: int = 2000) -> dict[float, float]:
-    """The largest ||grad_w2 M||^2 / ||w2||^2 over the sphere, by alpha: the lemma says that it is bounded."""
-    w1 = torch.linspace(-0.9999, 0.9999, points, dtype=torch.float64)
-    noise = ((1 - w1.square()) / problem.d).sqrt()
-    w = torch.cat([w1[:, None], noise[:, None].expand(-1, problem.d)], -1)
-    found = {}
-    for alpha in alphas:
-        gradient = population_gradient(Setting.of(problem, torch.full_like(w1, alpha)), w, "derivative")
-        ratio = gradient[:, 1:].square().sum(-1) / w[:, 1:].square().sum(-1)
-        found[alpha] = float(ratio.max())
-    return found
+@dataclass(frozen=True)
+class ClosedFormCheck:
+    """Largest relative errors against quadrature over random settings: ours everywhere, the paper's on its domain."""
+
+    settings: int
+    ours: float
+    gradient: float
+    paper_inside: float
+    paper_outside: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def erfc_bounds(points: int = 100_000) -> dict[str, float]:
-    """The printed bounds and derivative of erfc(x / sqrt 2) on 0 < x <= 12: how far each is violated, 0 where never.
-
-    Relative to exp(-x^2 / 2), in which all of them are expressed.
-    """
-    x = torch.linspace(12 / points, 12, points, dtype=torch.float64, requires_grad=True)
-    scaled = torch.special.erfcx(x / math.sqrt(2))  # erfc(x / sqrt 2) exp(x^2 / 2)
-    root = math.sqrt(2 / math.pi)
-    (slope,) = torch.autograd.grad(torch.erfc(x / math.sqrt(2)).sum(), x)
-    x, scaled = x.detach(), scaled.detach()
-    upper, lower = root / x, 2 * root / (x + (x.square() + 4).sqrt())
-    return {
-        "upper bound": float((scaled - upper).clamp_min(0).max()),
-        "lower bound": float((lower - scaled).clamp_min(0).max()),
-        "derivative": float((slope + root * (-x.square() / 2).exp()).abs().max()),
-    }
-
-
-def printed_gradients(setting: Setting, w: Tensor) -> tuple[Tensor, Tensor]:
-    """dM/dw1 and grad_w2 M as the appendix prints them, for ||w|| = 1 and alpha >= gamma: (...), (..., d)."""
-    mean, s = setting.spread(w)
-    first, second = w[..., 0], w[..., 1:]
-    variance, noise = setting.variances[..., 0], setting.variances[..., 1:]
-    a = (mean - setting.gamma) / s
-    root = math.sqrt(2 / math.pi)
-    e_a, e_b = 0.5 * (mean + s.square() / 2 - setting.alpha).exp(), 0.5 * (-mean + s.square() / 2).exp()
-    tail_a, tail_b = torch.erfc((s + a) / math.sqrt(2)), torch.erfc((s - a) / math.sqrt(2))
-    bell_a, bell_b = (root * (-(v**2) / 2).exp() for v in (s + a, s - a))
-    shared = setting.beta + (setting.gamma - mean) * first * variance / s.square()
-    along = e_a * ((setting.beta - 2 * setting.alpha * first + first * variance) * tail_a)
-    along = along - e_a * (shared + first * variance) / s * bell_a
-    along = along + e_b * ((-setting.beta + first * variance) * tail_b)
-    along = along + e_b * (shared - first * variance) / s * bell_b
-    turned = noise * second
-    in_a = (tail_a - bell_a / s + bell_a * a / s.square())[..., None] * turned
-    in_a = in_a - (2 * setting.alpha * tail_a)[..., None] * second
-    in_b = (tail_b - bell_b / s - bell_b * a / s.square())[..., None] * turned
-    return along, e_a[..., None] * in_a + e_b[..., None] * in_b
-
-
-def gradients_as_printed(generator: torch.Generator, count: int = 2000) -> float:
-    """The largest difference between the printed gradients and autograd of the closed form, of order 1 otherwise."""
+def closed_form_check(generator: torch.Generator, count: int = 500) -> ClosedFormCheck:
+    """Random settings with four features on the unit sphere; "inside" means alpha >= gamma, as the paper requires."""
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
 
-    gamma = uniform(0.05, 2, count)
-    setting = Setting(gamma * uniform(1, 2, count), uniform(0.05, 3, count), gamma, uniform(0.1, 1.5, count, 4))
-    w = random_directions(count, 4, generator).requires_grad_()
-    (exact,) = torch.autograd.grad(paper_closed_form(setting, w).sum(), w)
-    along, across = printed_gradients(setting, w.detach())
-    return float(torch.cat([along[:, None], across], -1).sub(exact).abs().max())
-
-
-def best_errors(problem: Problem) -> tuple[float, float]:
-    """The test error of w*, and what the corollary prints for it: erfc(beta / sqrt(2 sigma1)) / 2."""
-    return 1 - problem.best_accuracy, 0.5 * math.erfc(problem.beta / math.sqrt(2 * problem.sigma1))
+    setting = Setting(
+        uniform(0.01, 3, count), uniform(0.05, 3, count), uniform(0.05, 3, count), uniform(0.1, 1.5, count, 4)
+    )
+    w = random_directions(count, 4, generator)
+    exact = surrogate_by_quadrature(setting, w)
+    paper = (paper_closed_form(setting, w) / exact - 1).abs()
+    inside = setting.alpha >= setting.gamma
+    gap = population_gradient(setting, w, "constant") - gradient_by_quadrature(setting, w, "constant")
+    return ClosedFormCheck(
+        count,
+        (population_surrogate(setting, w) / exact - 1).abs().max().item(),
+        gap.abs().max().item(),
+        paper[inside].max().item(),
+        paper[~inside].max().item(),
+    )
 
 
 @dataclass(frozen=True)
-class AppendixCheck:
-    """Everything above, at the figure's numbers where a problem is needed."""
+class SampleGradientCheck:
+    """Autograd on a large sample against the exact gradients, along w1 and along w2 (inner products, as in the lemma).
 
-    initial_feature: list[Count]
-    enough_examples: Count
-    products: list[Count]
-    margin_bound: Count
-    gradient_norm: dict[float, float]
-    erfc: dict[str, float]
-    gradients: float
-    best_errors: tuple[float, float]
+    sample: by autograd; mean: the exact mean of the examples' gradients; derivative: of M, exact.
+    errors_from_*: sample minus exact, in standard errors of the sample.
+    """
+
+    n: int
+    alpha: float
+    gamma: float
+    sample: tuple[float, float]
+    mean: tuple[float, float]
+    derivative: tuple[float, float]
+    errors_from_mean: tuple[float, float]
+    errors_from_derivative: tuple[float, float]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def appendix_check(problem: Problem, alphas: tuple[float, ...], generator: torch.Generator) -> AppendixCheck:
-    return AppendixCheck(
-        initial_feature(generator),
-        enough_examples(generator),
-        products_are_bounded(problem, generator),
-        margin_bound(generator),
-        gradient_norm(problem, alphas),
-        erfc_bounds(),
-        gradients_as_printed(generator),
-        best_errors(problem),
+def sample_gradient_check(
+    problem: Problem, alpha: float, generator: torch.Generator, *, n: int = 400_000, batches: int = 100
+) -> SampleGradientCheck:
+    """Autograd of the sample objective with x~ moving with w, at one w with w1 = 0.7, in `batches` parts for its error.
+
+    The paper's finite-sample step replaces the derivative of M by the sample gradient; this measures the difference.
+    """
+    big = Problem(n // batches, problem.d, problem.beta, problem.sigma1, problem.sigma2, problem.gamma)
+    sample = big.sample(batches, generator)
+    w = random_directions(1, problem.d + 1, generator)[0]
+    w[1:] *= math.sqrt(1 - 0.49) / w[1:].norm()
+    w[0] = 0.7
+    copies = w.expand(batches, -1).clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(surrogate(sample, copies, alpha, problem.gamma, "through").sum(), copies)
+    parts = _inner(gradient, w)
+    setting = Setting.of(problem, torch.tensor(alpha, dtype=torch.float64))
+    mean, derivative = (_inner(population_gradient(setting, w, k), w) for k in ("through", "derivative"))
+    error = parts.std(0) / math.sqrt(batches)
+    centre = parts.mean(0)
+    return SampleGradientCheck(
+        n,
+        alpha,
+        problem.gamma,
+        *(_pair(v) for v in (centre, mean, derivative, (centre - mean) / error, (centre - derivative) / error)),
     )
+
+
+def _inner(gradient: Tensor, w: Tensor) -> Tensor:
+    """<grad1, w1> and <grad2, w2>: (..., features) -> (..., 2)."""
+    product = gradient * w
+    return torch.stack([product[..., 0], product[..., 1:].sum(-1)], -1)
+
+
+def _pair(values: Tensor) -> tuple[float, float]:
+    return values[0].item(), values[1].item()
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One requirement "left >= right" of the theorem, with its numbers."""
+
+    name: str
+    left: float
+    right: float
+
+    @property
+    def holds(self) -> bool:
+        return self.left >= self.right
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "holds": self.holds}
+
+
+def conditions(
+    problem: Problem, alpha: float, *, K: float = 1.0, delta: float = 0.05, eps: float = 0.25
+) -> list[Condition]:
+    """The theorem's conditions with every hidden constant 1. c0 is left out: some c0 always serves.
+
+    K: how far alpha lies below beta w1 at the start. delta: probability of failure. eps: final ||w2||.
+    """
+    variances = [problem.sigma1**2, *(s**2 for s in problem.noise_deviations)]
+    largest, smallest, trace = max(variances), min(variances), sum(variances)
+    tail = math.erfc(K * alpha / math.sqrt(2 * smallest))
+    start = (problem.beta**2 + math.log(1 / delta) * largest + trace) / problem.gamma**2
+    needed = (start / tail**2 if tail > 1e-150 else math.inf) + math.log(1 / delta) / eps**4
+    return [
+        Condition("beta >= ||Sigma||", problem.beta, largest),
+        Condition("beta >= alpha", problem.beta, alpha),
+        Condition("alpha >= gamma", alpha, problem.gamma),
+        Condition("alpha >= ||Sigma||", alpha, largest),
+        Condition("n >= the theorem's sample size", problem.n, needed),
+    ]
+
+
+def theorem_settings(count: int, generator: torch.Generator) -> tuple[Setting, Tensor]:
+    """Random settings with beta >= alpha >= max(gamma, ||Sigma||) and w on the unit sphere, both (count, ...).
+
+    The ratios are log-uniform up to several thousand; w1 is uniform, so that beta w1 / alpha covers many K.
+    """
+
+    def log_uniform(low: float, high: float) -> Tensor:
+        u = torch.rand(count, generator=generator, dtype=torch.float64)
+        return (math.log(low) + u * math.log(high / low)).exp()
+
+    beta = log_uniform(0.05, 20)
+    deviations = torch.stack([log_uniform(0.02, 5), log_uniform(0.02, 5)], -1)
+    variances = torch.minimum(deviations.square(), beta[:, None])
+    largest = variances.amax(-1)
+    alpha = largest * (beta / largest) ** torch.rand(count, generator=generator, dtype=torch.float64)
+    gamma = alpha * log_uniform(1e-3, 1)
+    w1 = 0.02 + 0.979 * torch.rand(count, generator=generator, dtype=torch.float64)
+    return Setting(alpha, beta, gamma, variances), torch.stack([w1, (1 - w1.square()).sqrt()], -1)
+
+
+@dataclass(frozen=True)
+class SignScan:
+    """Shares of settings with beta w1 >= K alpha in which each statement of the update lemma holds.
+
+    true_grows: <dM/dw1, w1> > 0; true_falls: < 0. noise_shrinks: <grad2 M, w2> < 0; noise_grows: > 0.
+    noise_loses: ||w2|| / w1 falls, which is what decides on the sphere. c0: of the condition gamma + c0 sigma_min >=
+    beta; None where it is left out, since the text says only that some c0 exists.
+    """
+
+    K: float
+    kind: str
+    settings: int
+    true_grows: float
+    true_falls: float
+    noise_shrinks: float
+    noise_grows: float
+    noise_loses: float
+    c0: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sign_scan(
+    generator: torch.Generator,
+    *,
+    count: int = 200_000,
+    ks: tuple[float, ...] = (1.0, 2.0, 5.0),
+    c0: float | None = None,
+    kinds: tuple[Gradient, ...] = get_args(Gradient),
+) -> list[SignScan]:
+    """The update lemma over random settings, for the derivative of M and for the two sample gradients."""
+    setting, w = theorem_settings(count, generator)
+    scans = []
+    for kind in kinds:
+        statements = _statements(setting, w, kind)
+        for K in ks:
+            chosen = _allowed(setting, w, K, c0)
+            scan = SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist())
+            scans.append(replace(scan, c0=c0))
+    return scans
+
+
+def _allowed(setting: Setting, w: Tensor, K: float, c0: float | None) -> Tensor:
+    """Where beta w1 >= K alpha and, unless c0 is left open, gamma + c0 sigma_min >= beta. (settings,)."""
+    chosen = setting.beta * w[:, 0] >= K * setting.alpha
+    return chosen if c0 is None else chosen & (setting.gamma + c0 * setting.variances.amin(-1) >= setting.beta)
+
+
+def path_signs(problem: Problem, alpha: float, *, points: int = 100) -> list[SignScan]:
+    """The same for one problem, whatever its conditions, at unit vectors with w1 from 0.5 to 0.99 (K = 0)."""
+    w1 = torch.linspace(0.5, 0.99, points, dtype=torch.float64)
+    noise = ((1 - w1.square()) / problem.d).sqrt()
+    w = torch.cat([w1[:, None], noise[:, None].expand(-1, problem.d)], -1)
+    setting = Setting.of(problem, torch.full_like(w1, alpha))
+    kinds = get_args(Gradient)
+    return [SignScan(0.0, kind, points, *_statements(setting, w, kind).mean(0).tolist()) for kind in kinds]
+
+
+def _statements(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
+    """SignScan's five statements, 1 where one holds: (settings, 5)."""
+    first, second = pushes(setting, w, kind)
+    # Sums of terms of order 1: below 1e-13 the sign is rounding and counts for neither side.
+    signed = (first, -first, -second, second, first - second)
+    return torch.stack([push > 1e-13 for push in signed], -1).double()
+
+
+@dataclass(frozen=True)
+class ConclusionScan:
+    """Where the theorem's own conditions hold with beta w1 >= K alpha: what exact ascent does to ||w2||."""
+
+    K: float
+    settings: int
+    reached: float
+    noise_fell: float
+    noise_rose: float
+    c0: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def conclusion_scan(
+    generator: torch.Generator,
+    *,
+    K: float = 2.0,
+    c0: float | None = None,
+    count: int = 4000,
+    eps: float = 0.05,
+    lr: float = 0.02,
+    steps: int = 2000,
+) -> ConclusionScan:
+    """Projected ascent on the population objective from a start that the theorem allows. reached: ||w2|| <= eps.
+
+    Settings that start at ||w2|| <= eps are left out.
+    """
+    setting, w = theorem_settings(count, generator)
+    chosen = _allowed(setting, w, K, c0) & (w[:, 1] > eps)
+    setting = Setting(setting.alpha[chosen], setting.beta[chosen], setting.gamma[chosen], setting.variances[chosen])
+    start = w[chosen]
+    end = final(population_step(setting, "derivative", lr), start, steps)
+    noise, before = end[:, 1].abs(), start[:, 1]
+    return ConclusionScan(
+        K,
+        len(start),
+        ((noise <= eps) & (end[:, 0] > 0)).double().mean().item(),
+        (noise < before - 1e-9).double().mean().item(),
+        (noise > before + 1e-9).double().mean().item(),
+        c0,
+    )
+
+
+@dataclass(frozen=True)
+class RateFit:
+    """Iterations T until ||w2|| <= eps, fitted by T = slope * log(1 / eps) + c. predicted: slope by the closed form."""
+
+    alpha: float
+    lr: float
+    eps: tuple[float, ...]
+    iterations: tuple[int, ...]
+    slope: float
+    predicted: float
+    r_squared: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rate_fit(
+    problem: Problem, alpha: float, *, lr: float = 0.05, start: float = 0.7, steps: int = 1000
+) -> RateFit | None:
+    """T = O(log 1/eps) for exact ascent from ||w2|| = start; None where ||w2|| never falls to the smallest eps."""
+    setting = Setting.of(problem, alpha)
+    w = torch.full((problem.d + 1,), start / math.sqrt(problem.d), dtype=torch.float64)
+    w[0] = math.sqrt(1 - start**2)
+    noise = norms(trajectory(population_step(setting, "through", lr), w, steps))[1]
+    eps = tuple(10.0**-k for k in range(1, 8))
+    if noise.min() > eps[-1]:
+        return None
+    iterations = tuple(int((noise <= e).nonzero()[0].item()) for e in eps)
+    x, y = np.log(1 / np.array(eps)), np.array(iterations, dtype=float)
+    slope, constant = np.polyfit(x, y, 1)
+    residual = y - slope * x - constant
+    true, noises = growth_at_best(setting, "through")
+    # ||w2|| shrinks by this factor per iteration, once it is small; the slowest feature decides.
+    contraction = (1 + lr * noises.max().item()) / (1 + lr * true.item())
+    r_squared = 1 - float(residual @ residual) / float(((y - y.mean()) ** 2).sum())
+    return RateFit(alpha, lr, eps, iterations, float(slope), -1 / math.log(contraction), r_squared)

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import one_of
-from rcad.paper.theory.linear import Problem
-from rcad.paper.theory.projected import Step, project
+from rcad.paper.theory.problem import Problem, Step, project
 
 Gradient = Literal["derivative", "through", "constant"]
 

@@ -16,12 +16,14 @@ import torch
 
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
-from rcad.paper import making, suite_page
+from rcad.paper import run as running
 from rcad.paper.collect import collect, settings
 from rcad.paper.grid import plan
-from rcad.paper.making import Order, make, standing
+from rcad.paper.record import Study
+from rcad.paper.report.chapters import page
+from rcad.paper.run import Order, Outcome, make_suite, standing
 from rcad.paper.tables import SUITES
-from rcad.paper.targets import Outcome
+from rcad.report import markdown
 from rcad.runs.pack import write_pack
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
@@ -31,7 +33,8 @@ from rcad.train.scheduler import Outcome as Scheduled
 pytest.importorskip("sklearn")
 KEYS = {
     "target", "title", "about", "scale", "protocol", "metric", "higher_is_better", "unit", "rows", "columns",
-    "controls", "cells", "claims", "rule", "notes", "versions", "seconds", "settings",
+    "controls", "cells", "claims", "rule", "notes", "versions", "seconds", "settings", "kind", "schema", "metrics",
+    "not_run", "series", "along", "overlap", "ceiling", "details",
 }  # fmt: skip
 
 
@@ -65,10 +68,10 @@ def order(name: str, out: Path, **options: Any) -> Order:
 @pytest.fixture(scope="module")
 def t4(out: Path) -> tuple[Order, dict[str, Any]]:
     wanted = order("T4", out, only=("n=500",))
-    outcome = make(wanted, SILENT, silent)
+    outcome = make_suite(wanted, SILENT, silent)
     assert isinstance(outcome, Outcome)
     assert not outcome.reused
-    assert outcome.files == [out / "T4" / "T4.json", out / "T4" / "T4.md"]
+    assert outcome.files[:2] == [out / "T4" / "T4.json", out / "T4" / "T4.md"]
     return wanted, json.loads(wanted.record.read_text())
 
 
@@ -96,34 +99,36 @@ def test_the_record_keeps_the_contract(t4: tuple[Order, dict[str, Any]]) -> None
             assert run["metrics"]["accuracy"] == pytest.approx(kept.metrics["test_accuracy"])
             assert run["metrics"]["nll"] == pytest.approx(kept.metrics["test_nll"])
             assert 0 <= run["metrics"]["ece"] <= 1
+            assert run["metrics"]["last_nll"] == pytest.approx(kept.metrics["last_nll"])
             assert run["seconds"] > 0
     assert len(record["claims"]) == 36
     assert {one["note"] for one in record["claims"] if one["where"] == "n=500"} == {""}
-    assert {one["verdict"] for one in record["claims"]} == {"a trial"}
-    assert {one["note"] for one in record["claims"] if one["where"] != "n=500"} == {"not run"}
-    assert record["notes"][-1] == "Not asked for: n=1,000; n=2,000; n=5,000; n=10,000; n=50,000."
+    here = [one for one in record["claims"] if one["where"] == "n=500"]
+    assert {one["verdict"] for one in here} == {one["last"]["verdict"] for one in here} == {"a trial"}
+    assert {(one["verdict"], one["note"]) for one in record["claims"] if one not in here} == {("not run", "not run")}
+    assert record["not_run"] == ["Not asked for: n=1,000; n=2,000; n=5,000; n=10,000; n=50,000."]
+    assert Study.read(wanted.record).to_dict() == record
     assert list(record["settings"]["columns"]) == ["n=500"]
 
 
 def test_the_page(t4: tuple[Order, dict[str, Any]]) -> None:
     wanted, record = t4
     page = wanted.record.with_suffix(".md").read_text()
-    assert "**A trial on tiny data that shows that the machinery works: its numbers mean nothing.**" in page
-    assert "| n=50,000 | - (paper 76.4±0.07) |" in page
-    assert "|  | accuracy, % | NLL | Brier | ECE | seconds a run | against ERM |" in page
-    assert page.count("**; seeds: 3") == 1
+    assert "> **SMOKE SCALE: a trial of seconds on tiny data." in page
     assert record["rule"] in page
-    # The difference from a published number is shown where the protocol is the paper's.
-    full = suite_page.markdown({**record, "scale": "full"}, "T4")
-    mean = sum(run["metrics"]["accuracy"] for run in record["cells"][0]["runs"]) / 3
-    assert f"(paper 11.9±0.06; {mean - 11.9:+.2f})" in full
-    assert "(paper 11.9±0.06; " not in page
+    assert "n=50,000. 30 claims about what was not run are neither judged nor counted." in page
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert not [row for row in rows if "n=1,000" in row]
+    # Every measure at both epochs: RCAD against ERM and the controls, and the controls against ERM.
+    for pair in ("RCAD against ERM", "RCAD against random direction", "entropy at x against ERM"):
+        assert [row.split(" | ")[2] for row in rows if f"| {pair} |" in row] == ["chosen", "last"]
+    assert "| accuracy, % | NLL, nats | Brier score | ECE |" in page
 
 
 def test_again_makes_no_run(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, record = t4
     monkeypatch.setattr("rcad.train.run.run", lambda *words, **options: pytest.fail("run again"))
-    again = make(wanted, SILENT, silent)
+    again = make_suite(wanted, SILENT, silent)
     assert isinstance(again, Outcome)
     assert again.reused
     assert json.loads(wanted.record.read_text()) == record
@@ -139,8 +144,8 @@ def test_packed_runs_give_the_same_record_without_folders_or_weights(
     monkeypatch.setattr("rcad.evaluate.saved_run.loading.read", lambda *words: pytest.fail("data read"))
     elsewhere = replace(wanted, out=tmp_path)
     assert {one[2:] for one in standing(elsewhere)[0]} == {(3, 3)}
-    again = make(elsewhere, SILENT, silent)
-    assert again is not None
+    again = make_suite(elsewhere, SILENT, silent)
+    assert isinstance(again, Outcome)
     assert again.reused
     assert json.loads(elsewhere.record.read_text()) == record
     assert elsewhere.record.with_suffix(".md").read_text() == wanted.record.with_suffix(".md").read_text()
@@ -162,7 +167,7 @@ def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
     finished = [kept for kept in Store.open(first.store).records() if kept.is_final]
     assert 4 <= len(finished) < 21
     write_pack(tmp_path / "second" / "images" / "first.jsonl.gz", [store.packed(kept.id) for kept in finished])
-    make(second, SILENT, silent)
+    make_suite(second, SILENT, silent)
     assert len(list(second.store.iterdir())) == 21 - len(finished)
     reference = {kept.id: kept for kept in Store(wanted.store).records()}
     made = {kept.id: kept for kept in Store(second.store, second.packs).records()}
@@ -187,7 +192,7 @@ def test_a_smaller_scale_does_not_replace_a_larger_one(t4: tuple[Order, dict[str
     for scale in ("small", "full"):
         wanted.record.write_text(json.dumps({"scale": scale}))
         with pytest.raises(InputError, match=f"holds the {scale} scale; pass another --out"):
-            make(wanted, SILENT, silent)
+            make_suite(wanted, SILENT, silent)
 
 
 def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,17 +205,17 @@ def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytes
         assert len(told) == 3
         return STOPPED
 
-    monkeypatch.setattr(making, "schedule", no_run)
+    monkeypatch.setattr(running, "schedule", no_run)
     wanted = order("T1", tmp_path / "out", scale="small", data_dir=tmp_path)
-    assert make(wanted, SILENT, told.append) is STOPPED
+    assert make_suite(wanted, SILENT, told.append) is STOPPED
     assert [line.split(":")[0] for line in told] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert standing(wanted)[1] == tuple(told)
 
 
 def test_a_stop_writes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "schedule", lambda *words, **options: STOPPED)
+    monkeypatch.setattr(running, "schedule", lambda *words, **options: STOPPED)
     wanted = order("T3", tmp_path)
-    assert make(wanted, SILENT, silent) is STOPPED
+    assert make_suite(wanted, SILENT, silent) is STOPPED
     assert not wanted.record.exists()
 
 
@@ -221,14 +226,14 @@ def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pyte
         places.append(place)
         return STOPPED
 
-    monkeypatch.setattr(making, "schedule", seen)
-    make(order("T3", tmp_path, joined=5), SILENT, told.append)
-    make(order("T3", tmp_path), SILENT, told.append)
+    monkeypatch.setattr(running, "schedule", seen)
+    make_suite(order("T3", tmp_path, joined=5), SILENT, told.append)
+    make_suite(order("T3", tmp_path), SILENT, told.append)
     assert [place.joined for place in places] == [5, 1]
     assert [words for words in told if "--join" in words] == ["--join: only for runs that share a GPU"]
-    monkeypatch.setattr(making, "pick_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(running, "pick_device", lambda name: torch.device("cuda"))
     for workers in (1, 2):
-        make(order("T3", tmp_path, joined=5, workers=workers), SILENT, told.append)
+        make_suite(order("T3", tmp_path, joined=5, workers=workers), SILENT, told.append)
     assert len([words for words in told if "--join" in words]) == 2  # one worker has nobody to share with
 
 
@@ -237,16 +242,16 @@ def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkey
     before = wanted.record.read_text()
     half = replace(wanted, precision="bf16")
     with pytest.raises(InputError, match=r"^expected a GPU for --precision bf16, but got the CPU; use fp32$"):
-        make(half, SILENT, silent)
+        make_suite(half, SILENT, silent)
     assert wanted.record.read_text() == before
     # With every run there, a page can be made anywhere, and says how they were trained.
     planned = wanted.plan()
     monkeypatch.setattr(Order, "plan", lambda self: replace(planned, precision=self.precision))
     try:
-        assert make(half, SILENT, silent) is not None
+        assert make_suite(half, SILENT, silent) is not None
         record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
     finally:
-        make(wanted, SILENT, silent)
+        make_suite(wanted, SILENT, silent)
     assert record["settings"]["precision"] == "bf16"
     assert record["notes"][-1].startswith("Trained with products in bf16")
     assert '--seeds 3 --precision bf16 --only "n=500"`' in page
@@ -259,7 +264,7 @@ def test_each_protocol_has_a_record(out: Path) -> None:
 
 def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
     attacked = order("T6", out, seeds=range(1), only=("CIFAR-10, clean", "CIFAR-10, attacked"))
-    make(attacked, SILENT, silent)
+    make_suite(attacked, SILENT, silent)
     record = json.loads(attacked.record.read_text())
     cells = {(cell["row"], cell["column"]): cell["runs"] for cell in record["cells"]}
     for row in record["rows"]:
@@ -268,7 +273,7 @@ def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
         assert 0 <= hit["metrics"]["accuracy_under_fgsm_0.05"] <= 100
         assert "accuracy_under_fgsm_0.05" not in clean["metrics"]
     corrupted = order("F6", out, seeds=range(1), only=("CIFAR-10, mean", "CIFAR-10, fog"))
-    make(corrupted, SILENT, silent)
+    make_suite(corrupted, SILENT, silent)
     record = json.loads(corrupted.record.read_text())
     fog = record["columns"].index("CIFAR-10, fog") - 1
     (erm,) = (one for one in record["series"] if one["name"] == "ERM" and one["panel"] == "CIFAR-10")
@@ -286,10 +291,10 @@ def test_the_paper_s_attack_on_all_images_beyond_a_trial() -> None:
 
 def test_f1_shows_images_and_entropy(out: Path) -> None:
     wanted = order("F1", out, seeds=range(2))
-    outcome = make(wanted, SILENT, silent)
-    assert outcome is not None
+    outcome = make_suite(wanted, SILENT, silent)
+    assert isinstance(outcome, Outcome)
     record = json.loads(wanted.record.read_text())
-    images = record["images"]
+    images = record["details"]["images"]
     assert len(images["pixels"]) == len(images["labels"]) == 4
     assert len(images["pixels"][0]) == len(images["alphas"]) == 6
     assert len(images["pixels"][0][0][0]) == 8
@@ -298,16 +303,15 @@ def test_f1_shows_images_and_entropy(out: Path) -> None:
     assert [len(point) for point in adversarial["y"]] == [2] * 6
     assert adversarial["y"][0] == random["y"][0]
     assert adversarial["y"][3] != random["y"][3]
-    page = wanted.record.with_suffix(".md").read_text()
-    assert "## Entropy by alpha" in page
-    if len(outcome.files) == 3:  # with Pillow
+    if len(outcome.files) == 3:  # with matplotlib
         assert outcome.files[2].read_bytes().startswith(b"\x89PNG")
-        assert "![perturbed images](F1.png)" in page
+        assert "](F1.png)" in wanted.record.with_suffix(".md").read_text()
+    assert "## Entropy by alpha" in wanted.record.with_suffix(".md").read_text()
 
 
 def test_gains_are_differences_by_seed(out: Path) -> None:
     wanted = order("F3", out, seeds=range(2), only=("CIFAR-10", "n=500"), runs=out / "T4" / "runs")
-    make(wanted, SILENT, silent)
+    make_suite(wanted, SILENT, silent)
     record = json.loads(wanted.record.read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
     by = {(one["name"], one["panel"]): one for one in record["series"]}
@@ -331,18 +335,18 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
             record = replace(record, status="diverged", metrics={})
         store.write(record)
     found = collect(planned, RunLoader(store, device="cpu"), silent)
-    claims = [one for one in found["claims"] if one["where"] == "n=500" and "RCAD" in one["statement"]]
-    assert {(one["verdict"], one["note"]) for one in claims} == {("a trial", "a run diverged")}
-    cell = next(one for one in found["cells"] if (one["row"], one["column"]) == ("RCAD", "n=500"))
-    assert [run["metrics"]["accuracy"] is None for run in cell["runs"]] == [False, True, False]
-    assert [run["metrics"]["ece"] is None for run in cell["runs"]] == [False, True, False]
-    assert any(note.startswith("Not evaluated, 20 times: expected the weights of run ID") for note in found["notes"])
-    assert "(1 of 3 without a number)" in suite_page.markdown(found, "T4")
+    claims = [one for one in found.claims if one.where == "n=500" and "RCAD" in one.statement]
+    assert {(one.verdict, one.note) for one in claims} == {("a trial", "a run diverged")}
+    place = found.places["RCAD", "n=500"]
+    assert [run.metrics["accuracy"] is None for run in place.runs] == [False, True, False]
+    assert [run.metrics["ece"] is None for run in place.runs] == [False, True, False]
+    assert any(note.startswith("Not evaluated, 20 times: expected the weights of run ID") for note in found.notes)
+    assert "1 of 3 diverged" in markdown.markdown(page(found, "", "T4", picture=False))
 
 
 def test_runs_that_are_not_there_leave_empty_cells(tmp_path: Path) -> None:
     planned = plan(SUITES["T3"], "smoke", "one view", range(3))
     found = collect(planned, RunLoader(Store.open(tmp_path), device="cpu"), silent)
-    assert {one["note"] for one in found["claims"]} == {"not run"}
-    assert all(not cell["runs"] for cell in found["cells"])
-    assert suite_page.markdown(found, "T3")
+    assert {one.verdict for one in found.claims} == {"not run"}
+    assert not found.columns_run
+    assert "9 claims about what was not run" in markdown.markdown(page(found, "", "T3", picture=False))

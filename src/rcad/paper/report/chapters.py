@@ -1,0 +1,177 @@
+"""A record as a chapter of the report, and as a page of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rcad.evaluate.saved_run import tables as evaluated
+from rcad.paper.claims import IMAGE_RULE, NOT_RUN
+from rcad.paper.record import JSON, Fields, Study
+from rcad.paper.report import curves, grids, pictures
+from rcad.paper.report.details import Detail, details
+from rcad.paper.report.numbers import checks, counts, tally
+from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
+from rcad.paper.targets import TARGETS
+from rcad.report.document import Cell, Document, Figure, Part, Section, Table
+from rcad.report.numbers import duration
+
+MANY = 7
+"""From so many columns on they stand below each other in one panel."""
+EVALUATION = "rcad evaluation"
+"""The kind of a record that is no study."""
+Maker = Callable[[Study], Figure | None]
+
+
+def draw(study: Study) -> list[Figure]:
+    """The pictures of a study, those of the paper first."""
+    special: dict[str, Sequence[Maker]] = {
+        "F1": (pictures.images, grids.dots),
+        "F2": (grids.bars, grids.gains),
+        "F5": (pictures.theory,),
+        "F7": (pictures.boundaries,),
+        "alpha": (pictures.alphas,),
+    }
+    tables: Sequence[Maker] = (
+        curves.by_column if len(study.columns_run) >= MANY else grids.dots,
+        grids.gains,
+        curves.by_size,
+    )
+    drawn = curves.panels(study)
+    if study.target in ("F3", "F4", "F6") and drawn:
+        return drawn
+    found = [made for make in special.get(study.target, tables) if (made := make(study)) is not None]
+    return [*found, *drawn]
+
+
+def verdict(study: Study) -> str:
+    """How many claims got each verdict; those of ours on a second line."""
+    if not study.tested:
+        return ""
+    text = f"{len(study.tested)} claims: {tally(counts(study.tested))}"
+    twice = [claim.last for claim in study.tested if claim.last is not None]
+    if twice and study.scale != "smoke":
+        text += f". At the last epoch, of {len(twice)}: {tally(counts(twice))}"
+    added = [claim for claim in study.tested if study.added(claim)]
+    return f"{text}\n{checks(added)}" if added else text
+
+
+def not_run(study: Study) -> str:
+    """One sentence on the columns without a run, and why; "" where all were run."""
+    absent = [column for column in study.columns if column not in study.columns_run] if study.places else []
+    if not absent:
+        return ""
+    claims = sum(claim.verdict == NOT_RUN for claim in study.claims)
+    why = " ".join(study.not_run) if study.not_run else f"Not run: {'; '.join(absent)}."
+    return f"{why} {claims} claims about what was not run are neither judged nor counted."
+
+
+def told(study: Study) -> list[str]:
+    """What stands before the numbers."""
+    facts = [
+        study.protocol and f"Protocol: {study.protocol}.",
+        f"Scale: {study.scale}.",
+        study.runs and f"{study.runs:,} runs.",
+        study.seconds is not None and f"Computed in {duration(study.seconds)}.",
+        study.versions and f"With {', '.join(f'{name} {version}' for name, version in study.versions.items())}.",
+    ]
+    columns = study.settings.get("columns")
+    settings = columns if isinstance(columns, Mapping) else {}
+    return [
+        text
+        for text in (
+            study.about[:1].upper() + study.about[1:].rstrip(".") + "." if study.about else "",
+            not_run(study),
+            " ".join(str(fact) for fact in facts if fact),
+            *study.notes,
+            "; ".join(f"{name}: {words}" for name, words in settings.items()),
+            f"Rule, written before the runs: {study.rule}." if study.claims and study.rule else "",
+        )
+        if text
+    ]
+
+
+def results(study: Study) -> list[Part]:
+    """The tables of numbers."""
+    if not study.places:
+        return []
+    images = study.rule == IMAGE_RULE or any(claim.last is not None for claim in study.claims)
+    measures = measure_table(study) if images else None
+    return [grid(study), side_by_side(study), *([measures] if measures is not None else [])]
+
+
+def section(study: Study, links: Links) -> Section:
+    """The chapter."""
+    parts: list[Part] = [*draw(study), *results(study)]
+    if study.tested:
+        claims = [(study, claim) for claim in study.tested]
+        parts.append(claim_table(claims, "Claims of this table or figure.", {}))
+    for heading, some in details(study):
+        parts += _headed(heading, some)
+    if study.places:
+        parts.append(run_table(study, links))
+    return Section(
+        study.title,
+        told(study),
+        parts,
+        verdict(study),
+        study.warning,
+        study.target if study.target in TARGETS else "",
+    )
+
+
+def _headed(heading: str, parts: Sequence[Part]) -> list[Part]:
+    """The heading goes before the first caption or paragraph."""
+    first, *rest = parts
+    if isinstance(first, Table):
+        return [replace(first, caption=f"{heading}. {first.caption}".strip()), *rest]
+    return [f"{heading}: {first}", *rest] if isinstance(first, str) else [*parts]
+
+
+def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Document:
+    """The study alone: verdicts, numbers, details. Its first picture is called like its file.
+
+    Args:
+        command: that made it.
+        stem: of its files.
+    """
+    shown = [replace(figure, name=stem) for figure in draw(study)[:1]] if picture else []
+    sections = []
+    if study.tested:
+        claims = claim_table([(study, claim) for claim in study.tested], "", {})
+        sections.append(Section("Claims", (), [claims], verdict(study)))
+    if shown or study.places:
+        sections.append(Section("Results", (), [*shown, *results(study)]))
+    sections += [Section(heading, (), parts) for heading, parts in _distinct(details(study))]
+    title = f"{study.target}: {study.title}" if study.target in TARGETS else study.title
+    made = f"Made by `{command}`; every number and setting is in `{stem}.json`."
+    told_now = Section("What this is", told(study), (), "", study.warning)
+    return Document(title, made, [told_now, *sections])
+
+
+def _distinct(found: Sequence[Detail]) -> list[Detail]:
+    seen: set[str] = set()
+    return [(heading, parts) for heading, parts in found if not (heading in seen or seen.add(heading))]  # type: ignore[func-returns-value]
+
+
+def evaluation(path: Path, record: JSON, links: Links) -> Section:
+    """Calibration, attacks, corruptions and other data, as far as they were measured; the runs behind them."""
+    fields = Fields(record, str(path))
+    groups, suites = fields.get("groups", list), fields.get("suites", list)
+    for group in groups:
+        for name, kind in (("name", str), ("data", str), ("seeds", list), ("runs", list)):
+            Fields(group, f"a group of {path}").get(name, kind)
+    parts = [table for suite in suites for table in evaluated.tables(groups, suite)]
+    gaps = evaluated.differences(groups, suites)
+    rows: list[list[str | Cell]] = [
+        [group["name"], group["data"], str(seed), Cell(str(run), href=links.run(str(run)))]
+        for group in groups
+        for seed, run in zip(group["seeds"], group["runs"], strict=True)
+    ]
+    runs = Table(["method", "data", "seed", "record"], rows, f"From {path.name}.", folded=f"Every run ({len(rows)})")
+    return Section(
+        f"Evaluation: {path.parent.name}",
+        [f"What `rcad evaluate` measured ({', '.join(suites)}); no claim of the paper is judged by it."],
+        [*parts, *([gaps] if gaps is not None else []), runs],
+    )

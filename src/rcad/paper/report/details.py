@@ -1,0 +1,538 @@
+"""What only one study has: choices and their curves, medians, sweeps, the window of alpha. From records alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rcad.errors import InputError
+from rcad.paper import moons, uci
+from rcad.paper.record import JSON, Fields, Place, Series, Study
+from rcad.paper.report.numbers import gain_over
+from rcad.report.document import Part, Table
+from rcad.report.numbers import capital, fixed, p_value
+from rcad.study.statistics import Paired, holm, summary
+
+ENTROPY = "entropy"
+"""The panel of F1 that is not made of cells."""
+Detail = tuple[str, Sequence[Part]]
+"""A heading and what stands below it."""
+
+
+NEEDED = {
+    "T7": ("rows", "tuning", "uncapped"),
+    "T8": ("cells", "tuning", "sweep", "weight_ratio"),
+    "F5": ("sweeps", "windows", "variants", "gaps", "together", "step_sizes", "figure"),
+    "F7": ("panels", "points", "chosen"),
+    "alpha": ("linear", "moons", "digits", "uci"),
+}
+"""What the details of a study must hold."""
+
+
+def check_details(study: Study) -> None:
+    """The record has what its tables and pictures need."""
+    lacks = [name for name in NEEDED.get(study.target, ()) if name not in study.details]
+    if lacks:
+        raise InputError(f"expected the details of {study.path} to hold {', '.join(lacks)}, but got none; run it again")
+    images = study.details.get("images")
+    if images is not None:
+        fields = Fields(images, f"the images of {study.path}")
+        shape = _shape(fields.get("pixels", list))
+        wanted = len(fields.get("labels", list)), len(fields.get("alphas", list))
+        if len(shape) != 5 or shape[:2] != wanted:
+            raise InputError(
+                f"expected pixels (images, alphas, C, H, W) in {study.path}, but got {shape}; run it again"
+            )
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    return (len(values), *_shape(values[0])) if isinstance(values, list) and values else ()
+
+
+def details(study: Study) -> list[Detail]:
+    """The parts of a study that its table of results does not show."""
+    make = DETAILS.get(study.target)
+    return make(study) if make is not None and study.details else [*_curves(study), *_tuned(study)]
+
+
+def _curves(study: Study) -> list[Detail]:
+    """Gains and entropies; curves of a cell's own number would repeat the table."""
+    told = [one for one in study.series if one.over is not None or one.panel == ENTROPY]
+    found: list[Detail] = []
+    for panel in dict.fromkeys(one.panel for one in told):
+        shown = [one for one in told if one.panel == panel]
+        rows = [
+            [x if isinstance(x, str) else f"{x:,g}", *(_point(one, k) for one in shown)]
+            for k, x in enumerate(shown[0].x)
+            if any(one.y[k] for one in shown)
+        ]
+        title = f"Gain over {shown[0].over}, {panel}" if shown[0].over else f"{capital(panel)} by alpha"
+        found.append((title, [Table(["", *(one.name for one in shown)], rows)]))
+    return found
+
+
+def _point(series: Series, k: int) -> str:
+    printed = series.published[k] if k < len(series.published) else None
+    text = fixed(summary(series.y[k])["mean"], 2, sign=series.over is not None) if series.y[k] else "-"
+    return text if printed is None else f"{text} (paper {fixed(printed, 2, sign=series.over is not None)})"
+
+
+def _values(numbers: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+
+
+def _by_place(study: Study, cell: Callable[[Place], str], caption: str = "") -> Table:
+    """Rows by columns of the study; "" where a method was not run."""
+    rows = [
+        [row, *("" if (place := study.place(row, column)) is None else cell(place) for column in study.columns_run)]
+        for row in study.rows
+    ]
+    return Table(["method", *study.columns_run], rows, caption)
+
+
+def _uci(study: Study) -> list[Detail]:
+    def spread(place: Place) -> str:
+        found = summary([run.metrics["nll"] for run in place.runs])
+        return f"{fixed(found['median'], 2)} (sd {fixed(found['sd'], 2)})"
+
+    found: list[Detail] = [("Median and standard deviation over splits", [_by_place(study, spread)])]
+    found += [(f"Against {base}", [_against(study, base)]) for base in ("ERM", "random direction")]
+    chosen, arms = study.details["tuning"], study.settings["arms"]
+
+    def choice(method: str, column: str) -> str:
+        one = chosen[column][method]
+        (index, times), *_ = Counter(one["chosen"]).most_common(1)
+        lost = f"; {one['tuning_diverged']} trial runs diverged" if one["tuning_diverged"] else ""
+        return f"{_values(arms[method]['candidates'][index])} ({times}x){lost}"
+
+    rows = [[uci.LABELS[name], *(choice(name, column) for column in study.columns)] for name in arms]
+    table = Table(["method", *study.columns], rows, "The most frequent choice over splits.")
+    return [
+        *found,
+        ("What was chosen", [table]),
+        ("The entropy without its cap", [_uncapped(study.details["uncapped"])]),
+    ]
+
+
+def _against(study: Study, base: str) -> Table:
+    """Every method against a reference on every data set, two-sided, Holm over the whole table."""
+    rows = [row for row in study.rows if row != base]
+    found: dict[tuple[str, str], Paired | None] = {
+        (row, column): gain_over(study, row, base, column, higher=True) for column in study.columns for row in rows
+    }
+    adjusted = holm([1.0 if one is None else one.p_two for one in found.values()])
+    by = dict(zip(found, adjusted, strict=True))
+
+    def cell(key: tuple[str, str]) -> str:
+        one = found[key]
+        if one is None:
+            return "a run diverged"
+        return f"{fixed(one.mean, 3, sign=True)}; " + " / ".join(map(p_value, (one.p_less, one.p_two, by[key])))
+
+    return Table(
+        ["method", *study.columns],
+        [[row, *(cell((row, column)) for column in study.columns)] for row in rows],
+        f"Mean difference (negative: lower than {base}); one-sided p that it is lower / two-sided p / two-sided p "
+        "after Holm over this table. Paired over splits, variance factor 1/k + n_test/n_train (Nadeau and Bengio).",
+    )
+
+
+def _uncapped(found: JSON) -> Table:
+    rows = []
+    for k, lam in enumerate(found["lambdas"]):
+        cells = [f"{lam:g}"]
+        for name in ("capped", "uncapped"):
+            short = summary(found[name]["validation_nll"][k])
+            cells += [fixed(short["median"], 2), str(found[name]["diverged"][k])]
+        rows.append(cells)
+    return Table(
+        ["lambda", "capped: median NLL", "not finite", "uncapped: median NLL", "not finite "],
+        rows,
+        f"RCAD (alpha {found['alpha']:g}) on inner validation rows of {found['dataset']}. Without a cap the reward for "
+        "variance has no end, so the likelihood is lost long before a number overflows. A study that asks for "
+        "cap=None with lambda >= 0.9 is stopped; this table asks for it on purpose.",
+    )
+
+
+def _moons(study: Study) -> list[Detail]:
+    tuning, arms = study.details["tuning"], study.settings["arms"]
+
+    def nll(place: Place) -> str:
+        short = summary([run.metrics["nll"] for run in place.runs])
+        return f"{fixed(short['mean'], 3)} ({fixed(short['median'], 3)})"
+
+    steps = []
+    for method in ("fgsm_linf", "fgsm_l2"):
+        rows = [
+            [column, *(fixed(value, 1) for value in found[method]["validation"])]
+            for column, found in tuning.items()
+            if method in found
+        ]
+        alphas = [f"{one['alpha']:g}" for one in arms[method]["candidates"]]
+        steps.append(Table([f"{moons.LABELS[method]}, alpha", *alphas], rows))
+    chosen = [
+        [
+            moons.LABELS[method],
+            *(
+                _values(arm["candidates"][found[method]["chosen"]]) if method in found else ""
+                for found in tuning.values()
+            ),
+        ]
+        for method, arm in arms.items()
+    ]
+    sizes = [
+        [f"{row['n']:,}", str(row["draws"]), str(row["epochs"]), *(_mean(one.y[k]) for one in study.series)]
+        for k, row in enumerate(study.details["sweep"])
+    ]
+    ratio = study.details["weight_ratio"]
+    names = [name for name in ratio if name != "epochs"]
+    weights = [
+        [str(epoch), *(fixed(float(np.mean(ratio[name], axis=0)[k]), 2) for name in names)]
+        for k, epoch in enumerate(ratio["epochs"])
+    ]
+    return [
+        ("Test NLL: mean (median)", [_by_place(study, nll)]),
+        ("Validation accuracy by FGSM's step", steps),
+        ("What was chosen", [Table(["method", *tuning], chosen)]),
+        (
+            "Accuracy by the number of examples",
+            [
+                Table(
+                    ["n", "draws", "epochs", *(one.name for one in study.series)],
+                    sizes,
+                    f"The first distribution; RCAD and the random direction as chosen at n = {study.settings['n']}, "
+                    "ERM at its last epoch. Fewer draws and epochs for large n.",
+                )
+            ],
+        ),
+        (
+            "Weights on true and noise dimensions",
+            [
+                Table(
+                    ["epoch", *(moons.LABELS[name] for name in names)],
+                    weights,
+                    "Root mean square of the first layer's weights on the two true dimensions, divided by that on the "
+                    "noise dimensions; mean over draws of the first distribution.",
+                )
+            ],
+        ),
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    return fixed(summary(values)["mean"], 1)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _band(band: JSON, k: int) -> str:
+    return f"{_percent(band['mean'][k])} ({_percent(band['q05'][k])} to {_percent(band['q95'][k])})"
+
+
+def _theory(study: Study) -> list[Detail]:
+    record = study.details
+    alphas = next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha")
+    better = dict(zip((f"rcad alpha={value:g}" for value in alphas["values"]), alphas["better"], strict=True))
+    figure = [
+        [
+            name.replace("erm", "ERM").replace("rcad", "RCAD"),
+            *(f"{found[part]['mean'][-1]:.3f}" for part in ("w1", "w2")),
+            _percent(found["train"]["mean"][-1]),
+            _band(found["test"], -1),
+            f"{better[name]:.1%}" if name in better else "",
+        ]
+        for name, found in record["figure"]["by_iteration"].items()
+    ]
+    gaps = "; ".join(
+        f"alpha={one['alpha']:g}: accuracy differs by {100 * one['mean_accuracy_gap']:.2f} points on average, "
+        f"{100 * one['max_accuracy_gap']:.2f} at most"
+        for one in record["gaps"]
+    )
+    windows = [
+        [
+            f"{one['beta']:g}",
+            f"{min(one['helpful']):g} to {max(one['helpful']):g}" if one["helpful"] else "none",
+            f"{one['best_alpha']:g}",
+            *(_percent(one[name]) for name in ("erm", "best")),
+            f"{one['attracting'][0]:.3g} to {one['attracting'][1]:.3g}" if one["attracting"] else "none",
+        ]
+        for one in record["windows"]
+    ]
+    return [
+        (
+            "The figure in numbers (means over draws)",
+            [Table(["", "|w1|", "‖w2‖", "train %", "test % (5% to 95%)", "better than ERM"], figure)],
+        ),
+        (
+            "The figure's claims together",
+            [
+                Table(
+                    [
+                        "n",
+                        "d",
+                        "alpha",
+                        "ERM %",
+                        "RCAD %",
+                        "RCAD >= 99%",
+                        "ERM <= 70%",
+                        "alpha=0.01 poorer",
+                        "all three",
+                    ],
+                    _lines(record["together"], "n d alpha", "erm rcad", "right capped poorer together"),
+                    "Three things of the figure that need no eye: RCAD reaches 99%, ERM stays at or below 70%, "
+                    "alpha=0.01 is poorer than ERM. d=7 is what the figure's axes (x2 to x8) would mean.",
+                )
+            ],
+        ),
+        (
+            "Projection and reading of x~",
+            [
+                Table(
+                    ["projection", "x~", "iterations", "alpha", "‖w‖", "test %", "better than ERM"],
+                    [
+                        [
+                            one["projection"],
+                            one["reading"],
+                            str(one["steps"]),
+                            f"{one['alpha']:g}",
+                            f"{one['norm']:.3f}",
+                            _percent(one["accuracy"]),
+                            f"{one['better']:.1%}",
+                        ]
+                        for one in record["variants"]
+                    ],
+                    "The ball is the paper's definition, the sphere its simplification. With x~ held constant on the "
+                    "ball, w shrinks until it is as short as a step; its direction, and so its accuracy, survives only "
+                    "for a while.",
+                ),
+                f"On the sphere the two readings differ by the length of a step: {gaps}.",
+            ],
+        ),
+        (
+            "RCAD's learning rate",
+            [
+                Table(
+                    ["lr", "iterations", "alpha=0.01 %", "better than ERM", "alpha=0.7 %", "better than ERM "],
+                    [
+                        [
+                            f"{one['lr']:g}",
+                            str(one["steps"]),
+                            _percent(one["small"]),
+                            f"{one['small_better']:.1%}",
+                            _percent(one["large"]),
+                            f"{one['large_better']:.1%}",
+                        ]
+                        for one in record["step_sizes"]
+                    ],
+                    "The paper gives none. alpha=0.7 beats ERM at every rate, if slowly at small ones; whether "
+                    "alpha=0.01 is poorer than ERM depends on the rate and on when one stops.",
+                )
+            ],
+        ),
+        (
+            "The window of alpha",
+            [
+                Table(
+                    ["beta", "helpful alpha", "best alpha", "ERM %", "best RCAD %", "attracting alpha"],
+                    windows,
+                    "helpful: grid points at which RCAD beats ERM in at least 95% of draws. attracting: alphas for "
+                    "which w* attracts exact ascent at n = infinity, from the closed form.",
+                )
+            ],
+        ),
+        *((_sweep_title(sweep), [_sweep(sweep)]) for sweep in record["sweeps"]),
+    ]
+
+
+def _lines(rows: Sequence[JSON], plain: str, percent: str, shares: str) -> list[list[str]]:
+    return [
+        [
+            *(f"{row[name]:g}" for name in plain.split()),
+            *(_percent(row[name]) for name in percent.split()),
+            *(f"{row[name]:.1%}" for name in shares.split()),
+        ]
+        for row in rows
+    ]
+
+
+def _sweep_title(sweep: JSON) -> str:
+    fixed_alpha = "" if sweep["over"] == "alpha" else f", alpha={sweep['base']['alphas'][0]:g}"
+    return f"Sweep over {sweep['over']}{fixed_alpha}"
+
+
+def _sweep(sweep: JSON) -> Table:
+    rows = [
+        [
+            f"{value:g}",
+            _band(sweep["erm_accuracy"], k),
+            _band(sweep["rcad_accuracy"], k),
+            f"{sweep['erm_noise']['mean'][k]:.2f} → {sweep['rcad_noise']['mean'][k]:.2f}",
+            f"{sweep['better'][k]:.1%}",
+        ]
+        for k, value in enumerate(sweep["values"])
+    ]
+    return Table([sweep["over"], "ERM test % (5% to 95%)", "RCAD test %", "‖w2‖", "better than ERM"], rows)
+
+
+RULES = {"suggested": "suggested: half the median distance to another class", "excess": "tried beside: excess"}
+
+
+def alpha_settings(study: Study) -> dict[str, JSON]:
+    """The settings in which alpha was measured and tried on held-out examples, by name."""
+    found = {f"moons, d = {one['d']}": one for one in study.details["moons"]}
+    return {**found, "digits": study.details["digits"]}
+
+
+def _alpha(study: Study) -> list[Detail]:
+    results, settings = study.details, study.settings
+    tried = alpha_settings(study)
+    every = {**{f"linear, beta {one['beta']:g}": one for one in results["linear"]}, **tried}
+    linear = [
+        [
+            f"{one['beta']:g}",
+            f"{min(one['helpful']):.3g} to {max(one['helpful']):.3g}" if one["helpful"] else "none",
+            *_alpha_cells(one),
+        ]
+        for one in results["linear"]
+    ]
+    header = ["best alpha", "suggested", "excess", "ERM", "best", "with suggested", "with excess"]
+    found: list[Detail] = [
+        ("In short", _alpha_summary(every)),
+        (
+            "Linear theory",
+            [
+                Table(
+                    ["beta", "window", *header],
+                    linear,
+                    f"The paper's problem (20 examples, 8 features of noise with deviation 1), "
+                    f"{settings['linear_draws']} draws; exact accuracies, each draw with its own suggestion. The "
+                    "window holds the alphas with which RCAD beats ERM in 95% of the draws.",
+                )
+            ],
+        ),
+        (
+            "Moons and digits",
+            [
+                Table(
+                    ["setting", *header],
+                    [[name, *_alpha_cells(one)] for name, one in tried.items()],
+                    f"Moons: n = {settings['n']:,}, noise 0.1 on every dimension, {settings['moons_draws']} draws that "
+                    "no other table uses, 2,000 held-out examples each. Digits: a perceptron, "
+                    f"{settings['sets']} training sets of {settings['labels']} images that share none, "
+                    f"{settings['held']} other images to judge by. lam {settings['lam']:g}; held-out accuracy in "
+                    "percent, means over draws.",
+                )
+            ],
+        ),
+    ]
+    for name, some in (("moons", results["moons"]), ("digits", [{"d": "digits", **results["digits"]}])):
+        rows = [[str(one["d"]), *(f"{np.mean(point):.1f}" for point in one["grid"])] for one in some]
+        curve = Table(["d" if name == "moons" else "", *(f"{alpha:.3g}" for alpha in some[0]["alphas"])], rows)
+        found.append((f"Held-out accuracy over alpha, {name}", [curve]))
+    return [*found, *([("UCI", _alpha_uci(results["uci"]))] if results["uci"] is not None else [])]
+
+
+def _alpha_cells(one: JSON) -> list[str]:
+    return [
+        f"{one['best_alpha']:.3g}",
+        *(f"{one[rule]['alpha']:.3g} ({_ratio(one, rule):.1f}x)" for rule in RULES),
+        *(f"{value:.1f}" for value in (one["erm"], one["best"], *(one[rule]["accuracy"] for rule in RULES))),
+    ]
+
+
+def _ratio(one: JSON, rule: str) -> float:
+    return float(one[rule]["alpha"] / one["best_alpha"])
+
+
+def _alpha_summary(settings: Mapping[str, JSON]) -> list[str]:
+    """How often the suggestion is within a factor of two of the best, and what it costs."""
+    flat = [label for label, one in settings.items() if one["best"] - one["erm"] < 0.5]
+    lines = [
+        f"In {len(flat)} of {len(settings)} settings ({'; '.join(flat) or 'none'}) the best alpha gains less than "
+        "half a point over ERM: being near it means little there."
+    ]
+    for rule, name in RULES.items():
+        near = [label for label, one in settings.items() if 0.5 <= _ratio(one, rule) <= 2]
+        above = [label for label, one in settings.items() if one[rule]["accuracy"] > one["erm"]]
+        cost = [one["best"] - one[rule]["accuracy"] for one in settings.values()]
+        lines.append(
+            f"{capital(name)}: within a factor of two of the best alpha in {len(near)} of {len(settings)} settings "
+            f"({'; '.join(near) or 'none'}); more accurate than ERM in {len(above)}; "
+            f"{np.median(cost):.1f} points below the best alpha at the median, {max(cost):.1f} at worst."
+        )
+    return lines
+
+
+def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
+    """The rule for real targets beside the tuned alphas."""
+    every = {alpha for one in rows for alpha in one["tuned"]}
+    spread = [set(one["tuned"]) == every for one in rows]
+    body = []
+    for one in rows:
+        tuned, rule = np.log(one["tuned"]), np.log(one["rule"])
+        times = {alpha: one["tuned"].count(alpha) for alpha in sorted(set(one["tuned"]))}
+        body.append(
+            [
+                one["dataset"],
+                ", ".join(f"{alpha:g}: {count}" for alpha, count in times.items()),
+                f"{math.exp(tuned.mean()):.2f}",
+                f"{math.exp(rule.mean()):.2f}",
+                f"{math.exp((rule - tuned).mean()):.1f}x",
+                f"{np.mean(np.abs(rule - tuned) <= math.log(2)):.0%}",
+            ]
+        )
+    header = [
+        "data",
+        "tuned alpha: splits",
+        "tuned, geometric mean",
+        "rule",
+        "rule over tuned",
+        "within a factor of two",
+    ]
+    return [
+        "Real targets have no classes, so the suggestion does not apply, and `rcad suggest-alpha` refuses them. A rule "
+        "that could stand in for it is half the median distance to the nearest row whose target is a standard "
+        "deviation away or more. It is held here against the alphas that T7 chose on validation rows; nothing is "
+        f"trained. T7's grid is coarse, and in {sum(spread)} of {len(rows)} data sets every alpha of it was chosen on "
+        "some split: where that is so, the validation likelihood hardly depends on alpha, and no rule can be said to "
+        "find the tuned one.",
+        Table(header, body),
+    ]
+
+
+def _tuned(study: Study) -> list[Detail]:
+    """The search of a tuned image table: what every method tried, what was chosen, and the curve of the choice."""
+    search = study.details.get("search")
+    if not search:
+        return []
+    chosen, curves = [], []
+    for one in search["choices"]:
+        trials = one["trials"]
+        best = None if one["chosen"] is None else trials[one["chosen"]]
+        chosen.append(
+            [
+                one["column"],
+                one["row"],
+                "every candidate diverged" if best is None else _values(best["values"]),
+                *(fixed(None if best is None else best["metrics"][name], 3) for name in ("nll", "accuracy")),
+                str(len(trials)),
+            ]
+        )
+        for index, trial in enumerate(trials):
+            numbers = [None if trial["metrics"] is None else trial["metrics"][name] for name in ("nll", "accuracy")]
+            mark = "chosen" if index == one["chosen"] else ""
+            curves.append([one["column"], one["row"], _values(trial["values"]), *(fixed(n, 3) for n in numbers), mark])
+    header = ["data", "method", "values", "held-out NLL", "held-out accuracy, %"]
+    return [
+        ("What was chosen", [search["design"], Table([*header, "candidates"], chosen)]),
+        ("Every candidate", [Table([*header, ""], curves, folded=f"Every candidate ({len(curves):,})")]),
+    ]
+
+
+DETAILS: Mapping[str, Callable[[Study], list[Detail]]] = {"T7": _uci, "T8": _moons, "F5": _theory, "alpha": _alpha}

@@ -1,0 +1,225 @@
+"""A table or figure from its name to its files: plan, compute what is left, judge, write the record and its page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.evaluate.saved_run.loading import RunLoader
+from rcad.paper import record as records
+from rcad.paper.benchmarks import Scale, Views
+from rcad.paper.collect import Say, collect
+from rcad.paper.grid import Plan, Precision, plan
+from rcad.paper.record import Study
+from rcad.paper.tables import SUITES
+from rcad.paper.targets import TARGETS
+from rcad.runs.files import make_folder, ready_folder, write_text
+from rcad.runs.pack import packs_in
+from rcad.runs.record import FINISHED, versions
+from rcad.runs.store import Store
+from rcad.train.machine import pick_device
+from rcad.train.place import Place
+from rcad.train.progress import Progress
+from rcad.train.scheduler import Outcome as Scheduled
+from rcad.train.scheduler import schedule
+
+RUNS = "runs"
+PACKS = "images"
+"""The folder of packed runs, which every suite takes as done."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was made: the files, whether the numbers were there already, and a line on what was found."""
+
+    files: list[Path]
+    reused: bool
+    line: str
+    note: str = ""
+
+
+def write_study(study: Study, path: Path, command: str, *, picture: bool = True) -> tuple[list[Path], str]:
+    """The record, its page beside it and the first picture; returns the files, and a note where there is no picture."""
+    from rcad.paper.report.chapters import page
+    from rcad.report import drawing, markdown
+
+    study.write(path)
+    study, note = replace(study, path=path), ""
+    try:
+        document = page(study, command, path.stem, picture=picture)
+        pictures = drawing.save(document.figures, path.parent)
+    except MissingExtraError as error:
+        document, pictures, note = page(study, command, path.stem, picture=False), [], f"no picture: {error}"
+    write_text(path.with_suffix(".md"), markdown.markdown(document, figures=""))
+    return [path, path.with_suffix(".md"), *pictures], note
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A study that is computed as a whole: its settings, how it is run, and how its record is judged."""
+
+    settings: dict[str, Any]
+    run: Callable[[], Study]
+    judge: Callable[[Study], Study]
+
+
+def computation(name: str, scale: Scale, data_dir: Path | None, say: Say) -> Computation:
+    """That of T7, T8, F5 or F7."""
+    from rcad.paper import boundaries, moons, uci
+    from rcad.paper.theory import study as theory
+    from rcad.paper.theory.simulation import Settings
+
+    if name == "T7":
+        table = uci.SCALES[scale]
+        return Computation(table.to_dict(), lambda: uci.run(table, data_dir, say), uci.judge)
+    if name == "T8":
+        cells = moons.SCALES[scale]
+        return Computation(cells.to_dict(), lambda: moons.run(cells, say), moons.judge)
+    if name == "F5":
+        draws = Settings(draws=theory.DRAWS[scale])
+        return Computation(draws.to_dict(), lambda: theory.run(draws, say), lambda study: study)
+    panels = boundaries.SCALES[scale]
+    return Computation(panels.to_dict(), lambda: boundaries.run(panels, say), boundaries.judge)
+
+
+def make_study(name: str, scale: Scale, out: Path, data_dir: Path | None, say: Say, *, again: bool = False) -> Outcome:
+    """Make one of the studies; its record is used again where its settings are the same, unless `again`."""
+    target = TARGETS[name]
+    path = out / target.folder / f"{target.stem}.json"
+    records.refuse_to_replace_larger(path, scale)
+    what = computation(name, scale, data_dir, say)
+    study = None if again else records.finished(path, what.settings, scale)
+    reused = study is not None
+    if study is None:
+        ready_folder(path.parent)
+        started = time.perf_counter()
+        study = replace(what.run(), scale=scale, versions=versions(("rcad", "torch", "numpy", "scipy")))
+        study = replace(study, seconds=round(time.perf_counter() - started, 1))
+        study = Study.parse(study.to_dict(), path)  # judged by the numbers that are kept
+    study = what.judge(study)
+    files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}")
+    return Outcome(files, reused, str(study.tally), note)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The suite that is wanted, and where.
+
+    Args:
+        views: one view or two in every method's clean loss.
+        only: columns; empty for all.
+        runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
+        workers: processes on the CPU, or runs at once on a GPU; None for what pays.
+        precision: of the products in training.
+        joined: how many runs that differ in their seed alone are trained as one network on a GPU.
+        minutes: the time limit for the runs.
+    """
+
+    name: str
+    scale: Scale
+    views: Views
+    seeds: Sequence[int]
+    out: Path
+    only: tuple[str, ...] = ()
+    runs: Path | None = None
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    workers: int | None = None
+    precision: Precision = "fp32"
+    joined: int = 1
+    minutes: float | None = None
+
+    @property
+    def record(self) -> Path:
+        """The suite's record; each protocol has one."""
+        target = TARGETS[self.name]
+        stem = target.stem if self.views == "one view" else f"{target.stem}-two-views"
+        return self.out / target.folder / f"{stem}.json"
+
+    @property
+    def store(self) -> Path:
+        return self.out / TARGETS[self.name].folder / RUNS if self.runs is None else self.runs
+
+    @property
+    def packs(self) -> tuple[Path, ...]:
+        """Runs made before, here or elsewhere: `rcad runs pack` wrote them."""
+        return tuple(packs_in(self.out / PACKS))
+
+    def plan(self) -> Plan:
+        return plan(
+            SUITES[self.name],
+            self.scale,
+            self.views,
+            self.seeds,
+            only=self.only,
+            data_dir=self.data_dir,
+            cache_dir=self.cache_dir,
+            precision=self.precision,
+        )
+
+    def command(self, study: Study) -> str:
+        """What one types to make it again."""
+        words = [f"rcad paper run {self.name} --scale {self.scale} --seeds {len(self.seeds)}"]
+        words += ["--protocol two-views"] if self.views != "one view" else []
+        words += [f"--precision {self.precision}"] if self.precision != "fp32" else []
+        run = study.columns_run
+        words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
+        return " ".join(words)
+
+
+def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) -> Outcome | Scheduled:
+    """The suite's files; what became of the runs where some are left. Starting again makes only those.
+
+    Args:
+        warn: told of each data set that is missing, and of options without effect, before any run.
+    """
+    records.refuse_to_replace_larger(order.record, order.scale)
+    planned = order.plan()
+    for sentence in planned.missing:
+        warn(sentence)
+    make_folder(order.record.parent)
+    store = Store.open(order.store, packs=order.packs)
+    place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined)
+    before = sum(store.status(config) in FINISHED for config in planned.configs().values())
+    if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
+        raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
+    if order.joined > 1 and (order.workers == 1 or pick_device(order.device).type == "cpu"):
+        warn("--join: only for runs that share a GPU")
+    runs = schedule(
+        list(planned.configs().values()),
+        place,
+        progress,
+        at_once=order.workers,
+        processes=order.workers,
+        minutes=order.minutes,
+        told=None,
+    )
+    if not runs.complete:
+        return runs
+    shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)
+    study = collect(planned, shelf, progress.detail)
+    no_images = ""
+    if order.name == "F1":
+        from rcad.paper.perturbed_images import with_images
+
+        study, no_images = with_images(study, planned, shelf)
+    files, note = write_study(study, order.record, order.command(study))
+    line = "; ".join(part for part in (no_images, note) if part)
+    return Outcome(files, before == len(planned.configs()), str(study.tally), line)
+
+
+def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
+    """(row, column, runs done, runs planned) of every cell for which there are data; and which data are missing."""
+    planned = order.plan()
+    store = Store(order.store, order.packs)
+    counts: dict[tuple[str, str], list[int]] = {}
+    for one in planned.runs:
+        cell = counts.setdefault((one.row, one.column), [0, 0])
+        cell[0] += store.status(one.config) in FINISHED
+        cell[1] += 1
+    return [(row, column, done, total) for (row, column), (done, total) in counts.items()], planned.missing

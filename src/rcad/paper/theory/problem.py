@@ -1,0 +1,274 @@
+"""The paper's linear problem: one true feature, d features of noise, and the exact accuracy of a linear classifier.
+
+    y ~ Unif{-1, 1},   x1 ~ N(beta y, sigma1^2),   x2 ~ N(0, diag(sigma2^2)) in R^d,   predict sign(<w, x>)
+
+A rotation of the noise makes any covariance diagonal, so a diagonal one loses nothing.
+
+Projected gradient steps on the linear problem, for many training sets (and many alpha) at once.
+
+    ERM:   w <- P(w - lr * grad mean max(0, gamma - y<w, x>))
+    RCAD:  w <- P(w + lr * grad M(w)),   M(w) = mean exp(-|<w, x~>|),   x~ = x - alpha y w  if y<w, x> < gamma, else x
+
+The paper defines P as the projection onto the unit ball and then, "for simplicity", renormalises to the sphere in its
+proofs; and its x~ depends on w, while its algorithm holds x~ constant. All four combinations are here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from rcad.errors import InputError, finite, one_of, whole
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+Z95 = 1.959964  # two-sided 95% point of the normal
+
+
+@dataclass(frozen=True)
+class Band:
+    """Quantiles and mean over draws, one entry per iteration or grid point."""
+
+    q05: list[float]
+    q25: list[float]
+    median: list[float]
+    q75: list[float]
+    q95: list[float]
+    mean: list[float]
+
+    @classmethod
+    def over_draws(cls, values: Tensor) -> Band:
+        """values: (points, draws)."""
+        # Sorted by hand: torch.quantile refuses inputs of more than 16 million elements.
+        ordered = values.double().sort(dim=-1).values
+        last = ordered.shape[-1] - 1
+        columns = []
+        for q in QUANTILES:
+            low = math.floor(q * last)
+            part = q * last - low
+            columns.append(ordered[:, low] * (1 - part) + ordered[:, min(low + 1, last)] * part)
+        return cls(*(_rounded(c) for c in (*columns, values.double().mean(-1))))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(v, 5) for v in values.tolist()]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with a 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def mean_interval(values: Tensor) -> Interval:
+    """Mean over draws with its normal interval. values: (draws,)."""
+    mean = values.double().mean().item()
+    half = Z95 * values.double().std().item() / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def share_interval(holds: Tensor) -> Interval:
+    """Share of draws where something holds, with Wilson's interval, which is honest at 0 and 1 too. holds: (draws,)."""
+    n, p = len(holds), holds.double().mean().item()
+    scale = 1 + Z95**2 / n
+    centre = (p + Z95**2 / (2 * n)) / scale
+    half = Z95 / scale * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n * n))
+    return Interval(p, max(0.0, centre - half), min(1.0, centre + half))
+
+
+class Sample(NamedTuple):
+    """Training sets, one per draw. x: (draws, n, d + 1); y: (draws, n) in {-1, 1}."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The distribution and the size of a training set; the defaults are those of the paper's figure.
+
+    n: training examples. d: features of noise; the classifier has d + 1 weights, as in the paper's definition
+    (x in R^(d+1)); its figure, though, shows x2 to x8, which would be d = 7.
+    beta: distance of a class mean from 0 along x1. sigma1: deviation of x1 about it.
+    sigma2: deviation of the noise, one number or one per feature. gamma: margin of the loss max(0, gamma - y<w, x>).
+    """
+
+    n: int = 20
+    d: int = 8
+    beta: float = 0.5
+    sigma1: float = 0.1
+    sigma2: float | tuple[float, ...] = 1.0
+    gamma: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("n", "d"):
+            whole(name, getattr(self, name), minimum=1)
+        for name in ("beta", "sigma1", "gamma"):
+            finite(name, getattr(self, name), above=0)
+        for deviation in self.noise_deviations:
+            finite("sigma2", deviation, above=0)
+        if len(self.noise_deviations) != self.d:
+            raise InputError(f"expected {self.d} deviations in sigma2, one per feature, but got {self.sigma2}")
+
+    @property
+    def noise_deviations(self) -> tuple[float, ...]:
+        """sigma2 as d numbers."""
+        return self.sigma2 if isinstance(self.sigma2, tuple) else (self.sigma2,) * self.d
+
+    @property
+    def best_accuracy(self) -> float:
+        """Accuracy of w* = (1, 0, ..., 0), which no linear classifier exceeds."""
+        return 0.5 * math.erfc(-self.beta / self.sigma1 / math.sqrt(2))
+
+    def deviations(self, like: Tensor) -> Tensor:
+        """Deviation of each feature about its mean: (d + 1,), in the dtype and on the device of `like`."""
+        return like.new_tensor((self.sigma1, *self.noise_deviations))
+
+    def sample(self, draws: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Sample:
+        """Independent training sets. Always drawn in float64, so that a float32 run sees the same data, rounded."""
+        y = torch.randint(0, 2, (draws, self.n), generator=generator).double() * 2 - 1
+        x = torch.randn(draws, self.n, self.d + 1, generator=generator, dtype=torch.float64)
+        x = x * self.deviations(x)
+        x[..., 0] += self.beta * y
+        return Sample(x.to(dtype), y.to(dtype))
+
+    def accuracy(self, w: Tensor) -> Tensor:
+        """Exact test accuracy Phi(beta w1 / sqrt(w' Sigma w)). w: (..., d + 1) -> (...); w = 0 is a coin, 0.5.
+
+        It depends on the direction of w alone.
+        """
+        deviation = (w * self.deviations(w)).norm(dim=-1)
+        score = torch.where(deviation > 0, self.beta * w[..., 0] / deviation.clamp_min(torch.finfo(w.dtype).tiny), 0.0)
+        accuracy: Tensor = torch.special.ndtr(score)
+        return accuracy
+
+
+def random_directions(draws: int, features: int, generator: torch.Generator) -> Tensor:
+    """Starting points for ERM, uniform on the unit sphere: (draws, features), float64."""
+    w = torch.randn(draws, features, generator=generator, dtype=torch.float64)
+    return torch.nn.functional.normalize(w, dim=-1)
+
+
+def margins(sample: Sample, w: Tensor) -> Tensor:
+    """y<w, x> of every example. w: (..., draws, d + 1) -> (..., draws, n)."""
+    # One matrix product per draw serves all leading dimensions of w.
+    flat = w.reshape(-1, *w.shape[-2:]).movedim(0, -1)
+    product = (sample.y[..., None] * sample.x) @ flat
+    return product.movedim(-1, 0).reshape(*w.shape[:-1], sample.y.shape[-1])
+
+
+def training_accuracy(sample: Sample, w: Tensor) -> Tensor:
+    """Share of the training examples on the right side. w: (..., draws, d + 1) -> (..., draws)."""
+    return (margins(sample, w) > 0).to(w.dtype).mean(-1)
+
+
+def norms(w: Tensor) -> tuple[Tensor, Tensor]:
+    """|w1| and ||w2||: what a classifier makes of the true feature and of the noise. (..., d + 1) -> two (...)."""
+    return w[..., 0].abs(), w[..., 1:].norm(dim=-1)
+
+
+Projection = Literal["sphere", "ball"]
+Reading = Literal["constant", "through"]
+Step = Callable[[Tensor], Tensor]
+
+# The paper names no step sizes. ERM's mean accuracy is the same from 0.05 to 0.5. RCAD's matters for alpha = 0.01: see
+# sweeps.step_sizes.
+ERM_LR, RCAD_LR = 0.1, 0.05
+
+
+def project(w: Tensor, onto: Projection) -> Tensor:
+    """w: (..., features) -> the same shape. "sphere": norm 1; "ball": norm at most 1."""
+    one_of("projection", onto, get_args(Projection))
+    norm: Tensor = w.norm(dim=-1, keepdim=True)
+    return w / norm if onto == "sphere" else w / norm.clamp_min(1)
+
+
+def margin_loss(sample: Sample, w: Tensor, gamma: float) -> Tensor:
+    """Mean of max(0, gamma - y<w, x>) over each training set. w: (..., draws, d + 1) -> (..., draws)."""
+    return (gamma - margins(sample, w)).clamp_min(0).mean(-1)
+
+
+def margin_gradient(sample: Sample, w: Tensor, gamma: float) -> Tensor:
+    """Gradient of margin_loss in w, 0 at the kink as the paper has it. (..., draws, d + 1)."""
+    inside = (margins(sample, w) < gamma).to(w.dtype)
+    return -_weighted_mean(sample, inside)
+
+
+def surrogate(sample: Sample, w: Tensor, alpha: float | Tensor, gamma: float, reading: Reading = "constant") -> Tensor:
+    """M(w), the stand-in for the mean entropy at x~. w: (..., draws, d + 1) -> (..., draws).
+
+    The readings have the same value and differ under autograd. alpha: a number, or broadcastable to (..., draws).
+    """
+    frozen = w.detach() if reading == "constant" else w
+    margin = margins(sample, w)
+    inside = (margin.detach() < gamma).to(w.dtype)
+    step = torch.as_tensor(alpha, dtype=w.dtype) * (w * frozen).sum(-1)
+    return (-(margin - step[..., None] * inside).abs()).exp().mean(-1)
+
+
+def surrogate_gradient(sample: Sample, w: Tensor, alpha: float | Tensor, gamma: float, reading: Reading) -> Tensor:
+    """Gradient of M in w, written out: autograd on `surrogate` gives the same. (..., draws, d + 1).
+
+    The readings differ by a multiple of w alone, so on the sphere they differ only in the length of a step.
+    """
+    one_of("reading", reading, get_args(Reading))
+    alpha = torch.as_tensor(alpha, dtype=w.dtype)
+    margin = margins(sample, w)
+    inside = (margin < gamma).to(w.dtype)
+    at_step = margin - (alpha * w.square().sum(-1))[..., None] * inside
+    slope = -at_step.sign() * (-at_step.abs()).exp()
+    radial = alpha * (slope * inside).mean(-1)
+    return _weighted_mean(sample, slope) - (1 if reading == "constant" else 2) * radial[..., None] * w
+
+
+def _weighted_mean(sample: Sample, weight: Tensor) -> Tensor:
+    """Mean over examples of weight * y x. weight: (..., draws, n) -> (..., draws, d + 1)."""
+    flat = weight.reshape(-1, *weight.shape[-2:]).movedim(0, -2)
+    total = flat @ (sample.y[..., None] * sample.x)
+    return total.movedim(-2, 0).reshape(*weight.shape[:-1], sample.x.shape[-1]) / sample.y.shape[-1]
+
+
+def erm_step(sample: Sample, gamma: float, *, lr: float = ERM_LR, projection: Projection = "sphere") -> Step:
+    """One iteration of projected descent on the margin loss, as a function of w."""
+    return lambda w: project(w - lr * margin_gradient(sample, w, gamma), projection)
+
+
+def rcad_step(
+    sample: Sample,
+    gamma: float,
+    alpha: float | Tensor,
+    *,
+    lr: float = RCAD_LR,
+    projection: Projection = "sphere",
+    reading: Reading = "constant",
+) -> Step:
+    """One iteration of projected ascent on M, as a function of w. alpha: a number, or broadcastable to (..., draws)."""
+    return lambda w: project(w + lr * surrogate_gradient(sample, w, alpha, gamma, reading), projection)
+
+
+def trajectory(step: Step, w: Tensor, steps: int) -> Tensor:
+    """w and the iterates after it: (steps + 1, *w.shape)."""
+    path = [w]
+    for _ in range(steps):
+        path.append(step(path[-1]))
+    return torch.stack(path)
+
+
+def final(step: Step, w: Tensor, steps: int) -> Tensor:
+    """The last iterate alone: the shape of one step's result."""
+    for _ in range(steps):
+        w = step(w)
+    return w
