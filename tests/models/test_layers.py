@@ -1,0 +1,148 @@
+"""Layers of our own against plain ones: layer zero, the first convolution, the strided 1x1 convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError
+from rcad.models import Normalize, build, layers
+from rcad.models.layers import FirstConv2d, StridedPointwise, layer_zero
+from rcad.models.resnet import resnet18
+
+
+def test_equals_a_loop_over_channels() -> None:
+    x = torch.rand(4, 3, 5, 5)
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+    out = Normalize(mean, std)(x)
+    for c in range(3):
+        torch.testing.assert_close(out[:, c], (x[:, c] - mean[c]) / std[c])
+
+
+def test_without_statistics_pixels_pass_bit_for_bit() -> None:
+    x = torch.rand(4, 3, 5, 5)
+    assert torch.equal(layer_zero(3, None, None)(x), x)
+
+
+def test_keeps_channels_last() -> None:
+    x = torch.rand(4, 3, 5, 5).contiguous(memory_format=torch.channels_last)
+    assert Normalize((0.5,) * 3, (0.2,) * 3)(x).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_model_s_layer_zero_uses_the_given_statistics() -> None:
+    torch.manual_seed(0)
+    plain = build("small_cnn", num_outputs=3, in_shape=(1, 8, 8), width=4)
+    torch.manual_seed(0)
+    scaled = build("small_cnn", num_outputs=3, in_shape=(1, 8, 8), width=4, mean=(0.25,), std=(0.5,))
+    x = torch.rand(2, 1, 8, 8)
+    torch.testing.assert_close(scaled(x), plain((x - 0.25) / 0.5))
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [((), ()), ((0.5,), (0.1, 0.2)), ((0.5,), (0.0,)), ((0.5,), (-1.0,)), ((float("nan"),), (1.0,))],
+)
+def test_refuses_statistics_that_cannot_scale(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match=r"expected (mean|std).*but got"):
+        Normalize(mean, std)
+
+
+def test_refuses_integer_pixels() -> None:
+    with pytest.raises(InputError, match=r"but got torch.uint8; divide by 255"):
+        Normalize((0.5,), (0.5,))(torch.zeros(1, 1, 2, 2, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_padded_channels_change_nothing(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    plain = nn.Conv2d(channels, 5, 3, 2, padding=1)
+    ours = FirstConv2d(channels, 5, 3, 2, padding=1)
+    ours.load_state_dict(plain.state_dict())
+    seen = []
+    monkeypatch.setattr(layers, "on_tensor_cores", lambda x: True)
+    monkeypatch.setattr(ours, "_conv_forward", lambda x, *rest: (seen.append(x.shape[1]), plain_forward(x, *rest))[1])
+    plain_forward = FirstConv2d._conv_forward.__get__(ours)
+    found = []
+    for layer in (plain, ours):
+        x = torch.randn(4, channels, 7, 6, generator=torch.Generator().manual_seed(1), requires_grad=True)
+        y = layer(x)
+        y.square().sum().backward()
+        assert layer.bias is not None
+        found.append([y, x.grad, layer.weight.grad, layer.bias.grad])
+    assert seen == [8]
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("last", [True, False])
+def test_images_come_in_the_order_of_the_weights(channels: int, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "on_tensor_cores", lambda x: True)
+    order = torch.channels_last if last else torch.contiguous_format
+    layer = FirstConv2d(channels, 16, 3, padding=1).to(memory_format=order)
+    seen = []
+    plain = FirstConv2d._conv_forward.__get__(layer)
+    monkeypatch.setattr(layer, "_conv_forward", lambda *args: (seen.extend(args[:2]), plain(*args))[1])
+    layer(torch.rand(2, channels, 8, 8))
+    assert [value.is_contiguous(memory_format=order) for value in seen] == [True, True]
+
+
+def test_a_cpu_sees_the_channels_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "pad", lambda *_: pytest.fail("padded"))
+    FirstConv2d(3, 5, 3)(torch.rand(2, 3, 8, 8))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "wrn16_8", "small_cnn"])
+def test_models_begin_with_it(name: str) -> None:
+    model = build(name, num_outputs=4, in_shape=(3, 16, 16))
+    first = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+    assert isinstance(first, FirstConv2d)
+    assert first.weight.shape[1] == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, None])
+def test_only_bf16_is_padded(dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(layers, "pad", lambda x, zeros: (seen.append(zeros), nn.functional.pad(x, zeros))[1])
+    layer = FirstConv2d(3, 64, 3, padding=1, bias=False).cuda().to(memory_format=torch.channels_last)
+    x = torch.rand(4, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
+        y = layer(x)
+    assert len(seen) == (2 if dtype == torch.bfloat16 else 0)
+    torch.testing.assert_close(y.float(), nn.functional.conv2d(x, layer.weight, padding=1), rtol=2e-2, atol=2e-2)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+def both(f: Callable[[Tensor], Tensor], x: Tensor, patch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor]]:
+    """Result and gradient of f in its plain form, then in its form for torch.compile."""
+    found = []
+    for compiling in (False, True):
+        patch.setattr(layers, "is_compiling", lambda now=compiling: now)
+        leaf = x.clone().requires_grad_(True)
+        y = f(leaf)
+        (gradient,) = torch.autograd.grad(y, leaf, torch.linspace(-1, 2, y.numel()).view_as(y))
+        found.append((y.detach(), gradient))
+    return found
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 3, 7, 5), (1, 3, 1, 1)])
+@pytest.mark.parametrize("stride", [2, (3, 2)])
+def test_both_forms_agree(
+    shape: tuple[int, ...], stride: int | tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = StridedPointwise(3, 4, 1, stride)
+    plain, other = both(layer, torch.randn(shape), monkeypatch)
+    torch.testing.assert_close(other, plain)
+    assert plain[0].shape == nn.Conv2d(3, 4, 1, stride)(torch.randn(shape)).shape
+
+
+def test_a_resnet_is_the_same_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = resnet18(num_outputs=3, width=4).double()
+    plain, other = both(net, torch.rand(4, 3, 8, 8, dtype=torch.float64), monkeypatch)
+    torch.testing.assert_close(other, plain)
+    assert sum(isinstance(m, StridedPointwise) for m in net.modules()) == 3
