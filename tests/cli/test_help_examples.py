@@ -33,7 +33,11 @@ NEED_NETWORK = {
 }
 # The paper's data are not on every machine, nor is a GPU: of the first the config is looked at.
 TRAIN = "rcad train --data cifar100[:2000] --method rcad --data-dir data"
-NEED_DATA = {TRAIN, "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA"}
+NEED_DATA = {
+    TRAIN,
+    "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
+    "rcad paper run T4 --protocol tuned --precision bf16 --join 5 --only n=500 --data-dir DATA",
+}
 
 
 # Computed once for all of their examples: what `rcad doctor` finds, and the acts of the demo.

@@ -35,7 +35,8 @@ app = typer.Typer(
 )
 SCALES = ("smoke", "small", "full")
 PRECISIONS = ("fp32", "bf16")
-PROTOCOLS = {"one-view": "one view", "two-views": "two views"}
+PROTOCOLS = {"one-view": "one view", "two-views": "two views", "tuned": "tuned"}
+MODELS = ("small_cnn",)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; see: rcad paper list.")]
 Scale = Annotated[
@@ -44,7 +45,17 @@ Scale = Annotated[
 Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="N|A,B,..", help="Runs of a cell. Default: 3; full scale 10.")
 ]
-Views = Annotated[str, typer.Option("--protocol", metavar="one-view|two-views", help="The clean loss of every method.")]
+Views = Annotated[
+    str,
+    typer.Option(
+        "--protocol",
+        metavar="one-view|two-views|tuned",
+        help="The clean loss of every method; or each tuned alike (T1, T2, T4).",
+    ),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="small_cnn", help="Another network, of the tuned protocol.")
+]
 Precision = Annotated[
     str, typer.Option("--precision", metavar="fp32|bf16", help="Of products in training; bf16 is for GPUs, and faster.")
 ]
@@ -81,6 +92,7 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T7 --scale smoke --out trial",
         "rcad paper run F7",
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
+        "rcad paper run T4 --protocol tuned --precision bf16 --join 5 --only n=500 --data-dir DATA",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
         a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
@@ -101,6 +113,7 @@ def run_target(
         typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU."),
     ] = None,
     join: Join = 1,
+    model: Model = None,
     minutes: Minutes = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
@@ -117,7 +130,14 @@ def run_target(
     one_of("--precision", precision, PRECISIONS)
     whole("--join", join, minimum=1)
     if not TARGETS[wanted].is_suite:
-        given = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers, "--minutes": minutes}
+        given = {
+            "--seeds": seeds,
+            "--only": only,
+            "--runs": runs,
+            "--workers": workers,
+            "--minutes": minutes,
+            "--model": model,
+        }
         given |= {"--protocol": None if protocol == "one-view" else protocol, "--join": None if join == 1 else join}
         _no_options(wanted, {**given, "--precision": None if precision == "fp32" else precision})
         _run_study(wanted, scale, data_dir, out, again)
@@ -126,7 +146,10 @@ def run_target(
     one_of("--device", device, DEVICES)
     order = _order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out)
     check_minutes(minutes)
-    _run_suite(replace(order, joined=join, minutes=minutes))
+    if model is not None:
+        one_of("--model", model, MODELS)
+        one_of("--protocol with --model", protocol, ("tuned",))
+    _run_suite(replace(order, joined=join, minutes=minutes, model=model))
 
 
 @app.command(

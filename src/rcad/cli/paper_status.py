@@ -46,7 +46,11 @@ def cells(order: Order, as_json: bool) -> None:
 def _records(name: str, out: Path) -> list[list[str]]:
     target = TARGETS[name]
     folder = out / target.folder
-    found = [folder / f"{target.stem}.json", folder / f"{target.stem}-two-views.json"]
+    found = [
+        folder / f"{target.stem}.json",
+        folder / f"{target.stem}-two-views.json",
+        *sorted(folder.glob(f"{target.stem}-tuned*.json")),
+    ]
     rows = [_row(name, path, Study.read(path)) for path in found if path.is_file()]
     return rows or [[name, "-", "-", "-", "-", "-"]]
 

@@ -158,7 +158,7 @@ SUBSETS = {
 }
 """CIFAR-100 by size, the columns of T4."""
 
-Views = Literal["one view", "two views"]
+Views = Literal["one view", "two views", "tuned"]
 """The clean loss: on the augmented batch, or half of it on the same images un-augmented, as the released program."""
 SMALL_STEP, LARGE_STEP = 0.02, 0.5
 """Of label smoothing on adversarial examples."""
@@ -198,6 +198,7 @@ PARTS: Mapping[str, Callable[[Setting], Part]] = {
     "CutOut": lambda s: ("cutout", s.cutout),
     "CutMix": lambda s: ("cutmix", {"p": 0.5}),
     "MixUp": lambda s: ("mixup", {}),
+    "two views": lambda s: ("two_views", {}),
     "FGSM": lambda s: ("adversarial_two_views" if s.views == "two views" else "adversarial_training", {}),
     "LS on Adv, small step": lambda s: ("ls_on_adv", {"alpha": SMALL_STEP, "eps": s.benchmark.eps}),
     "LS on Adv, large step": lambda s: ("ls_on_adv", {"alpha": LARGE_STEP, "eps": s.benchmark.eps}),

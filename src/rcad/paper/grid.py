@@ -73,12 +73,12 @@ def plan(
             "Pass --data-dir, or try --scale smoke, which needs none"
         )
     numbers = tuple(seeds)
-    runs = suite.runs(scale, numbers, views, columns)
+    runs = () if views == "tuned" else suite.runs(scale, numbers, views, columns)
     if precision == "bf16":
-        runs = tuple(one._replace(config=_in_bf16(one.config)) for one in runs)
+        runs = tuple(one._replace(config=in_bf16(one.config)) for one in runs)
     skipped = tuple(name for name in names if only and name not in only)
     return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision)
 
 
-def _in_bf16(config: RunConfig) -> RunConfig:
+def in_bf16(config: RunConfig) -> RunConfig:
     return replace(config, train=replace(config.train, precision="bf16", channels_last=True))

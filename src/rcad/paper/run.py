@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, one_of
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale, Views
 from rcad.paper.collect import Say, collect
 from rcad.paper.grid import Plan, Precision, plan
 from rcad.paper.record import Study
+from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
+from rcad.paper.tuned import Search, tuned_suite
 from rcad.runs.files import make_folder, ready_folder, write_text
 from rcad.runs.pack import packs_in
 from rcad.runs.record import FINISHED, versions
@@ -28,6 +30,8 @@ from rcad.train.scheduler import Outcome as Scheduled
 from rcad.train.scheduler import schedule
 
 RUNS = "runs"
+TUNED = ("T1", "T2", "T4")
+"""Tables that have a tuned protocol."""
 PACKS = "images"
 """The folder of packed runs, which every suite takes as done."""
 
@@ -117,6 +121,7 @@ class Order:
         precision: of the products in training.
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
         minutes: the time limit for the runs.
+        model: another network than the paper's, of the tuned protocol.
     """
 
     name: str
@@ -133,12 +138,14 @@ class Order:
     precision: Precision = "fp32"
     joined: int = 1
     minutes: float | None = None
+    model: str | None = None
 
     @property
     def record(self) -> Path:
         """The suite's record; each protocol has one."""
         target = TARGETS[self.name]
-        stem = target.stem if self.views == "one view" else f"{target.stem}-two-views"
+        words = [target.stem, *([self.views.replace(" ", "-")] if self.views != "one view" else [])]
+        stem = "-".join([*words, *([self.model] if self.model is not None else [])])
         return self.out / target.folder / f"{stem}.json"
 
     @property
@@ -151,8 +158,17 @@ class Order:
         return tuple(packs_in(self.out / PACKS))
 
     def plan(self) -> Plan:
+        """The runs of the table; of a tuned one those of its search."""
+        return self.search().tuning() if self.views == "tuned" else self._plan(SUITES[self.name])
+
+    def search(self) -> Search:
+        """What a tuned table tries."""
+        one_of("NAME of --protocol tuned", self.name, TUNED)
+        return Search(self._plan(tuned_suite(SUITES[self.name])), self.model)
+
+    def _plan(self, suite: Suite) -> Plan:
         return plan(
-            SUITES[self.name],
+            suite,
             self.scale,
             self.views,
             self.seeds,
@@ -165,7 +181,8 @@ class Order:
     def command(self, study: Study) -> str:
         """What one types to make it again."""
         words = [f"rcad paper run {self.name} --scale {self.scale} --seeds {len(self.seeds)}"]
-        words += ["--protocol two-views"] if self.views != "one view" else []
+        words += [f"--protocol {self.views.replace(' ', '-')}"] if self.views != "one view" else []
+        words += [f"--model {self.model}"] if self.model is not None else []
         words += [f"--precision {self.precision}"] if self.precision != "fp32" else []
         run = study.columns_run
         words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
@@ -190,19 +207,24 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or pick_device(order.device).type == "cpu"):
         warn("--join: only for runs that share a GPU")
-    runs = schedule(
-        list(planned.configs().values()),
-        place,
-        progress,
-        at_once=order.workers,
-        processes=order.workers,
-        minutes=order.minutes,
-        told=None,
-    )
+    started, total = time.monotonic(), len(planned.configs())
+    details: dict[str, Any] = {}
+    runs = _make_runs(order, planned, place, progress, order.minutes)
     if not runs.complete:
         return runs
+    if order.views == "tuned":
+        search = order.search()
+        choices = search.choose(store)
+        planned, details = search.table(choices), {"search": {"design": search.design(), "choices": choices}}
+        before += sum(store.status(config) in FINISHED for config in planned.configs().values())
+        total += len(planned.configs())
+        left = None if order.minutes is None else order.minutes - (time.monotonic() - started) / 60
+        runs = _make_runs(order, planned, place, progress, None if left is None else max(left, 1 / 60))
+        if not runs.complete:
+            return runs
     shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)
     study = collect(planned, shelf, progress.detail)
+    study = replace(study, details={**study.details, **details})
     no_images = ""
     if order.name == "F1":
         from rcad.paper.perturbed_images import with_images
@@ -210,7 +232,19 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
         study, no_images = with_images(study, planned, shelf)
     files, note = write_study(study, order.record, order.command(study))
     line = "; ".join(part for part in (no_images, note) if part)
-    return Outcome(files, before == len(planned.configs()), str(study.tally), line)
+    return Outcome(files, before == total, str(study.tally), line)
+
+
+def _make_runs(order: Order, planned: Plan, place: Place, progress: Progress, minutes: float | None) -> Scheduled:
+    return schedule(
+        list(planned.configs().values()),
+        place,
+        progress,
+        at_once=order.workers,
+        processes=order.workers,
+        minutes=minutes,
+        told=None,
+    )
 
 
 def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:

@@ -1,0 +1,90 @@
+"""The tuned protocol: equal budgets, seeds of their own for the choice, fresh ones for the table, all of it kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rcad.errors import InputError
+from rcad.paper import tuned
+from rcad.paper.benchmarks import CIFAR100_2K
+from rcad.paper.record import Study
+from rcad.paper.run import Order, Outcome, make_suite
+from rcad.paper.tables import SUITES
+from rcad.runs.store import Store
+from rcad.train.progress import SILENT
+
+pytest.importorskip("sklearn")
+
+
+def order(out: Path, **options: object) -> Order:
+    words = {"scale": "smoke", "views": "tuned", "seeds": range(3), "device": "cpu", "workers": 1}
+    return Order(**{**words, "name": "T4", "out": out, "only": ("n=500",), **options})  # type: ignore[arg-type]
+
+
+def test_all_methods_try_the_same_weight_decays() -> None:
+    decays = {
+        label: [values.get(tuned.DECAY) for values in tuned.candidates(label, 8)]
+        for label in ("ERM", "two views", "LS", "RCAD", "random direction", "RCAD + LS", "ME-ADA")
+    }
+    assert len({tuple(some) for some in decays.values()}) == 1
+    first, *rest = decays["ERM"]
+    assert first is None  # the paper's own setting
+    assert len(set(rest)) == 7
+    assert rest[0] == pytest.approx(0.001)
+    assert all(2e-4 <= decay <= 5e-3 for decay in rest)
+
+
+def test_points_lie_in_their_ranges_and_reach_far() -> None:
+    found = [values for values in tuned.candidates("RCAD", 64) if values]
+    alphas, lams = ([values[f"RCAD.{name}"] for values in found] for name in ("alpha", "lam"))
+    assert 0.5 <= min(alphas) < 1 < 40 < max(alphas) <= 60
+    assert 0.02 <= min(lams) < 0.04 < 6 < max(lams) <= 10
+
+
+def test_a_candidate_changes_what_it_names_and_nothing_else() -> None:
+    plain = tuned.config_of(CIFAR100_2K, "full", "RCAD", {}, 7, None)
+    (usual,) = (one.config for one in SUITES["T1"].runs("full", [7], "one view", ["CIFAR-100-2k"]) if one.row == "RCAD")
+    assert plain == usual
+    values = {tuned.DECAY: 0.002, "RCAD.alpha": 20.0, "RCAD.lam": 2.0}
+    changed = tuned.config_of(CIFAR100_2K, "full", "RCAD", values, 7, None)
+    assert changed.optim.weight_decay == 0.002
+    assert dict(dict(changed.method)["rcad"]) | {"alpha": 20.0, "lam": 2.0} == dict(dict(changed.method)["rcad"])
+    small = tuned.config_of(CIFAR100_2K, "full", "ERM", {}, 7, "small_cnn")
+    assert (small.model.name, small.optim.lr, small.train) == ("small_cnn", tuned.UNNORMALISED_LR, plain.train)
+
+
+def test_a_trial_from_search_to_page(tmp_path: Path) -> None:
+    wanted = order(tmp_path)
+    outcome = make_suite(wanted, SILENT, lambda text: None)
+    assert isinstance(outcome, Outcome)
+    assert outcome.files[0] == tmp_path / "T4" / "T4-tuned.json"
+    made = Study.read(outcome.files[0])
+    assert made.protocol == "tuned"
+    assert set(tuned.BESIDE) <= set(made.rows)
+    search, store = made.details["search"], Store(wanted.store)
+    assert {len(one["trials"]) for one in search["choices"]} == {tuned.CANDIDATES["smoke"]}
+    assert {one["row"] for one in search["choices"]} == set(made.rows)
+    for one in search["choices"]:
+        trial = one["trials"][one["chosen"]]
+        assert trial["metrics"]["nll"] == min(other["metrics"]["nll"] for other in one["trials"])
+        (tuning,) = (store.get(run) for run in trial["runs"])
+        assert (tuning.config.seed, tuning.config.data.validation) == (1000, tuned.HELD_OUT)
+        for run in made.places[one["row"], "n=500"].runs:
+            config = store.get(run.id).config
+            assert config.seed in (0, 1, 2)
+            assert config.optim.weight_decay == tuning.config.optim.weight_decay
+            assert config.method == tuning.config.method
+    page = outcome.files[1].read_text()
+    assert "## What was chosen" in page
+    assert "points of a Halton sequence over weight decay" in page
+    again = make_suite(wanted, SILENT, lambda text: None)
+    assert isinstance(again, Outcome)
+    assert Study.read(outcome.files[0]).to_dict() == made.to_dict()
+
+
+def test_only_some_tables_have_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--protocol tuned"):
+        order(tmp_path, name="T3", only=()).plan()
+    assert order(tmp_path, model="small_cnn").record.name == "T4-tuned-small_cnn.json"
