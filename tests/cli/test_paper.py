@@ -121,7 +121,7 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     words = ["--scale", "smoke", "--seeds", "1", "--only", "CIFAR-10", "--protocol", "two-views"]
     first = cli("paper", "run", "t1", *words)
     assert first.code == 0, first.err
-    assert first.out.splitlines()[-3:] == [
+    assert first.out.splitlines()[-4:] == [
         "results/T1/T1-two-views.json",
         "results/T1/T1-two-views.md",
         "results/T1/T1-two-views.png",
