@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from paper_records import benchmark, claim, put, put_run, run_record, suite, ver
 from rcad.errors import InputError
 from rcad.paper.report.reading import read
 from rcad.paper.targets import TARGETS
+from rcad.runs.pack import PackedRun, write_pack
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -210,3 +214,31 @@ def test_the_older_records_tell_what_had_been_seen() -> None:
         assert all(note in page for note in studies[target].notes[:2])
     added = [claim.statement for claim in studies["F5"].claims if studies["F5"].added(claim)]
     assert added == ["all of these in one draw"]
+
+
+def test_packed_runs_are_the_study_that_their_folder_was(tmp_path: Path) -> None:
+    for seed in range(3):
+        put_run(tmp_path / "folders", "cifar", run_record(seed, 20.0 + seed / 3))
+    store = Store(tmp_path / "folders" / "cifar")
+    packs = tmp_path / "packs"
+    write_pack(packs / "cifar.jsonl.gz", map(store.packed, store.ids()))
+    (one,), (other,) = (read(folder).studies for folder in (tmp_path / "folders", packs))
+    assert replace(one, path=packs) == replace(other, path=packs)
+    assert read(packs).run_facts == read(tmp_path / "folders").run_facts
+    assert set(read(packs).run_files.values()) == {packs / "cifar.jsonl.gz"}
+
+
+def test_a_pack_that_a_suite_looks_into_is_no_study_of_its_own(tmp_path: Path) -> None:
+    made, record = RunRecord.from_dict(run_record(0, 20.0)), suite()
+    record["cells"][0]["runs"][0]["id"] = made.id
+    put(tmp_path, record)
+    for name, day in (("images/shared", "2023-12-01"), ("earlier", "2023-11-30")):
+        write_pack(tmp_path / f"{name}.jsonl.gz", [PackedRun(replace(made, started=f"{day}T12:00:00+00:00"))])
+    found = read(tmp_path)
+    assert [study.target for study in found.studies] == ["T4", "earlier"]
+    assert found.run_files[made.id] == tmp_path / "images" / "shared.jsonl.gz"
+    starts = {path.name: facts[made.id]["started"][:10] for path, facts in found.pack_facts.items()}
+    assert starts == {"shared.jsonl.gz": "2023-12-01", "earlier.jsonl.gz": "2023-11-30"}
+    (tmp_path / "earlier.jsonl.gz").write_bytes(b"damaged")
+    (line,) = read(tmp_path).damaged
+    assert "earlier.jsonl.gz to be a pack of runs" in line

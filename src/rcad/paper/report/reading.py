@@ -32,6 +32,7 @@ class Found:
         damaged: one line for each file that could not be read.
         run_files: by id the file that holds a run's record.
         run_facts: device and start of a run, by id.
+        pack_facts: the same by pack: a run may lie in several, made again.
         unused: files of another kind.
     """
 
@@ -41,6 +42,7 @@ class Found:
     damaged: Sequence[str]
     run_files: Mapping[str, Path] = field(default_factory=dict)
     run_facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pack_facts: Mapping[Path, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     unused: Sequence[Path] = ()
 
     @property
@@ -99,6 +101,7 @@ def read(results: Path) -> Found:
         run_files={record.id: pack for pack, held in packs.items() for record in held}
         | {path.parent.name: path for path in files},
         run_facts={record.id: _machine(record) for held in packs.values() for record in held} | facts,
+        pack_facts={pack: {record.id: _machine(record) for record in held} for pack, held in packs.items()},
         unused=unused,
     )
 
