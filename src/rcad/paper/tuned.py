@@ -179,8 +179,9 @@ class Search:
         ranges = "; ".join(f"{name}: {text}" for name, text in OWN.items())
         return (
             f"Every method chose among {count} candidates: the paper's setting, and {count - 1} points of a Halton "
-            f"sequence over weight decay ({DECAYS.partition('=')[2]}, the same values for all methods) and the method's "
-            f"own parameters ({ranges}). {HELD_OUT:.0%} of the images were held out and chose, by NLL at the last epoch, "
+            f"sequence over weight decay ({DECAYS.partition('=')[2]}, the same values for all methods) and the "
+            f"method's own parameters ({ranges}). {HELD_OUT:.0%} of the images were held out and chose, by NLL at the "
+            "last epoch, "
             f"mean over {len(seeds)} seeds ({', '.join(map(str, seeds))}) that the table does not use.{network}"
         )
 
