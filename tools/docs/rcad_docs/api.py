@@ -46,7 +46,7 @@ RUNS = {
         "runs.config.RunConfig",
         "runs.configure.configure",
         "train.run.run",
-        "train.together.run_together",
+        "train.scheduler.schedule",
         "runs.record.RunRecord",
     ),
     "The folder of runs": ("runs.store.Store",),
