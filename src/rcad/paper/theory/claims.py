@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from torch import Tensor
@@ -35,7 +36,7 @@ from rcad.paper.theory.problem import (
     share_interval,
     training_accuracy,
 )
-from rcad.paper.theory.simulation import LARGE, SMALL, Trajectories
+from rcad.paper.theory.simulation import LARGE, SMALL, Sweep, Trajectories
 
 Verdict = Literal["reproduced", "not reproduced", "opposite", "undecided"]
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
@@ -337,3 +338,20 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
             judge_fact(abs(printed / best - 1) < 0.01),
         ),
     ]
+
+
+def sweep_claims(sweeps: Sequence[Sweep]) -> list[Claim]:
+    """ERM's dependence on the noise: worse with fewer examples, and with more dimensions of noise."""
+    found = []
+    for over, statement, sign in (
+        ("n", "ERM depends more on the noise the fewer examples there are", -1),
+        ("d", "ERM depends more on the noise the more dimensions it has", 1),
+    ):
+        for sweep in (one for one in sweeps if one.over == over):
+            means = sweep.erm_noise.mean
+            rises = all(sign * (after - before) > 0 for before, after in pairwise(means))
+            points = zip(sweep.values, means, strict=True)
+            ours = ", ".join(f"{mean:.3f} at {over} = {value:g}" for value, mean in points)
+            rule = f"the mean of ||w2|| {'rises' if sign > 0 else 'falls'} from each {over} of the sweep to the next"
+            found.append(_claim("setup", statement, f"||w2|| {ours}", rule, judge_fact(rises)))
+    return found

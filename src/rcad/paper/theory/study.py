@@ -88,6 +88,7 @@ def run(settings: Settings, tell: Say) -> Study:
         *claims.lemma_claims(closed, gradients, scans),
         *claims.theorem_claims(met, conclusions, rates),
         *claims.appendix_claims(behind),
+        *claims.sweep_claims(sweeps),
     ]
     if scale_of(settings) == "smoke":
         judged = [replace(claim, verdict=TRIAL) for claim in judged]
