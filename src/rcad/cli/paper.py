@@ -92,7 +92,7 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T7 --scale smoke --out trial",
         "rcad paper run F7",
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
-        "rcad paper run T4 --protocol tuned --precision bf16 --join 5 --only n=500 --data-dir DATA",
+        "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
         a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
