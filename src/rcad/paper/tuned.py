@@ -43,7 +43,7 @@ DECAYS = f"{DECAY}=log(0.0002, 0.005)"
 BESIDE = ("MixUp", "two views")
 """Rows that every tuned table has beside its own."""
 PRIMES = (2, 3, 5, 7, 11, 13)
-UNNORMALISED_LR = 0.01
+UNNORMALISED_LR = 0.05
 """Of the small CNN, which has no normalisation: the paper's 0.1 is that of a network with BatchNorm."""
 Values = Mapping[str, float]
 
