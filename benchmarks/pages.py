@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from rcad.report.numbers import fixed
 from rcad.report.numbers import p_value as p_value
 
 
@@ -15,8 +15,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    return fixed(value, digits, minus="-")
+    """As Python writes it, "-" for none; what rounds to zero keeps its sign, as the committed pages have it."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
 
 def signed(value: float | None, digits: int = 2) -> str:
-    return fixed(value, digits, sign=True, minus="-")
+    """`number` with a sign in front of every one."""
+    text = number(value, digits)
+    return text if text.startswith("-") else f"+{text}"

@@ -21,8 +21,9 @@ def rows_below(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.M)]
 
 
-def test_the_page_is_made_from_the_record() -> None:
+def test_the_page_is_made_from_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("scipy")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     page = runpy.run_path(str(ROOT / "benchmarks/sklearn_page.py"))["page"]
     assert (ROOT / "results/sklearn/tables.md").read_text(encoding="utf-8") == page(RECORD, 5)
 
