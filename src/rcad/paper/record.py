@@ -158,7 +158,9 @@ class Study:
 
     @property
     def runs(self) -> int:
-        return sum(len(place.runs) for place in self.places.values())
+        """How many there are; columns that show other numbers of the same runs count them once."""
+        every = [run.id for place in self.places.values() for run in place.runs]
+        return len(set(every) - {""}) + every.count("")
 
     @property
     def columns_run(self) -> list[str]:

@@ -44,7 +44,7 @@ def dots(study: Study) -> Figure | None:
         f"{better} is better. Controls are in italics.",
         f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
         "are in the table below.",
-        wide=True,
+        wide=len(study.columns_run) > 1,
         name=f"{study.target}-dots",
     )
 
@@ -75,7 +75,7 @@ def gains(study: Study) -> Figure | None:
         f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
         f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published.",
         f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims.",
-        wide=True,
+        wide=len(study.columns_run) > 1,
         name=f"{study.target}-gains",
     )
 
