@@ -146,7 +146,8 @@ def test_one_step_size_a_column() -> None:
     found: Suite = SUITES["F4"]
     by = {(one.row, one.column): one.config for one in found.runs("full", [0], "one view")}
     alphas = [dict(by["RCAD", column.name].method[-1][1]).get("alpha", 0.5) for column in found.columns]
-    assert alphas == list(found.curves[0].x)
+    assert alphas == list(found.curves[0].x) == [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30]
+    assert {claim.where for claim in found.claims} == {f"alpha {alpha:g}" for alpha in (0.05, 0.1, 0.25, 1, 2, 5)}
     assert len({config_id(by["ERM", column.name]) for column in found.columns}) == 1
 
 

@@ -56,7 +56,7 @@ TARGETS = {
         _suite("F1", "images up the loss, and bars of RCAD and its rivals", 70, ("cifar100",)),
         _suite("F2", "RCAD on top of five regularisers: 30 pairs of bars", 720, IMAGES),
         _suite("F3", "gains over ERM, by data set and by data size", 990, IMAGES),
-        _suite("F4", "accuracy against alpha; its other panels are T3, T7", 160, ("cifar100",)),
+        _suite("F4", "accuracy against alpha; its other panels are T3, T7", 200, ("cifar100",)),
         Target("F5", "linear theory: weights, accuracy, the window of alpha", "theory", "linear", (), 2),
         _suite("F6", "accuracy on corrupted test images", 100, ("cifar10", "cifar100")),
         Target("F7", "decision boundaries of ERM and RCAD on the moons", "moons", "boundaries", (), 1),
