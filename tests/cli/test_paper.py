@@ -151,6 +151,20 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     }
 
 
+def test_a_dry_run_says_what_is_left_and_runs_nothing(cli: Cli) -> None:
+    words = ["paper", "run", "T4", "--scale", "smoke", "--only", "n=500", "--seeds", "2"]
+    shown = cli(*words, "--dry-run").out.splitlines()
+    assert shown[2].split() == ["n=500", *["0/2"] * 7]
+    assert shown[-2:] == ["seeds 0, 1", "the table: 14 runs, 0 done, 14 left"]
+    assert not Path("results").exists()
+    cli(*words[:-1], "1")
+    assert cli(*words, "--dry-run").out.splitlines()[-1] == "the table: 14 runs, 7 done, 7 left"
+    tuned = cli(*words, "--protocol", "tuned", "--dry-run").out.splitlines()
+    # Nine rows, two candidates, one seed that chooses; then two seeds of each.
+    assert tuned[-2:] == ["the search: 18 runs, 0 done, 18 left", "the table: 18 runs, of what the search will choose"]
+    assert cli("paper", "run", "F7", "--dry-run").out.splitlines()[-1].split() == ["F7", *["-"] * 5]
+
+
 def test_status_keeps_what_it_decodes_where_it_is_told(cli: Cli) -> None:
     for part in ("train", "val"):
         images(f"data/tiny-imagenet/{part}")

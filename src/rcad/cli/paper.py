@@ -94,6 +94,7 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
         "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
+        "rcad paper run F2 --scale smoke --dry-run",
         more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
         a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
         for images, needs a GPU. Data sets that are not there are named and left out.""",
@@ -119,7 +120,9 @@ def run_target(
     cache_dir: CacheFolder = None,
     out: Out = RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is done and left; run nothing.")] = False,
 ) -> None:
+    from rcad.cli.paper_status import overview, what_is_left
     from rcad.errors import one_of, whole
     from rcad.paper.targets import TARGETS
 
@@ -140,7 +143,10 @@ def run_target(
         }
         given |= {"--protocol": None if protocol == "one-view" else protocol, "--join": None if join == 1 else join}
         _no_options(wanted, {**given, "--precision": None if precision == "fp32" else precision})
-        _run_study(wanted, scale, data_dir, out, again)
+        if dry_run:
+            overview(out, False, [wanted])
+        else:
+            _run_study(wanted, scale, data_dir, out, again)
         return
     _no_options(wanted, {"--again": again or None})
     one_of("--device", device, DEVICES)
@@ -149,7 +155,11 @@ def run_target(
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", protocol, ("tuned",))
-    _run_suite(replace(order, joined=join, minutes=minutes, model=model))
+    order = replace(order, joined=join, minutes=minutes, model=model)
+    if dry_run:
+        what_is_left(order)
+    else:
+        _run_suite(order)
 
 
 @app.command(

@@ -43,6 +43,22 @@ def cells(order: Order, as_json: bool) -> None:
     say(f"{order.name}, {order.scale}, {order.views}: {done} of {total} runs of its cells are done")
 
 
+def what_is_left(order: Order) -> None:
+    """What `rcad paper run` would run: cells, seeds, and how many runs are done and left."""
+    from rcad.paper.run import ahead
+
+    cells(order, False)
+    say(f"seeds {', '.join(map(str, order.seeds))}")
+    stages = ahead(order)
+    for number, (planned, done) in enumerate(stages):
+        total = len(planned.configs())
+        what = "the search" if order.views == "tuned" and number == 0 else "the table"
+        say(f"{what}: {total} runs, {done} done, {total - done} left")
+    if order.views == "tuned" and len(stages) == 1:
+        left = len({(one.row, one.column) for one in stages[0][0].runs}) * len(order.seeds)
+        say(f"the table: {left} runs, of what the search will choose")
+
+
 def _records(name: str, out: Path) -> list[list[str]]:
     target = TARGETS[name]
     folder = out / target.folder

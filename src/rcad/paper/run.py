@@ -247,6 +247,19 @@ def _make_runs(order: Order, planned: Plan, place: Place, progress: Progress, mi
     )
 
 
+def ahead(order: Order) -> list[tuple[Plan, int]]:
+    """What is to be run, with how many of its runs are done; of a tuned table its search, then what that chose."""
+    store = Store(order.store, order.packs)
+
+    def counted(planned: Plan) -> tuple[Plan, int]:
+        return planned, sum(store.status(config) in FINISHED for config in planned.configs().values())
+
+    stages = [counted(order.plan())]
+    if order.views == "tuned" and stages[0][1] == len(stages[0][0].configs()):
+        stages.append(counted(order.search().table(order.search().choose(store))))
+    return stages
+
+
 def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
     """(row, column, runs done, runs planned) of every cell for which there are data; and which data are missing."""
     planned = order.plan()
