@@ -134,7 +134,7 @@ def test_other_data_do_not_replace_a_report(cli: Cli) -> None:
         (("--methods", "rcad(alpha=-1)"), "expected alpha to be"),
         (("--methods", "rcad(alpha=auto)"), "to measure alpha=auto"),
         (("--methods", "erm", "--no-controls"), "expected a method to compare ERM with, but got erm; "),
-        (("--budget", 0), "--budget"),
+        (("--budget", 0), "expected budget to be a whole number >= 1"),
         (("--seeds", "x"), "--seeds"),
         (("--target", "nothing"), "nothing"),
         (("--set", "data.validation=0", "--set", "train.selection=last"), "held-out split"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.cli.cards import card, cards
+from rcad.cli.methods import card, cards
+from rcad.cli.request import parse_seeds
 from rcad.cli.screen import fields, table
-from rcad.cli.seeds import parse_seeds
 from rcad.loss.method_rows import parse_method
 from rcad.loss.methods import METHODS
 from rcad.runs.words import duration, leading, mean_and_spread, metric, plural, size, sparkline
@@ -108,4 +108,4 @@ def test_every_method_has_a_card_with_its_parameters() -> None:
     for name, make in METHODS.items():
         assert [key for key, _ in card(name).parameters] == list(signature(make).parameters), name
         assert card(name).about.endswith(".")
-    assert card("mixup").call == "mixup(alpha=1.0)"
+    assert card("mixup").parameters == (("alpha", "1.0"),)

@@ -172,8 +172,8 @@ def test_every_trial_diverged(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--budget", 0), "--budget"),
-        (("--search", "psychic"), "--search"),
+        (("--budget", 0), "expected budget to be a whole number >= 1"),
+        (("--search", "psychic"), "expected search to be one of random, grid, optuna"),
         (("--by", "rmse"), "--by"),
         (("--space", "eps=log(0.1, 1)"), "expected a parameter of rcad"),
         (("--space", "alpha=log(2, 1)"), "a larger one"),

@@ -7,31 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import (
-    DATA,
-    DEVICES,
-    CacheFolder,
-    DataFolder,
-    Device,
-    Drop,
-    Epochs,
-    FileColumn,
-    Images,
-    Json,
-    LabelColumn,
-    Labels,
-    Model,
-    Quiet,
-    Recipe,
-    Settings,
-    Size,
-    SkipBad,
-    Target,
-    Task,
-    about,
-    own_data,
-    required_data,
-)
+from rcad.cli.options import Data, Device, Images, Json, Quiet, Reading, Training, about, bundled, required_data
 
 HELP = about(
     "Compare methods on your own data: tuned alike, tested once on each split, with statistics and a report.",
@@ -47,23 +23,18 @@ HELP = about(
 Text = str | None
 
 
+@bundled
 def compare(
-    data: Annotated[Text, DATA] = None,
+    *,
+    data: Data = None,
     methods: Annotated[
         Text,
         typer.Option(
             "--methods", metavar="A,B,..", help="Default: erm,label_smoothing,rcad; on real targets erm,rcad."
         ),
     ] = None,
-    target: Target = None,
-    task: Task = None,
-    size: Size = None,
-    drop: Drop = None,
     images: Images = None,
-    labels: Labels = None,
-    file_column: FileColumn = None,
-    label_column: LabelColumn = None,
-    skip_bad: SkipBad = False,
+    reading: Reading,
     metric: Annotated[
         Text,
         typer.Option("--metric", metavar="METRIC", help="What decides: nll (default), accuracy, brier or rmse."),
@@ -78,13 +49,8 @@ def compare(
         ),
     ] = None,
     controls: Annotated[bool, typer.Option("--controls/--no-controls", help="Bring RCAD's two controls along.")] = True,
-    epochs: Epochs = None,
-    recipe: Recipe = None,
-    model: Model = None,
-    setting: Settings = None,
+    training: Training,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-compare"),
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
     ] = None,
@@ -92,41 +58,27 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    from rcad.cli.request import plain_path
-    from rcad.cli.screen import say, say_json, warn
-    from rcad.cli.seeds import parse_seeds
-    from rcad.errors import one_of, whole
+    from rcad.cli.request import parse_seeds
+    from rcad.cli.screen import say, say_json, show_parts, warn
     from rcad.train.progress import shown
 
-    one_of("--device", device, DEVICES)
-    if budget is not None:
-        whole("--budget", budget, minimum=1)
-    numbers = parse_seeds(None, seeds or "10", setting)
-    from rcad.report.terminal import part_lines
+    numbers = parse_seeds(None, seeds or "10", training.setting)
     from rcad.study.backends import Stopped
     from rcad.study.compare import compare as compared
 
     try:
         with shown(quiet=quiet, as_json=as_json) as progress:
             found = compared(
-                plain_path(required_data(data, images)),
+                required_data(data, images),
                 methods,
-                target=target,
-                task=task,
-                size=size,
-                data_options=own_data(drop, labels, file_column, label_column, skip_bad),
+                **reading.entry,
+                **training.entry,
                 metric=metric,
                 seeds=numbers,
                 budget=budget,
                 controls=controls,
-                epochs=epochs,
-                recipe=recipe,
-                model=model,
-                settings=setting or (),
                 out=out,
                 runs=runs,
-                data_dir=data_dir,
-                cache_dir=cache_dir,
                 device=device,
                 progress=progress,
             )
@@ -139,6 +91,5 @@ def compare(
         say(found.record["sentences"][0])
     else:
         first, _, differences, *_ = found.document.sections
-        for part in (found.verdict, *first.parts[:2], *differences.tables[1:]):
-            say("\n".join(["", *part_lines(part)]))
+        show_parts([found.verdict, *first.parts[:2], *differences.tables[1:]])
         say("\n".join(["", *map(str, found.files)]))

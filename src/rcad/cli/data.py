@@ -16,13 +16,13 @@ from rcad.cli.options import (
     Json,
     LabelColumn,
     Labels,
+    Reading,
     Size,
     SkipBad,
     Target,
     Task,
     about,
     help_without_command,
-    own_data,
 )
 
 app = typer.Typer(
@@ -129,7 +129,7 @@ def import_data(
 
     place = None if name is None else check_name(name, Path(path), data_dir)
     options = {key: value for key, value in (("target", target), ("task", task), ("size", size)) if value is not None}
-    own = own_data(drop, labels, file_column, label_column, skip_bad)
+    own = Reading(drop=drop, labels=labels, file_column=file_column, label_column=label_column, skip_bad=skip_bad).own
     with shown(as_json=as_json) as progress:
         told = partial(progress.detail, "reading")
         dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=told, **options, **own)

@@ -32,7 +32,7 @@ def demo(
 ) -> None:
     # The networks are small: several threads would only wait for each other. Before anything loads numpy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from rcad.cli.screen import say, say_json
+    from rcad.cli.screen import say, say_json, show_parts
     from rcad.train.progress import shown
 
     with shown(quiet=quiet or as_json) as progress:
@@ -42,7 +42,7 @@ def demo(
         found = run_demo(out.expanduser(), progress, fast=fast)
     from rcad.demo.page import HEADER, NEXT, table
     from rcad.report.document import Part
-    from rcad.report.terminal import paragraph, part_lines
+    from rcad.report.terminal import paragraph
 
     if as_json:
         rows = [dict(zip(HEADER, map(str, row), strict=True)) for row in table(found.record).rows]
@@ -58,8 +58,7 @@ def demo(
         ]
         trial = ["This was a trial on tiny data: its numbers mean nothing."] if fast else []
         shown_parts: list[Part] = [table(found.record), *texts, *trial, *NEXT]
-        for part in shown_parts:
-            say("\n".join(["", *part_lines(part)]))
+        show_parts(shown_parts)
         say("\n".join(["", *paragraph("The whole of it, with pictures:"), f"  {found.page}"]))
     if show:
         import webbrowser

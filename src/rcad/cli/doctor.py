@@ -19,8 +19,7 @@ HELP = about(
 def doctor(
     data_dir: DataFolder = None, cache_dir: CacheFolder = None, runs: RunsFolder = RUNS, as_json: Json = False
 ) -> None:
-    from rcad.cli.places import places
-    from rcad.cli.probes import machine
+    from rcad.cli.probes import machine, places
     from rcad.cli.screen import say, say_json, table
 
     checks = [*machine(), *places(data_dir, cache_dir, runs)]

@@ -1,13 +1,31 @@
-"""Options that several commands share, and how their help is written."""
+"""Options that several commands share, alone or in bundles, and how their help is written."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from rcad.errors import InputError
+from rcad.errors import InputError, one_of
+
+RUNS = Path("runs")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def _known_device(device: str) -> str:
+    one_of("--device", device, DEVICES)
+    return device
+
+
+def _a_time(minutes: float | None) -> float | None:
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise InputError(f"expected --minutes to be a number above 0, but got {minutes:g}")
+    return minutes
+
 
 RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the runs.")]
 DataFolder = Annotated[
@@ -26,7 +44,9 @@ CacheFolder = Annotated[
         help="Where decoded images are kept. Default: ~/.cache/rcad.",
     ),
 ]
-DATA = typer.Option("--data", metavar="NAME|FILE|DIR", help="A name (rcad data list), a file or a folder.")
+Data = Annotated[
+    str | None, typer.Option("--data", metavar="NAME|FILE|DIR", help="A name (rcad data list), a file or a folder.")
+]
 METHOD = typer.Option(
     "--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)"; see: rcad methods list.'
 )
@@ -78,25 +98,117 @@ Join = Annotated[
     int, typer.Option("--join", metavar="N", help="Seeds trained as one network on a GPU; 5 for long runs.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
-Device = Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")]
-
+Device = Annotated[
+    str, typer.Option("--device", metavar="auto|cpu|cuda", callback=_known_device, help="Where to compute.")
+]
 Minutes = Annotated[
     float | None,
     typer.Option(
-        "--minutes", metavar="N", help="Stop after this time, with everything saved; the same command goes on."
+        "--minutes",
+        metavar="N",
+        callback=_a_time,
+        help="Stop after this time, with everything saved; the same command goes on.",
     ),
 ]
 
-RUNS = Path("runs")
-DEVICES = ("auto", "cpu", "cuda")
-ENGINES = ("auto", "eager", "graph", "compile")
+
+@dataclass(frozen=True)
+class Reading:
+    """A bundle: how data of one's own are read, and where they are found."""
+
+    target: Target = None
+    task: Task = None
+    size: Size = None
+    drop: Drop = None
+    labels: Labels = None
+    file_column: FileColumn = None
+    label_column: LabelColumn = None
+    skip_bad: SkipBad = False
+    data_dir: DataFolder = None
+    cache_dir: CacheFolder = None
+
+    @property
+    def places(self) -> dict[str, Path | None]:
+        return {"data_dir": self.data_dir, "cache_dir": self.cache_dir}
+
+    @property
+    def main(self) -> dict[str, Any]:
+        """Target, task and size, as far as they were given."""
+        every = {"target": self.target, "task": self.task, "size": self.size}
+        return {key: value for key, value in every.items() if value is not None}
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The other fields of a config's data, as far as they were given."""
+        dropped = [name.strip() for name in (self.drop or "").split(",") if name.strip()]
+        columns = {"file_column": self.file_column, "label_column": self.label_column}
+        every = {"drop": dropped, "labels": self.labels, **columns, "skip_bad": self.skip_bad}
+        return {key: value for key, value in every.items() if value}
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """All of it, as `rcad.tune` and `rcad.compare` take it."""
+        return {**self.main, "data_options": self.own, **self.places}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A bundle: how a run is trained."""
+
+    recipe: Recipe = None
+    setting: Settings = None
+    epochs: Epochs = None
+    model: Model = None
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """As `rcad.tune` and `rcad.compare` take it."""
+        given = {"recipe": self.recipe, "epochs": self.epochs, "model": self.model}
+        return {**given, "settings": self.setting or ()}
+
+
+def bundled(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer takes it: an option for each field of those of its parameters that are bundles."""
+    types = get_type_hints(command, include_extras=True)
+    bundles: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
+
+    def options() -> Iterator[inspect.Parameter]:
+        for name, one in inspect.signature(command).parameters.items():
+            if name not in bundles:
+                yield one.replace(annotation=types[name])
+                continue
+            inner = get_type_hints(bundles[name], include_extras=True)
+            for field in fields(bundles[name]):
+                yield inspect.Parameter(field.name, one.kind, default=field.default, annotation=inner[field.name])
+
+    def call(**given: Any) -> None:
+        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in bundles.items()}
+        command(**made, **given)
+
+    flat = list(options())
+    call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in flat}
+    return call
 
 
 def data_name(data: str | None, images: str | None) -> str | None:
-    """What --data or --images names."""
+    """What --data or --images names, written as a run's config has it: without "./" before and "/" behind it.
+
+    However a path is written, it is the same data, and so the same run. The path "./digits" keeps its dot, since
+    "digits" is the name of another data set.
+    """
+    from rcad.data.registry import READERS
+
     if data is not None and images is not None:
         raise InputError(f"expected --data or --images, but got both: {data} and {images}; leave one out")
-    return data if images is None else images
+    given = data if images is None else images
+    if given is None:
+        return None
+    name, bracket, subset = given.partition("[")
+    plain = name.rstrip("/") if name.strip("/") else name
+    while plain.startswith("./"):
+        plain = plain[2:].lstrip("/")
+    return given if plain in READERS else f"{plain}{bracket}{subset}"
 
 
 def required_data(data: str | None, images: str | None) -> str:
@@ -105,15 +217,6 @@ def required_data(data: str | None, images: str | None) -> str:
     if name is None:
         raise InputError("expected --data, but it is missing; see --help")
     return name
-
-
-def own_data(
-    drop: str | None, labels: str | None, file_column: str | None, label_column: str | None, skip_bad: bool
-) -> dict[str, Any]:
-    """The fields of a config's data that options for own data set; only those that were given."""
-    dropped = [name.strip() for name in (drop or "").split(",") if name.strip()]
-    given = {"drop": dropped, "labels": labels, "file_column": file_column, "label_column": label_column}
-    return {key: value for key, value in {**given, "skip_bad": skip_bad}.items() if value}
 
 
 def about(text: str, *examples: str, more: str = "") -> str:
@@ -142,11 +245,3 @@ def help_without_command(context: typer.Context) -> None:
         text = context.get_help()
         if text:  # with rich's help it has been printed already
             typer.echo(text)
-
-
-def check_minutes(minutes: float | None) -> None:
-    """A time limit must be one."""
-    from rcad.errors import InputError
-
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise InputError(f"expected --minutes to be a number above 0, but got {minutes:g}")

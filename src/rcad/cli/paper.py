@@ -17,7 +17,6 @@ from rcad.cli.options import (
     Json,
     Minutes,
     about,
-    check_minutes,
     help_without_command,
 )
 
@@ -151,7 +150,6 @@ def run_target(
     _no_options(wanted, {"--again": again or None})
     one_of("--device", device, DEVICES)
     order = _order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out)
-    check_minutes(minutes)
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", protocol, ("tuned",))
@@ -231,7 +229,7 @@ def _order(
     cache_dir: Path | None,
     out: Path,
 ) -> Order:
-    from rcad.cli.seeds import parse_seeds
+    from rcad.cli.request import parse_seeds
     from rcad.paper.benchmarks import SEEDS
     from rcad.paper.run import Order
 

@@ -1,66 +1,53 @@
-"""From the options of `rcad train` to configs: file or recipe first, options over it, `--set` last."""
+"""From the options of `rcad train` to configs: file or recipe first, options over it, `--set` last; and seeds."""
 
 from __future__ import annotations
 
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError
+from rcad.errors import InputError, shown
 from rcad.loss.method_rows import Defaults, left_open, parse_method, rows_to_plain, spelled
 from rcad.runs.config import RunConfig
-from rcad.runs.configure import override
+from rcad.runs.configure import configure, override
 from rcad.runs.files import read_text
 from rcad.runs.plain import from_plain, from_toml
+
+MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the user asked for; None where nothing was said. `own` has further fields of the data, where given."""
+    """What the user asked for; None where nothing was said.
 
-    data: str | None = None
-    target: str | None = None
-    task: str | None = None
-    size: int | None = None
-    own: Mapping[str, Any] = field(default_factory=dict)
-    method: str | None = None
-    recipe: str | None = None
-    file: Path | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
-    model: str | None = None
-    lr: float | None = None
-    seeds: Sequence[int] | None = None
-    settings: Sequence[str] = ()
+    Args:
+        data: fields of the config's data by name.
+        fields: options that stand for another field of the config, by its key.
+    """
 
-    def __post_init__(self) -> None:
-        if self.data is not None:
-            object.__setattr__(self, "data", plain_path(self.data))
+    data: Mapping[str, Any]
+    method: str | None
+    recipe: str | None
+    fields: Mapping[str, Any]
+    settings: Sequence[str]
 
-    def configs(self) -> list[RunConfig]:
+    def configs(self, file: Path | None, seeds: Sequence[int] | None) -> list[RunConfig]:
         """One config per seed; without seeds the file's, else seed 0."""
-        first = self._from_file(self.file) if self.file is not None else self._from_recipe()
-        return [first] if self.seeds is None else [replace(first, seed=seed) for seed in self.seeds]
+        first = self._from_recipe() if file is None else self._from_file(file)
+        return [first] if seeds is None else [replace(first, seed=seed) for seed in seeds]
 
     def _from_recipe(self) -> RunConfig:
-        from rcad.runs.configure import configure
-
-        for option, value in (("--data", self.data), ("--method", self.method)):
+        for option, value in (("--data", self.data["name"]), ("--method", self.method)):
             if value is None:
                 raise InputError(f"expected {option}, but it is missing; see --help")
-        assert self.method is not None
-        fields = [
-            f"{title}.{key}={value}" for title, key, value in self._fields() if title != "data" and key != "epochs"
-        ]
+        fields = [f"{key}={value}" for key, value in self.fields.items() if value is not None]
         return configure(
-            self._data(),
-            parse_method(self.method),
+            self.data,
+            parse_method(self.method or ""),
             recipe=self.recipe,
-            epochs=self.epochs,
-            seed=0,
             settings=[*fields, *self.settings],
             methods=self._defaults(),
         )
@@ -76,10 +63,12 @@ class Request:
         if self.method is not None:
             rows = parse_method(self.method)
             plain["method"] = rows_to_plain(rows if "recipe" in plain else spelled(rows))
-        for title, key, value in self._fields():
+        given = {**{f"data.{key}": value for key, value in self.data.items()}, **self.fields}
+        for key, value in given.items():
+            title, _, name = key.partition(".")
             # A section that is no table is left for the reader of configs to refuse.
-            if isinstance(section := plain.setdefault(title, {}), dict):
-                section[key] = value
+            if value is not None and isinstance(section := plain.setdefault(title, {}), dict):
+                section[name] = value
         config = from_plain(plain, source=str(file))
         for words in left_open(config.method):
             print(f"note: {file} says nothing of {words}; write the one that is meant", file=sys.stderr)
@@ -93,34 +82,33 @@ class Request:
 
         return method_defaults()
 
-    def _data(self) -> dict[str, Any]:
-        return {key: value for title, key, value in self._fields() if title == "data"}
 
-    def _fields(self) -> list[tuple[str, str, Any]]:
-        """The options that stand for one field of a config, where given."""
-        every = [
-            ("data", "name", self.data),
-            ("data", "target", self.target),
-            ("data", "task", self.task),
-            ("data", "size", self.size),
-            *(("data", key, value) for key, value in self.own.items()),
-            ("train", "epochs", self.epochs),
-            ("train", "batch_size", self.batch_size),
-            ("model", "name", self.model),
-            ("optim", "lr", self.lr),
-        ]
-        return [(title, key, value) for title, key, value in every if value is not None]
+def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | None = None) -> list[int]:
+    """The seeds of `--seed 4`, `--seeds 3` (0, 1, 2) or `--seeds 3,5,7`; seed 0 where nothing was said.
 
-
-def plain_path(data: str) -> str:
-    """A path without "./" before and "/" behind it: however it is written, it is the same data, and so the same run.
-
-    The path "./digits" keeps its dot, since "digits" is the name of another data set.
+    A `--set seed=` beside them would do nothing, and is refused.
     """
-    from rcad.data.registry import READERS
+    for setting in settings or ():
+        if setting.partition("=")[0].strip() == "seed":
+            raise InputError(f"expected seeds from --seeds alone, but got --set {setting}; say e.g. --seeds 3,5")
+    if seeds is None:
+        return [0 if seed is None else seed]
+    if seed is not None:
+        raise InputError(f"expected --seed or --seeds, but got both ({seed} and {seeds!r}); leave one out")
+    numbers = [_number(part, seeds) for part in seeds.strip().removesuffix(",").split(",")]
+    if "," not in seeds:
+        if not 1 <= numbers[0] <= MOST_SEEDS:
+            raise InputError(f"expected --seeds to be 1 to {MOST_SEEDS} runs, but got {seeds!r}")
+        return list(range(numbers[0]))
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"expected each of --seeds once, but got {seeds!r}; a run with the same seed is the same run")
+    return numbers
 
-    name, bracket, subset = data.partition("[")
-    plain = name.rstrip("/") if name.strip("/") else name
-    while plain.startswith("./"):
-        plain = plain[2:].lstrip("/")
-    return data if plain in READERS else f"{plain}{bracket}{subset}"
+
+def _number(text: str, whole: str) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+        raise InputError(
+            f"expected --seeds to be a number of runs (3) or a list of seeds (3,5,7), but got {shown(whole)}"
+        )
+    return int(digits)

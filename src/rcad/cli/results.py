@@ -1,21 +1,36 @@
-"""What a grid of runs gave: a table with mean and spread over seeds, or JSON."""
+"""Runs on the screen: what a grid gave, the list of all, one record, what was pruned."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from rcad.cli.screen import say, say_json, table, warn
-from rcad.loss.method_rows import rows_to_plain
+from rcad.cli.screen import fields, say, say_json, table, warn
+from rcad.errors import finite, one_of
+from rcad.loss.method_rows import label, rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
-from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
-from rcad.runs.words import duration, leading, mean_and_spread, metric, said, seconds
+from rcad.runs.record import STATUSES, RunRecord
+from rcad.runs.store import Pruned, Store
+from rcad.runs.words import (
+    duration,
+    leading,
+    mean_and_spread,
+    metric,
+    number,
+    plural,
+    said,
+    seconds,
+    size,
+    sparkline,
+)
 from rcad.train.scheduler import Outcome, canonical
 
-_SHOWN = 3
+_METRICS, _METRICS_LISTED = 3, 2
+_EPOCHS_SHOWN, _COLUMNS_SHOWN = 8, 6
+_LONGEST_WAIT = 36_500.0
 
 
 def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
@@ -33,20 +48,19 @@ def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
 
 def show_table(records: Sequence[RunRecord], store: Store) -> None:
     """A row per run, one that sums up the finished ones, and where they are."""
-    names = leading((name for record in records for name in record.metrics), _SHOWN)
+    names = leading((name for record in records for name in record.metrics), _METRICS)
     done = [record for record in records if record.status == "done"]
     status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
     last = None
     if len(done) > 1:
         means = [mean_and_spread(name, [record.metrics.get(name) for record in done]) for name in names]
-        last = [
-            "mean",
-            *means,
-            *("" for _ in status),
-            duration(statistics.fmean(seconds(record) or 0.0 for record in done)),
-            "",
-        ]
-    rows = [_row(record, names, bool(status)) for record in records]
+        took = duration(statistics.fmean(seconds(record) or 0.0 for record in done))
+        last = ["mean", *means, *("" for _ in status), took, ""]
+    rows = []
+    for record in records:
+        numbers = [metric(name, record.metrics.get(name)) for name in names]
+        how = [record.status] if status else []
+        rows.append([str(record.config.seed), *numbers, *how, duration(seconds(record)), record.id])
     table(["seed", *names, *status, "time", "run"], rows, last=last)
     spread = "" if last is None else "mean ± standard deviation over seeds; "
     say(f"\nin {store.where(records[0].id)}" if len(records) == 1 else f"\n{spread}each in {store.path / '<run>'}")
@@ -59,7 +73,7 @@ def final_line(outcome: Outcome) -> str:
         already = record.id in outcome.already
         return said(record, already) + ("" if already else f"  run {record.id}")
     done = [record for record in outcome.records if record.status == "done"]
-    names = leading((name for record in done for name in record.metrics), 3)
+    names = leading((name for record in done for name in record.metrics), _METRICS)
     means = [f"{name} {mean_and_spread(name, [record.metrics.get(name) for record in done])}" for name in names]
     spread = ", mean ± standard deviation" if len(done) > 1 else ""
     return "  ".join([f"{len(done)} of {len(outcome.records)} runs done{spread}", *means])
@@ -82,17 +96,108 @@ def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:
 
 def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
     """A run as a list of runs gives it to a program."""
-    extra: Mapping[str, Any] = {
-        "message": record.message,
-        "started": record.started,
-        "finished": record.finished,
-        "timings": dict(record.timings),
-        "folder": str(store.where(record.id)),
-    }
-    return {**record.summary(), **extra}
+    about = {name: getattr(record, name) for name in ("message", "started", "finished")}
+    return {**record.summary(), **about, "timings": dict(record.timings), "folder": str(store.where(record.id))}
 
 
-def _row(record: RunRecord, names: Sequence[str], with_status: bool) -> list[str]:
-    numbers = [metric(name, record.metrics.get(name)) for name in names]
-    status = [record.status] if with_status else []
-    return [str(record.config.seed), *numbers, *status, duration(seconds(record)), record.id]
+def chosen(
+    records: Iterable[RunRecord], status: Sequence[str], data: str | None, method: str | None
+) -> list[RunRecord]:
+    """The records that fit every filter that was given."""
+    for one in status:
+        one_of("--status", one, STATUSES)
+    return [
+        record
+        for record in records
+        if (not status or record.status in status)
+        and (data is None or data in (record.config.data.name, record.config.data.name.partition("[")[0]))
+        and (method is None or method in (label(record.config.method), *(name for name, _ in record.config.method)))
+    ]
+
+
+def show_list(records: Sequence[RunRecord]) -> None:
+    """A line per run."""
+    if not records:
+        say("no runs that fit; train one: rcad train --data digits --method rcad")
+        return
+    names = leading((name for record in records for name in record.metrics), _METRICS_LISTED)
+    rows = []
+    for record in records:
+        numbers = [metric(name, record.metrics.get(name)) for name in names]
+        summary = record.summary()
+        about = [record.id, summary["data"], summary["method"], str(summary["seed"]), record.status]
+        rows.append([*about, str(summary["epochs"]), *numbers, _when(record.started)])
+    headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
+    table(headers, rows, spare=["started", "epochs", *names[1:]])
+
+
+def show_record(record: RunRecord, store: Store) -> None:
+    """Everything about a run that fits a screen; the files hold the rest."""
+    about = [
+        ("run", record.id),
+        ("status", record.status + (f": {record.message}" if record.message else "")),
+        ("started", _when(record.started)),
+        ("time", duration(seconds(record))),
+        ("device", record.device or "-"),
+        ("memory", "-" if record.peak_memory_bytes is None else size(record.peak_memory_bytes)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()) or "-"),
+        ("commit", record.commit or "-"),
+        ("folder", str(store.where(record.id))),
+    ]
+    fields(about)
+    say("\n" + to_toml(record.config).rstrip())
+    if record.splits:
+        say("\nsplits")
+        table(
+            ["split", "examples", "hash of indices"],
+            [[k, str(s.size), s.sha256[:16]] for k, s in record.splits.items()],
+        )
+    if record.metrics:
+        say("\nmetrics")
+        fields([(name, metric(name, value)) for name, value in record.metrics.items()])
+    if record.epochs:
+        say(f"\n{plural(record.last_epoch, 'epoch')}")
+        _show_epochs(record)
+
+
+def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -> None:
+    """What went, or would go."""
+    if not pruned:
+        say("nothing to remove")
+        return
+    table(["run", "status", "size"], [[one.id, one.status, size(one.bytes)] for one in pruned])
+    total = size(sum(one.bytes for one in pruned))
+    what = f"the checkpoints of {plural(len(pruned), 'run')}" if checkpoints else plural(len(pruned), "run")
+    say(f"\nremoved {what}, {total}" if removed else f"\nwould remove {what}, {total}; add --yes to do it")
+
+
+def days(count: float | None) -> timedelta | None:
+    """A number of days as a time."""
+    if count is None:
+        return None
+    finite("--older-than", count, minimum=0.0)
+    return timedelta(days=min(count, _LONGEST_WAIT))
+
+
+def _show_epochs(record: RunRecord) -> None:
+    """Numbers across, a few epochs down, and the course of each in a line."""
+    names = list(dict.fromkeys(name for row in record.epochs for name in row if name not in ("epoch", "seconds", "lr")))
+    names = ["loss"] * ("loss" in names) + [name for name in names if name != "loss"]
+    names = names[:_COLUMNS_SHOWN]
+    count = len(record.epochs)
+    shown = sorted({round(i * (count - 1) / max(_EPOCHS_SHOWN - 1, 1)) for i in range(_EPOCHS_SHOWN)})
+    numbers = [int(row.get("epoch") or index + 1) for index, row in enumerate(record.epochs)]
+    rows = [[str(numbers[index]), *(_cell(name, record.epochs[index].get(name)) for name in names)] for index in shown]
+    table(["epoch", *names], rows)
+    if count > 1:
+        say()
+        fields([(name, sparkline([row.get(name) for row in record.epochs])) for name in names])
+
+
+def _cell(name: str, value: float | None) -> str:
+    return metric(name, value) if value is None or not isinstance(value, int) else number(value)
+
+
+def _when(moment: str) -> str:
+    """A time in the reader's zone, to the minute."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -41,8 +41,7 @@ def list_runs(
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:
-    from rcad.cli.listing import chosen, show_list
-    from rcad.cli.results import run_object
+    from rcad.cli.results import chosen, run_object, show_list
     from rcad.cli.screen import say_json, warn
     from rcad.runs.store import Store
 
@@ -63,7 +62,7 @@ def show_run(
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:
-    from rcad.cli.listing import show_record
+    from rcad.cli.results import show_record
     from rcad.cli.screen import say_json
     from rcad.runs.store import Store
 
@@ -120,7 +119,7 @@ def prune_runs(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
     runs: RunsFolder = RUNS,
 ) -> None:
-    from rcad.cli.listing import days, show_pruned
+    from rcad.cli.results import days, show_pruned
     from rcad.runs.store import Store, prune
 
     pruned = prune(

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from rcad.report.document import Table
-from rcad.report.terminal import is_terminal, table_lines, visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["console", "fields", "is_terminal", "say", "say_json", "table", "visible", "warn"]
-
-Rows = Sequence[Sequence[str]]
-
-
-def console(stream: TextIO | None = None) -> Console:
-    """A rich console on stdout, or on `stream`; made anew, since a test may have changed the stream."""
-    from rich.console import Console
-
-    return Console(file=stream or sys.stdout, highlight=False, emoji=False, markup=False)
+from rcad.report.document import Part, Table
+from rcad.report.terminal import part_lines, table_lines, visible
 
 
 def say(text: str = "") -> None:
@@ -41,7 +27,13 @@ def say_json(value: Any) -> None:
     say(dumps(finite_or_none(value), indent=1))
 
 
-def table(headers: Sequence[str], rows: Rows, *, last: Sequence[str] | None = None, spare: Sequence[str] = ()) -> None:
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    last: Sequence[str] | None = None,
+    spare: Sequence[str] = (),
+) -> None:
     """A table that fits the terminal.
 
     Args:
@@ -49,6 +41,12 @@ def table(headers: Sequence[str], rows: Rows, *, last: Sequence[str] | None = No
         spare: columns that can be left out, one after the other.
     """
     say("\n".join(table_lines(Table(headers, rows, last=last, spare=spare))))
+
+
+def show_parts(parts: Iterable[Part]) -> None:
+    """Parts of a document, an empty line before each."""
+    for part in parts:
+        say("\n".join(["", *part_lines(part)]))
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> None:

@@ -9,24 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import (
-    DATA,
-    CacheFolder,
-    DataFolder,
-    Drop,
-    FileColumn,
-    Images,
-    Json,
-    LabelColumn,
-    Labels,
-    Size,
-    SkipBad,
-    Target,
-    Task,
-    about,
-    own_data,
-    required_data,
-)
+from rcad.cli.options import Data, Images, Json, Reading, about, bundled, required_data
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
@@ -49,25 +32,18 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15
 
 
+@bundled
 def suggest_alpha(
-    data: Annotated[str | None, DATA] = None,
-    target: Target = None,
-    task: Task = None,
-    size: Size = None,
-    drop: Drop = None,
+    *,
+    data: Data = None,
     images: Images = None,
-    labels: Labels = None,
-    file_column: FileColumn = None,
-    label_column: LabelColumn = None,
-    skip_bad: SkipBad = False,
+    reading: Reading,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Fit ERM for a moment and look where its predictions flip.")
     ] = True,
     figure: Annotated[
         Path | None, typer.Option("--figure", metavar="FILE", help="Draw the curve here: a .png or .svg file.")
     ] = None,
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
     as_json: Json = False,
 ) -> None:
     if figure is not None:
@@ -82,12 +58,9 @@ def suggest_alpha(
     from rcad.train.task import prepare, read
 
     data = required_data(data, images)
-    options = {"name": data, "target": target, "task": task, "size": size}
-    given = {key: value for key, value in options.items() if value is not None}
-    given |= own_data(drop, labels, file_column, label_column, skip_bad)
-    config = configure(given, [("erm", ())], recipe="small", epochs=EPOCHS)
+    config = configure({"name": data, **reading.main, **reading.own}, [("erm", ())], recipe="small", epochs=EPOCHS)
     with shown(as_json=as_json) as progress:
-        problem = prepare(config, read(config.data, data_dir, cache_dir, progress), torch.device("cpu"))
+        problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
         raise InputError(
             f"expected class labels to measure distances between classes, but {data} has real targets; choose alpha by "

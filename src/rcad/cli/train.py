@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rcad.cli.options import (
-    DATA,
-    DEVICES,
-    ENGINES,
     METHOD,
     RUNS,
-    CacheFolder,
-    DataFolder,
+    Data,
     Device,
-    Drop,
-    Epochs,
-    FileColumn,
     Images,
     Join,
     Json,
-    LabelColumn,
-    Labels,
     Minutes,
-    Model,
     Quiet,
-    Recipe,
+    Reading,
     RunsFolder,
-    Settings,
-    Size,
-    SkipBad,
-    Target,
-    Task,
+    Training,
     about,
-    check_minutes,
+    bundled,
     data_name,
-    own_data,
 )
 
 HELP = about(
@@ -57,46 +42,36 @@ HELP = about(
     were left, or the input is wrong.""",
 )
 
+ENGINES = ("auto", "eager", "graph", "compile")
+
 if TYPE_CHECKING:
     from rcad.runs.config import RunConfig
-    from rcad.train.progress import Tracker
-
-Text = str | None
+    from rcad.train.progress import Row
 
 
+@bundled
 def train(
-    data: Annotated[Text, DATA] = None,
-    method: Annotated[Text, METHOD] = None,
-    target: Target = None,
-    task: Task = None,
-    size: Size = None,
-    drop: Drop = None,
+    *,
+    data: Data = None,
+    method: Annotated[str | None, METHOD] = None,
     images: Images = None,
-    labels: Labels = None,
-    file_column: FileColumn = None,
-    label_column: LabelColumn = None,
-    skip_bad: SkipBad = False,
-    recipe: Recipe = None,
+    reading: Reading,
+    training: Training,
     config: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE.toml", help="Data, method and all else from a file; options win."),
     ] = None,
-    setting: Settings = None,
-    epochs: Epochs = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", metavar="N", help="Examples in a step; else by the recipe.")
     ] = None,
-    model: Model = None,
     lr: Annotated[
         float | None, typer.Option("--lr", metavar="X", help="The learning rate; else by the recipe.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="S", help="One run with this seed.")] = None,
     seeds: Annotated[
-        Text,
+        str | None,
         typer.Option("--seeds", metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds. Default: seed 0."),
     ] = None,
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
     runs: RunsFolder = RUNS,
     device: Device = "auto",
     engine: Annotated[
@@ -117,44 +92,42 @@ def train(
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its id; train nothing.")] = False,
 ) -> None:
-    from rcad.cli.request import Request
+    from rcad.cli.request import Request, parse_seeds
     from rcad.cli.results import print_configs, show
-    from rcad.cli.seeds import parse_seeds
+    from rcad.errors import InputError, one_of, whole
     from rcad.runs.plain import config_id
     from rcad.train.place import Place
     from rcad.train.progress import shown
     from rcad.train.scheduler import schedule
 
-    _check_machine(device, engine, at_once, join)
-    check_minutes(minutes)
+    one_of("--engine", engine, ENGINES)
+    if at_once is not None:
+        whole("--at-once", at_once, minimum=1)
+    whole("--join", join, minimum=1)
+    if join > 1 and at_once == 1:
+        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     request = Request(
-        data=data_name(data, images),
-        target=target,
-        task=task,
-        size=size,
-        own=own_data(drop, labels, file_column, label_column, skip_bad),
+        data={"name": data_name(data, images), **reading.main, **reading.own},
         method=method,
-        recipe=recipe,
-        file=config,
-        epochs=epochs,
-        batch_size=batch_size,
-        model=model,
-        lr=lr,
-        seeds=None if seed is None and seeds is None else parse_seeds(seed, seeds, setting),
-        settings=setting or (),
+        recipe=training.recipe,
+        fields={
+            "train.epochs": training.epochs,
+            "train.batch_size": batch_size,
+            "model.name": training.model,
+            "optim.lr": lr,
+        },
+        settings=training.setting or (),
     )
-    configs = request.configs()
+    configs = request.configs(
+        config, None if seed is None and seeds is None else parse_seeds(seed, seeds, training.setting)
+    )
     if dry_run:
         print_configs(configs, as_json)
         return
-    place = Place.of(runs, data_dir=data_dir, cache_dir=cache_dir, device=device, engine=engine, joined=join)
+    place = Place.of(runs, **reading.places, device=device, engine=engine, joined=join)
 
-    def trackers(config: RunConfig) -> list[Tracker]:
-        if not tensorboard:
-            return []
-        from rcad.cli.tensorboard import TensorBoard
-
-        return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")]
+    def trackers(config: RunConfig) -> list[TensorBoard]:
+        return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")] if tensorboard else []
 
     with shown(quiet=quiet, as_json=as_json) as progress:
         outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes, trackers=trackers)
@@ -162,14 +135,25 @@ def train(
     raise typer.Exit(outcome.exit_code)
 
 
-def _check_machine(device: str, engine: str, at_once: int | None, join: int) -> None:
-    """Where and how the runs are made, before anything heavy is imported."""
-    from rcad.errors import InputError, one_of, whole
+class TensorBoard:
+    """A Tracker that writes each epoch's numbers as scalars. Its folder is made with the first of them, not before."""
 
-    one_of("--device", device, DEVICES)
-    one_of("--engine", engine, ENGINES)
-    if at_once is not None:
-        whole("--at-once", at_once, minimum=1)
-    whole("--join", join, minimum=1)
-    if join > 1 and at_once == 1:
-        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
+    def __init__(self, folder: Path) -> None:
+        from rcad.errors import need
+
+        self._make = need("torch.utils.tensorboard", "tensorboard", "bench").SummaryWriter
+        self._folder = folder
+        self._writer: Any = None
+
+    def log(self, epoch: int, row: Row) -> None:
+        """One point per number; an epoch that is trained again after a resume takes the place of the old one."""
+        if self._writer is None:
+            self._writer = self._make(str(self._folder), purge_step=epoch)
+        for name, value in row.items():
+            self._writer.add_scalar(name, value, epoch)
+
+    def close(self) -> None:
+        """Put the file on disk."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

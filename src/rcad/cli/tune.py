@@ -7,32 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import (
-    DATA,
-    DEVICES,
-    METHOD,
-    CacheFolder,
-    DataFolder,
-    Device,
-    Drop,
-    Epochs,
-    FileColumn,
-    Images,
-    Json,
-    LabelColumn,
-    Labels,
-    Model,
-    Quiet,
-    Recipe,
-    Settings,
-    Size,
-    SkipBad,
-    Target,
-    Task,
-    about,
-    own_data,
-    required_data,
-)
+from rcad.cli.options import METHOD, Data, Device, Images, Json, Quiet, Reading, Training, about, bundled, required_data
 
 HELP = about(
     "Find a method's numbers on this data by its held-out split, never by its test split.",
@@ -47,13 +22,14 @@ HELP = about(
     choice(X, Y) or auto(A, B), which counts in half distances between classes; a key is a parameter of the method or
     a field such as optim.lr.""",
 )
-SEARCHES = ("random", "grid", "optuna")
 Text = str | None
 
 
+@bundled
 def tune(
+    *,
     method: Annotated[str, METHOD],
-    data: Annotated[Text, DATA] = None,
+    data: Data = None,
     budget: Annotated[int, typer.Option("--budget", metavar="N", help="How many configurations to try.")] = 20,
     space: Annotated[
         Text, typer.Option("--space", metavar="SPACE", help="What to try; else the method's own range.")
@@ -67,19 +43,9 @@ def tune(
             "--by", metavar="METRIC", help="accuracy, nll, brier or rmse. Default: accuracy; of real targets nll."
         ),
     ] = None,
-    target: Target = None,
-    task: Task = None,
-    size: Size = None,
-    drop: Drop = None,
     images: Images = None,
-    labels: Labels = None,
-    file_column: FileColumn = None,
-    label_column: LabelColumn = None,
-    skip_bad: SkipBad = False,
-    recipe: Recipe = None,
-    setting: Settings = None,
-    epochs: Epochs = None,
-    model: Model = None,
+    reading: Reading,
+    training: Training,
     seeds: Annotated[
         Text,
         typer.Option("--seeds", metavar="N|A,B,..", help="Each trial is the mean over these seeds. Default: seed 0."),
@@ -87,8 +53,6 @@ def tune(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the record and the page.")] = Path(
         "rcad-tune"
     ),
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
     ] = None,
@@ -96,41 +60,27 @@ def tune(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    from rcad.cli.request import plain_path
-    from rcad.cli.screen import say, say_json, warn
-    from rcad.cli.seeds import parse_seeds
-    from rcad.errors import one_of, whole
+    from rcad.cli.request import parse_seeds
+    from rcad.cli.screen import say, say_json, show_parts, warn
     from rcad.train.progress import shown
 
-    one_of("--device", device, DEVICES)
-    one_of("--search", search, SEARCHES)
-    whole("--budget", budget, minimum=1)
-    numbers = parse_seeds(None, seeds, setting) or [0]
+    numbers = parse_seeds(None, seeds, training.setting)
     from rcad.report.document import Command
-    from rcad.report.terminal import part_lines
     from rcad.study.tune import tune as tuned
 
     with shown(quiet=quiet, as_json=as_json) as progress:
         found = tuned(
-            plain_path(required_data(data, images)),
+            required_data(data, images),
             method,
+            **reading.entry,
+            **training.entry,
             budget=budget,
             space=space,
             search=search,  # type: ignore[arg-type]
             by=by,
-            target=target,
-            task=task,
-            size=size,
-            data_options=own_data(drop, labels, file_column, label_column, skip_bad),
             seeds=numbers,
-            epochs=epochs,
-            recipe=recipe,
-            model=model,
-            settings=setting or (),
             out=out,
             runs=runs,
-            data_dir=data_dir,
-            cache_dir=cache_dir,
             device=device,
             progress=progress,
         )
@@ -141,8 +91,7 @@ def tune(
         say("\n".join([found.verdict, *([found.command] if found.command else [])]))
     else:
         table, *rest = found.document.sections[0].parts
-        for part in (table, found.verdict, *(one for one in rest if isinstance(one, Command))):
-            say("\n".join(["", *part_lines(part)]))
+        show_parts([table, found.verdict, *(one for one in rest if isinstance(one, Command))])
         say("\n".join(["", *map(str, found.files)]))
     done, outcome = len(found.record["trials"]), found.outcome
     if outcome is not None and not outcome.complete:
