@@ -177,7 +177,7 @@ def test_a_wrong_point_beats_a_higher_loss() -> None:
     assert best.loss.tolist() == [0.5, 2.0, 1.0, 1.0]
     assert best.wrong.tolist() == [True, False, True, True]
     other = Best(first[:2] + 2, Look(torch.tensor([9.0, 9.0]), torch.tensor([True, False])))
-    best.offer_for(torch.tensor([1, 2]), other)
+    best.offer(other.point, other, torch.tensor([1, 2]))
     assert best.point.flatten().tolist() == [1, 2, 0, 0]
     assert best.wrong.tolist() == [True, True, True, True]
     assert best.loss.tolist() == [0.5, 9.0, 1.0, 1.0]

@@ -37,19 +37,16 @@ class Ball:
             )
         self.x, self.move = x, move
         self._ones = (-1, *[1] * (x.ndim - 1))
-        self._std = None if move.std is None else move._like(move.std, x)
+        self._std = self._scale(x)
         self._low, self._high = self._bounds()
         if move.norm == "linf":
-            reach = torch.tensor(move.alpha, device=x.device, dtype=torch.float64)
-            reach = reach if move.std is None else reach / move._like(move.std, x.double())
-            low, high = _limit(x, -reach), _limit(x, reach)
-            self._low = low if self._low is None else torch.maximum(low, self._low)
-            self._high = high if self._high is None else torch.minimum(high, self._high)
+            reach = torch.as_tensor(move.alpha / self._scale(x.double()), device=x.device, dtype=torch.float64)
+            self._low = torch.maximum(_limit(x, -reach), self._low)
+            self._high = torch.minimum(_limit(x, reach), self._high)
         else:
             # Each coordinate of x' is rounded once, by at most half a unit in its last place.
-            std = 1.0 if self._std is None else self._std
             half = torch.finfo(x.dtype).eps / 2
-            rounding = half * torch.linalg.vector_norm((x.abs() * std + move.alpha).flatten(1), dim=1)
+            rounding = half * torch.linalg.vector_norm((x.abs() * self._std + move.alpha).flatten(1), dim=1)
             exact = 1 - ARITHMETIC * torch.finfo(x.dtype).eps
             self._radius = ((move.alpha - rounding) * exact).clamp(min=0).view(self._ones)
 
@@ -57,16 +54,16 @@ class Ball:
         """The point moved by `size` (a number, or one per example) in the direction of a gradient, and projected."""
         if isinstance(size, Tensor):
             size = size.view(self._ones)
-        return self.projected(point + self._from_pixels(size * self.move.direction(torch.nan_to_num(gradient))))
+        return self.projected(point + size * self.move.direction(torch.nan_to_num(gradient)) / self._std)
 
     def projected(self, point: Tensor) -> Tensor:
         """The nearest allowed point ("l2" with bounds: first onto the sphere, then into the bounds)."""
         if self.move.norm == "l2":
-            step = self._to_pixels(point - self.x)
+            step = (point - self.x) * self._std
             length = torch.linalg.vector_norm(step.flatten(1), dim=1).view(self._ones)
             shrink = (self._radius / length.clamp(min=torch.finfo(step.dtype).tiny)).clamp(max=1.0)
-            point = self.x + self._from_pixels(step * shrink)
-        return point if self._low is None else torch.clamp(point, self._low, self._high)
+            point = self.x + step * shrink / self._std
+        return torch.clamp(point, self._low, self._high)
 
     def start(self, generator: torch.Generator) -> Tensor:
         """A random point: uniform in the cube ("linf"), or in any direction at a uniform distance up to eps ("l2").
@@ -79,27 +76,28 @@ class Ball:
         else:
             noise = unit(self._drawn(torch.randn, self.x.shape, generator), "l2")
             noise = noise * self._drawn(torch.rand, (len(self.x), *self._ones[1:]), generator)
-        return self.projected(self.x + self._from_pixels(self.move.alpha * noise))
+        return self._away(noise)
 
     def corner(self, generator: torch.Generator) -> Tensor:
         """A random point as far away as allowed: a corner of the cube ("linf"), or a point of the sphere ("l2")."""
         noise = unit(self._drawn(torch.randn, self.x.shape, generator), self.move.norm)
-        return self.projected(self.x + self._from_pixels(self.move.alpha * noise))
+        return self._away(noise)
 
     def _drawn(self, sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Noise like x, from a generator on any device."""
         return sample(shape, generator=generator, device=generator.device, dtype=self.x.dtype).to(self.x.device)
 
-    def _to_pixels(self, step: Tensor) -> Tensor:
-        return step if self._std is None else step * self._std
+    def _away(self, noise: Tensor) -> Tensor:
+        return self.projected(self.x + self.move.alpha * noise / self._std)
 
-    def _from_pixels(self, step: Tensor) -> Tensor:
-        return step if self._std is None else step / self._std
+    def _scale(self, x: Tensor) -> float | Tensor:
+        """By what x was divided when it was normalised."""
+        return 1.0 if self.move.std is None else self.move._like(self.move.std, x)
 
-    def _bounds(self) -> tuple[Tensor | None, Tensor | None]:
-        if self.move.bounds is None:
-            return None, None
+    def _bounds(self) -> tuple[Tensor, Tensor]:
         x = self.x
+        if self.move.bounds is None:
+            return x.new_tensor(-torch.inf), x.new_tensor(torch.inf)
         limits = self.move._limits(x.double())
         low, high = (torch.as_tensor(v, device=x.device, dtype=torch.float64).to(x.dtype).expand_as(x) for v in limits)
         slack = OUTSIDE * (high - low)
@@ -116,7 +114,7 @@ class Ball:
         Examples that do not spread, a single one for instance, are taken as far from 0 as from others.
         """
         if self.move.bounds is None:
-            far = [self._to_pixels(self.x - centre).abs().max().item() for centre in (self.x.mean(0), 0.0)]
+            far = [((self.x - centre) * self._std).abs().max().item() for centre in (self.x.mean(0), 0.0)]
             spread = 10 * (far[0] or far[1] or 1.0)
         else:
             spread = self.move.bounds[1] - self.move.bounds[0]
@@ -181,6 +179,17 @@ def _enough_classes(output: Tensor, least: int, what: str) -> None:
 LOSSES: Mapping[LossName, AttackLoss] = {"ce": cross_entropy, "dlr": dlr}
 
 
+def check_labels(x: Tensor, y: Tensor) -> None:
+    """There is one whole number for each example."""
+    if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
+        raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")
+
+
+def seeded(device: torch.device, seed: int = 0) -> torch.Generator:
+    """A new generator on the device."""
+    return torch.Generator(device=device).manual_seed(seed)
+
+
 @contextmanager
 def watched(model: Model, device: torch.device) -> Iterator[None]:
     """Inside, the model is in eval mode; afterwards its mode and the random state are as before, come what may."""
@@ -233,22 +242,12 @@ class Best:
     """The best point of each example so far: a wrong prediction beats a right one, then the higher loss wins."""
 
     def __init__(self, point: Tensor, look: Look) -> None:
-        self.point, self.loss, self.wrong = point, look.loss, look.wrong
+        self.point, self.loss, self.wrong = point.clone(), look.loss.clone(), look.wrong.clone()
 
-    def offer(self, point: Tensor, look: Look) -> None:
-        better = self._better(look, self.wrong, self.loss)
-        self.point = torch.where(better.view(-1, *[1] * (point.ndim - 1)), point, self.point)
-        self.loss = torch.where(better, look.loss, self.loss)
-        self.wrong = self.wrong | look.wrong
-
-    def offer_for(self, rows: Tensor, other: Best) -> None:
-        """Takes over what another search found for some of the examples."""
-        better = self._better(Look(other.loss, other.wrong), self.wrong[rows], self.loss[rows])
-        places = (rows[better],)
-        self.point = self.point.index_put(places, other.point[better])
-        self.loss = self.loss.index_put(places, other.loss[better])
-        self.wrong = self.wrong.index_put(places, other.wrong[better])
-
-    @staticmethod
-    def _better(look: Look, wrong: Tensor, loss: Tensor) -> Tensor:
-        return (look.wrong & ~wrong) | ((look.wrong == wrong) & (look.loss > loss))
+    def offer(self, point: Tensor, look: Look | Best, rows: Tensor | slice = slice(None)) -> None:
+        """Takes the points that are better; `rows` are the examples that they are for."""
+        loss, wrong = self.loss[rows], self.wrong[rows]
+        better = (look.wrong & ~wrong) | ((look.wrong == wrong) & (look.loss > loss))
+        self.point[rows] = torch.where(better.view(-1, *[1] * (point.ndim - 1)), point, self.point[rows])
+        self.loss[rows] = torch.where(better, look.loss, loss)
+        self.wrong[rows] = wrong | look.wrong

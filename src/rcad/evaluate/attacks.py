@@ -25,8 +25,10 @@ from rcad.evaluate.attack_search import (
     Look,
     LossName,
     View,
+    check_labels,
     cross_entropy,
     dlr_towards,
+    seeded,
     watched,
 )
 from rcad.evaluate.robustness import Attacked, accuracy_under, attacked_accuracy
@@ -83,13 +85,10 @@ class Attack(Value):
             y: labels (B,).
             generator: where random starts come from; None takes a new one, seeded 0, so that a call repeats itself.
         """
-        if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
-            raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")
-        if generator is None:
-            generator = torch.Generator(device=x.device).manual_seed(0)
+        check_labels(x, y)
         with watched(model, x.device):
             x, y = x.detach().clone(), y.detach().long().clone()
-            return self._attacked(model, x, y, generator) if len(x) else x
+            return self._attacked(model, x, y, generator or seeded(x.device)) if len(x) else x
 
     @abstractmethod
     def _attacked(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
@@ -131,7 +130,8 @@ class Restarted(Attack):
             left = (~best.wrong).nonzero().squeeze(1)
             if not len(left):
                 break
-            best.offer_for(left, self.search(model, Ball(x[left], space), y[left], turn, generator))
+            found = self.search(model, Ball(x[left], space), y[left], turn, generator)
+            best.offer(found.point, found, left)
         return best.point
 
 
@@ -183,13 +183,12 @@ class PGD(Restarted):
         point = ball.start(generator) if self.random_start else ball.x
         look, gradient = view.climb(point)
         best = Best(point, look)
-        for step in range(1, self.steps + 1):
+        for _ in range(self.steps - 1):
             point = ball.climbed(point, gradient, size)
-            if step < self.steps:
-                look, gradient = view.climb(point)
-            else:
-                look = view.look(point)
+            look, gradient = view.climb(point)
             best.offer(point, look)
+        point = ball.climbed(point, gradient, size)
+        best.offer(point, view.look(point))
         return best
 
 
@@ -249,13 +248,13 @@ class APGD(Restarted):
                 ahead = ball.projected(point + MOMENTUM * (ahead - point) + (1 - MOMENTUM) * (point - before))
             before, point = point, ahead
             if step == self.steps:
-                best.offer(point, view.look(point))
                 break
             look, gradient = view.climb(point)
             best.offer(point, look)
             pace.record(point, look, gradient)
             if step in ends:
                 point, gradient = pace.checked(point, gradient)
+        best.offer(point, view.look(point))
         return best
 
     def _loss(self, model: Model, x: Tensor, y: Tensor, turn: int) -> AttackLoss:
@@ -320,10 +319,10 @@ class RandomSearch(Attack):
 
     def _attacked(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         ball, view = Ball(x, self.space()), View(model, y, cross_entropy)
-        point = ball.corner(generator)
-        best = Best(point, view.look(point))
-        for _ in range(self.tries - 1):
-            point = ball.corner(generator)
+        points = (ball.corner(generator) for _ in range(self.tries))
+        first = next(points)
+        best = Best(first, view.look(first))
+        for point in points:
             best.offer(point, view.look(point))
         return best.point
 
@@ -341,8 +340,7 @@ class Worst(Value):
 
     def perturb(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """x' of the first attack that succeeds, of the last one where none does; x where the model errs anyway."""
-        if generator is None:
-            generator = torch.Generator(device=x.device).manual_seed(0)
+        generator = generator or seeded(x.device)
         with watched(model, x.device), torch.no_grad():
             forward, result = Forward(model), x.detach().clone()
             for attack in self.attacks if len(x) else ():

@@ -192,10 +192,16 @@ def fit_temperature(output: Tensor, y: Tensor) -> Temperature:
     before = fetch_numbers({"nll": _nll(margin, 1.0)}, seen.checks)["nll"]
     low, high = 1 / HOTTEST, 1 / COLDEST
     if _slopes(margin, low)[0] >= 0:
-        return _chosen(margin, low, before, at_limit=True)
-    if _slopes(margin, high)[0] <= 0:
-        return _chosen(margin, high, before, at_limit=True)
-    return _chosen(margin, _root(margin, low, high), before, at_limit=False)
+        b = low
+    elif _slopes(margin, high)[0] <= 0:
+        b = high
+    else:
+        b = _root(margin, low, high)
+    after = _nll(margin, b).item()
+    if after < before:
+        return Temperature(1 / b, before, after, at_limit=b in (low, high))
+    # Where nothing is to be gained, rounding must not decide: the logits stay as they are.
+    return Temperature(1.0, before, before, at_limit=False)
 
 
 def before_and_after(fitted: Temperature, output: Tensor, y: Tensor) -> dict[str, float]:
@@ -235,11 +241,3 @@ def _slopes(margin: Tensor, b: float) -> tuple[float, float]:
 
 def _nll(margin: Tensor, b: float) -> Tensor:
     return (b * margin).logsumexp(1).mean()
-
-
-def _chosen(margin: Tensor, b: float, before: float, *, at_limit: bool) -> Temperature:
-    after = _nll(margin, b).item()
-    if after < before:
-        return Temperature(1 / b, before, after, at_limit)
-    # Where nothing is to be gained, rounding must not decide: the logits stay as they are.
-    return Temperature(1.0, before, before, at_limit=False)

@@ -7,15 +7,15 @@ a radius without limit leaves nothing, and neither blind search nor another mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rcad.evaluate.attack_search import Ball, View, cross_entropy, watched
+from rcad.evaluate.attack_search import Ball, View, cross_entropy, seeded, watched
 from rcad.evaluate.attacks import PGD, Attack, RandomSearch
 from rcad.evaluate.robustness import Perturbs, attacked_accuracy, device_of
 from rcad.loss.growth import as_unit_float
@@ -54,32 +54,6 @@ class _Transferred:
         return self.attack.perturb(self.source, x, y, generator)
 
 
-@dataclass
-class _Bench:
-    """A model and examples, and the accuracies measured so far: several checks ask for the same attack."""
-
-    model: Model
-    x: Tensor
-    y: Tensor
-    batch_size: int
-    seed: int
-    known: dict[str, float] = field(default_factory=dict)
-
-    def accuracy(self, attack: Perturbs) -> float:
-        # Every attack gets the same stream: a difference is not one of luck.
-        if repr(attack) not in self.known:
-            generator = torch.Generator(device=device_of(self.model, self.x)).manual_seed(self.seed)
-            result = attacked_accuracy(
-                self.model, self.x, self.y, {"it": attack}, batch_size=self.batch_size, generator=generator
-            )
-            self.known[repr(attack)] = result.accuracies()["it"]
-        return self.known[repr(attack)]
-
-    @property
-    def tolerance(self) -> float:
-        return max(POINTS, 100 * EXAMPLES / len(self.y))
-
-
 def masking_checks(
     model: Model,
     x: Tensor,
@@ -100,17 +74,51 @@ def masking_checks(
         tries: points of the random search.
         progress: called with (checks done, checks in all).
     """
-    bench = _Bench(model, x, y, batch_size, seed)
+    device = device_of(model, x)
+    slack = max(POINTS, 100 * EXAMPLES / len(y))
+
+    @cache
+    def left(attack: Perturbs) -> float:
+        # Every attack gets the same stream: a difference is not one of luck.
+        named, generator = {"it": attack}, seeded(device, seed)
+        return attacked_accuracy(model, x, y, named, batch_size=batch_size, generator=generator).accuracies()["it"]
+
+    def at_steps() -> Check:
+        counts = sorted({max(1, attack.steps // 4), attack.steps, 4 * attack.steps})
+        accuracies = {f"{count} steps": left(replace(attack, steps=count)) for count in counts}
+        return _never_rises("steps", "more steps", accuracies, slack)
+
+    def at_radii() -> Check:
+        accuracies = {}
+        for eps in (factor * attack.eps for factor in (0.5, 1, 2, 4)):
+            size = None if attack.step_size is None else attack.step_size * eps / attack.eps
+            accuracies[f"eps {eps:.4g}"] = left(replace(attack, eps=eps, step_size=size))
+        return _never_rises("radius", "a larger radius", accuracies, slack)
+
+    def unbounded() -> Check:
+        # From x itself: a random start so far away would err without any gradient.
+        eps = Ball(as_unit_float(x), attack.space()).whole_space()
+        far = replace(attack, eps=eps, steps=max(attack.steps, 50), step_size=None, random_start=False, restarts=1)
+        said = f"accuracy {left(far):.1f} where every input is within reach ({eps:.3g})"
+        return Check("unbounded", left(far) <= LIMIT, {"accuracy": left(far)}, said)
+
+    def blind() -> Check:
+        search = RandomSearch(attack.eps, attack.norm, attack.bounds, attack.mean, attack.std, tries)
+        return _no_better("random", f"{tries} random points", left(attack), left(search), slack)
+
+    def transferred(source: Model) -> Check:
+        other = left(_Transferred(source, attack))
+        return _no_better("transfer", "attacks made on the twin", left(attack), other, slack)
+
     checks: list[Callable[[], Check]] = [
-        partial(_gradients, bench),
-        partial(_steps, bench, attack),
-        partial(_radius, bench, attack),
-        partial(_unbounded, bench, attack),
-        partial(_random, bench, attack, tries),
+        partial(_gradients, model, x, y.to(device), batch_size),
+        at_steps,
+        at_radii,
+        unbounded,
+        blind,
     ]
-    if twin is not None:
-        checks.append(partial(_transfer, bench, attack, twin))
-    results = []
+    checks += [] if twin is None else [partial(transferred, twin)]
+    results: list[Check] = []
     for check in checks:
         results.append(check())
         if progress is not None:
@@ -118,81 +126,31 @@ def masking_checks(
     return results
 
 
-def _gradients(bench: _Bench) -> Check:
+def _gradients(model: Model, x: Tensor, y: Tensor, batch_size: int) -> Check:
     """The cross-entropy must have a gradient where the prediction is right."""
-    device = device_of(bench.model, bench.x)
     blind, right = [], []
-    with watched(bench.model, device):
-        for part, labels in zip(
-            torch.split(bench.x, bench.batch_size), torch.split(bench.y.to(device), bench.batch_size), strict=True
-        ):
-            look, gradient = View(bench.model, labels, cross_entropy).climb(as_unit_float(part.to(device)))
+    with watched(model, y.device):
+        for part, labels in zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True):
+            look, gradient = View(model, labels, cross_entropy).climb(as_unit_float(part.to(y.device)))
             flat = gradient.flatten(1)
             blind.append((flat == 0).all(1) | ~torch.isfinite(flat).all(1))
             right.append(~look.wrong)
     asked = torch.cat(right)
     share = 100 * ((torch.cat(blind) & asked).sum() / asked.sum().clamp(min=1)).item()
-    return Check(
-        "gradients",
-        share <= LIMIT,
-        {"without": share},
-        f"{share:.1f}% of the rightly classified examples have no gradient to follow",
-    )
+    said = f"{share:.1f}% of the rightly classified examples have no gradient to follow"
+    return Check("gradients", share <= LIMIT, {"without": share}, said)
 
 
-def _never_rises(name: str, what: str, accuracies: Mapping[str, float], tolerance: float) -> Check:
+def _never_rises(name: str, what: str, accuracies: Mapping[str, float], slack: float) -> Check:
     values = list(accuracies.values())
     rise = max(later - min(values[:i]) for i, later in enumerate(values) if i)
     listed = ", ".join(f"{value:.1f} at {key}" for key, value in accuracies.items())
-    verdict = "never helped" if rise <= tolerance else f"helped by {rise:.1f} points"
-    return Check(name, rise <= tolerance, accuracies, f"accuracy {listed}: {what} {verdict} the defender")
+    verdict = "never helped" if rise <= slack else f"helped by {rise:.1f} points"
+    return Check(name, rise <= slack, accuracies, f"accuracy {listed}: {what} {verdict} the defender")
 
 
-def _steps(bench: _Bench, attack: PGD) -> Check:
-    counts: Sequence[int] = sorted({max(1, attack.steps // 4), attack.steps, 4 * attack.steps})
-    accuracies = {f"{count} steps": bench.accuracy(replace(attack, steps=count)) for count in counts}
-    return _never_rises("steps", "more steps", accuracies, bench.tolerance)
-
-
-def _radius(bench: _Bench, attack: PGD) -> Check:
-    radii = [factor * attack.eps for factor in (0.5, 1, 2, 4)]
-    size = attack.step_size
-    accuracies = {
-        f"eps {eps:.4g}": bench.accuracy(
-            replace(attack, eps=eps, step_size=None if size is None else size * eps / attack.eps)
-        )
-        for eps in radii
-    }
-    return _never_rises("radius", "a larger radius", accuracies, bench.tolerance)
-
-
-def _unbounded(bench: _Bench, attack: PGD) -> Check:
-    """From x itself: a random start so far away would err without any gradient."""
-    eps = Ball(as_unit_float(bench.x), attack.space()).whole_space()
-    far = replace(attack, eps=eps, steps=max(attack.steps, 50), step_size=None, random_start=False, restarts=1)
-    left = bench.accuracy(far)
-    return Check(
-        "unbounded",
-        left <= LIMIT,
-        {"accuracy": left},
-        f"accuracy {left:.1f} where every input is within reach ({eps:.3g})",
-    )
-
-
-def _random(bench: _Bench, attack: PGD, tries: int) -> Check:
-    blind = RandomSearch(attack.eps, attack.norm, attack.bounds, attack.mean, attack.std, tries)
-    numbers = {"gradient": bench.accuracy(attack), "random": bench.accuracy(blind)}
-    return _no_better("random", f"{tries} random points", numbers, bench.tolerance)
-
-
-def _transfer(bench: _Bench, attack: PGD, twin: Model) -> Check:
-    numbers = {"gradient": bench.accuracy(attack), "transfer": bench.accuracy(_Transferred(twin, attack))}
-    return _no_better("transfer", "attacks made on the twin", numbers, bench.tolerance)
-
-
-def _no_better(name: str, what: str, numbers: Mapping[str, float], tolerance: float) -> Check:
-    own, other = numbers.values()
-    passed = other >= own - tolerance
+def _no_better(name: str, what: str, own: float, other: float, slack: float) -> Check:
+    passed = other >= own - slack
     verdict = "no better than" if passed else "better than"
-    sentence = f"{what} leave an accuracy of {other:.1f}: {verdict} the model's own gradients ({own:.1f})"
-    return Check(name, passed, numbers, sentence)
+    said = f"{what} leave an accuracy of {other:.1f}: {verdict} the model's own gradients ({own:.1f})"
+    return Check(name, passed, {"gradient": own, name: other}, said)

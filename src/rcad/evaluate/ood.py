@@ -57,7 +57,7 @@ def out_of_distribution(inside: Tensor, outside: Tensor) -> dict[str, float]:
     known, foreign = scores(inside), scores(outside.to(inside.device))
     values: dict[str, Tensor] = {}
     for name in SCORES:
-        separated = separation(*_checked_sizes(known[name], foreign[name]))
+        separated = separation(known[name], foreign[name])
         values |= {f"{name}_{quantity}": value for quantity, value in separated.items()}
     return fetch_numbers(values, _checks("logits", inside, outside))
 
@@ -74,12 +74,16 @@ def detection(known: Tensor, foreign: Tensor, *, tpr: float = 0.95) -> dict[str,
     """
     fraction("tpr", tpr)
     known, foreign = known.detach().double(), foreign.detach().double().to(known.device)
-    values = separation(*_checked_sizes(known, foreign), tpr=tpr)
-    return fetch_numbers(values, _checks("scores", known, foreign))
+    return fetch_numbers(separation(known, foreign, tpr), _checks("scores", known, foreign))
 
 
 def separation(known: Tensor, foreign: Tensor, tpr: float = 0.95) -> dict[str, Tensor]:
     """The numbers of `detection`, on the device, in O(n log n)."""
+    if known.ndim != 1 or foreign.ndim != 1 or len(known) == 0 or len(foreign) == 0:
+        raise InputError(
+            "expected one score per example and at least one example of each kind, "
+            f"but got shapes {tuple(known.shape)} and {tuple(foreign.shape)}"
+        )
     below = foreign.sort().values
     ranks = torch.searchsorted(below, known) + torch.searchsorted(below, known, right=True)
     # k is the least whole number with k / N >= tpr; the tolerance is for products that should be whole.
@@ -100,15 +104,6 @@ def average_precision(positive: Tensor, negative: Tensor) -> Tensor:
     _, after = tie_bounds(ordered)
     precision = true.cumsum(0)[after - 1] / after
     return (true * precision).sum() / len(positive)
-
-
-def _checked_sizes(known: Tensor, foreign: Tensor) -> tuple[Tensor, Tensor]:
-    if known.ndim != 1 or foreign.ndim != 1 or len(known) == 0 or len(foreign) == 0:
-        raise InputError(
-            "expected one score per example and at least one example of each kind, "
-            f"but got shapes {tuple(known.shape)} and {tuple(foreign.shape)}"
-        )
-    return known, foreign
 
 
 def _checks(name: str, known: Tensor, foreign: Tensor) -> tuple[Check, ...]:
@@ -193,7 +188,17 @@ def entropy_against_alpha(
                 hits.append(torch.stack([output.argmax(1) == target for output in outputs]))
             if progress is not None:
                 progress(sum(map(len, stuck)), len(x))
-    return _alpha_curve(direction, alphas, levels, torch.cat(entropies, 1), hits, torch.cat(stuck))
+    entropy = torch.cat(entropies, 1)
+    at = entropy.new_tensor(list(levels))
+    return AlphaCurve(
+        direction,
+        tuple(float(alpha) for alpha in alphas),
+        tuple(float(level) for level in levels),
+        tuple(entropy.mean(1).tolist()),
+        tuple(tuple(row.quantile(at).tolist()) for row in entropy),
+        tuple((100 * torch.cat(hits, 1).double().mean(1)).tolist()) if hits else (),
+        torch.cat(stuck).double().mean().item(),
+    )
 
 
 def _check_targets(output: Tensor, y: Tensor, likelihood: Likelihood) -> None:
@@ -202,28 +207,3 @@ def _check_targets(output: Tensor, y: Tensor, likelihood: Likelihood) -> None:
         likelihood.check_shapes(output, y[:1].to(output.device))
     if hasattr(likelihood, "check_values"):
         likelihood.check_values(output, y)
-
-
-def _alpha_curve(
-    direction: Direction,
-    alphas: Sequence[float],
-    levels: Sequence[float],
-    entropy: Tensor,
-    hits: list[Tensor],
-    stuck: Tensor,
-) -> AlphaCurve:
-    at = entropy.new_tensor(list(levels))
-    columns = [entropy.mean(1)[None], torch.stack([row.quantile(at) for row in entropy], 1)]
-    columns += [100 * torch.cat(hits, 1).double().mean(1)[None]] if hits else []
-    *table, unmoved = torch.cat([torch.cat(columns).reshape(-1), stuck.double().mean()[None]]).tolist()
-    width = len(alphas)
-    rows = [tuple(table[k : k + width]) for k in range(0, len(table), width)]
-    return AlphaCurve(
-        direction,
-        tuple(float(alpha) for alpha in alphas),
-        tuple(float(level) for level in levels),
-        rows[0],
-        tuple(zip(*rows[1 : 1 + len(levels)], strict=True)),
-        rows[-1] if hits else (),
-        unmoved,
-    )

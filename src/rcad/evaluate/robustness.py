@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError, finite, one_of, whole
-from rcad.evaluate.attack_search import watched
+from rcad.evaluate.attack_search import check_labels, seeded, watched
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward, Model, as_module
 
@@ -79,26 +79,22 @@ def attacked_accuracy(
     """
     named = attacks if isinstance(attacks, Mapping) else {str(attack): attack for attack in attacks}
     _check(named, len(attacks), x, y, batch_size)
-    device = device_of(model, x)
-    if generator is None:
-        generator = torch.Generator(device=device).manual_seed(0)
-    y = y.to(device)
-    clean = _right(model, x, y, batch_size, device)
+    device, tell = device_of(model, x), progress or _silent
+    generator, y = generator or seeded(device), y.to(device)
+    clean = before = _right(model, x, y, batch_size)
     survived: dict[str, Tensor] = {}
-    before, done = clean, 0
-    for name, attack in named.items():
+    for place, (name, attack) in enumerate(named.items()):
         mask = before.clone()
-        for rows in torch.split((before if cumulative else clean).nonzero().squeeze(1), batch_size):
+        done = len(x) * place
+        for rows in torch.split(before.nonzero().squeeze(1), batch_size):
             part, labels = as_unit_float(x[rows.to(x.device)].to(device)), y[rows]
-            mask[rows] = _right(model, attack.perturb(model, part, labels, generator), labels, batch_size, device)
+            mask[rows] = _right(model, attack.perturb(model, part, labels, generator), labels, batch_size)
             done += len(rows)
-            if progress is not None:
-                progress(done, len(x) * len(named))
-        done = len(x) * (len(survived) + 1)  # examples that needed no attack count as done
+            tell(done, len(x) * len(named))
         survived[name] = mask
         before = mask if cumulative else clean
-        if progress is not None:
-            progress(done, len(x) * len(named))
+        # Examples that needed no attack count as done.
+        tell(len(x) * len(survived), len(x) * len(named))
     return Attacked(clean, survived, cumulative)
 
 
@@ -117,15 +113,13 @@ def accuracy_under(
     """
     _check({"attack": attack}, 1, x, y, batch_size)
     device = device_of(model, x)
-    if generator is None:
-        generator = torch.Generator(device=device).manual_seed(0)
-    right = [
-        _right(
-            model, attack.perturb(model, as_unit_float(part.to(device)), labels, generator), labels, batch_size, device
-        )
-        for part, labels in zip(torch.split(x, batch_size), torch.split(y.to(device), batch_size), strict=True)
-    ]
-    return 100 * torch.cat(right).double().mean().item()
+    generator = generator or seeded(device)
+    parts = zip(torch.split(x, batch_size), torch.split(y.to(device), batch_size), strict=True)
+    moved = (
+        (attack.perturb(model, as_unit_float(part.to(device)), labels, generator), labels) for part, labels in parts
+    )
+    right = torch.cat([_right(model, part, labels, batch_size) for part, labels in moved])
+    return 100 * right.double().mean().item()
 
 
 def device_of(model: Model, x: Tensor) -> torch.device:
@@ -135,7 +129,12 @@ def device_of(model: Model, x: Tensor) -> torch.device:
     return x.device if parameter is None else parameter.device
 
 
-def _right(model: Model, x: Tensor, y: Tensor, batch_size: int, device: torch.device) -> Tensor:
+def _silent(done: int, total: int) -> None:
+    pass
+
+
+def _right(model: Model, x: Tensor, y: Tensor, batch_size: int) -> Tensor:
+    device = device_of(model, x)
     with watched(model, device), torch.no_grad():
         forward = Forward(model)
         parts = [forward(as_unit_float(part.to(device))).argmax(1) for part in torch.split(x, batch_size)]
@@ -153,8 +152,7 @@ def _check(named: Mapping[str, Perturbs], count: int, x: Tensor, y: Tensor, batc
         raise InputError(f"expected other names for attacks than clean and worst, but got {', '.join(sorted(taken))}")
     if not len(x):
         raise InputError("expected at least one example to attack, but got none")
-    if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
-        raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")
+    check_labels(x, y)
 
 
 SUITE = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -194,13 +192,12 @@ def standard_suite(
     x, y = as_unit_float(x).to(device).float(), y.to(device)
     if x.ndim != 4 or bool(((x < 0) | (x > 1)).any()):
         raise InputError(f"expected images (N, C, H, W) in [0, 1], but got {tuple(x.shape)}; tables: use APGD and PGD")
-    if generator is None:
-        generator = torch.Generator(device=device).manual_seed(0)
+    generator = generator or seeded(device)
     seed = int(torch.randint(2**31, (), generator=generator, device=generator.device).item())
 
     with watched(model, device), _sheltered(model):
         forward = _Logits(model)
-        right = _right(model, x, y, batch_size, device)
+        right = _right(model, x, y, batch_size)
         with torch.no_grad():
             classes = forward(x[:1]).shape[1]
         names = SUITE if classes >= 4 else SUITE_OF_FEW_CLASSES
@@ -208,21 +205,15 @@ def standard_suite(
         for done, name in enumerate(names, 1):
             rows = right.nonzero().squeeze(1)
             if len(rows):
-                suite = pyautoattack.AutoAttack(
-                    forward,
-                    attacks=[name],
-                    device=device,
-                    eps=eps,
-                    norm={"linf": "Linf", "l2": "L2"}[norm],
-                    seed=seed,
-                    version="custom",
-                )
-                _set_up(suite, min(TARGETS, classes - 1), queries)
+                options = {"eps": eps, "norm": {"linf": "Linf", "l2": "L2"}[norm], "seed": seed, "device": device}
+                suite = pyautoattack.AutoAttack(forward, attacks=[name], version="custom", **options)
+                suite.apgd.n_restarts = suite.apgd_targeted.n_restarts = suite.fab.n_restarts = 1
+                suite.apgd_targeted.n_target_classes = suite.fab.n_target_classes = min(TARGETS, classes - 1)
+                suite.square.n_queries = queries
                 x_adv, _ = suite.run_standard_evaluation(x[rows], y[rows], batch_size=batch_size)
-                right = right.index_put((rows,), _right(model, x_adv, y[rows], batch_size, device))
+                right = right.index_put((rows,), _right(model, x_adv, y[rows], batch_size))
             survived[name] = right
-            if progress is not None:
-                progress(done * len(x), len(names) * len(x))
+            (progress or _silent)(done * len(x), len(names) * len(x))
     return Attacked(clean, survived, cumulative=True)
 
 
@@ -235,12 +226,6 @@ class _Logits(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self._forward(x)
-
-
-def _set_up(suite: Any, targets: int, queries: int) -> None:
-    suite.apgd.n_restarts = suite.apgd_targeted.n_restarts = suite.fab.n_restarts = 1
-    suite.apgd_targeted.n_target_classes = suite.fab.n_target_classes = targets
-    suite.square.n_queries = queries
 
 
 @contextmanager

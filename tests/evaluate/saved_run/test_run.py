@@ -38,7 +38,6 @@ def never(*arguments: object, **more: object) -> None:
 def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     loader, run = RunLoader(copy, device="cpu"), run_id("rcad")
     first = evaluate(loader, run, SUITES, QUICK)
-    assert first.reused == ()
     files = sorted(path.name for path in (copy.folder(run) / "evaluation").iterdir())
     assert files == sorted(QUICK.file(suite) for suite in SUITES)
     for suite in SUITES:
@@ -50,7 +49,6 @@ def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeyp
     assert first.evaluations["attacks"].settings["twin"] == run_id("erm")
     monkeypatch.setattr(module, "_measured", never)
     again = evaluate(loader, run, SUITES, QUICK)
-    assert again.reused == SUITES
     assert again.evaluations == first.evaluations
     with pytest.raises(AssertionError):
         evaluate(loader, run, ("ood",), QUICK, again=True)
@@ -84,7 +82,6 @@ def test_a_new_twin_makes_the_attacks_new(copy: Store) -> None:
     assert alone.evaluations["attacks"].settings["twin"] is None
     shutil.move(copy.path.parent / "away", copy.folder(twin))
     joined = evaluate(RunLoader(copy, device="cpu"), run, ("attacks",), few)
-    assert joined.reused == ()
     assert joined.evaluations["attacks"].settings["twin"] == twin
     assert erm_twin(copy, copy.get(twin)) is None
 

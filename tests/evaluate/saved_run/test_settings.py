@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from rcad.errors import InputError
-from rcad.evaluate.saved_run.loading import drawn
-from rcad.evaluate.saved_run.settings import SUITES, Settings, default_limit, parse_suites
+from rcad.evaluate.saved_run.loading import SavedRun, drawn
+from rcad.evaluate.saved_run.settings import SUITES, Settings, parse_suites
 
 
 def test_suites_come_in_one_order() -> None:
@@ -46,13 +48,15 @@ def test_bad_settings(fields: dict[str, object], says: str) -> None:
 
 
 def test_limits_follow_the_device_and_the_size() -> None:
+    def limit(suite: str, *shape: int, device: str = "cpu") -> int:
+        problem = SimpleNamespace(test=(torch.zeros(1, *shape), range(5000)), device=torch.device(device))
+        return SavedRun(None, problem, None).limit(suite, Settings())  # type: ignore[arg-type]
+
     for suite in ("attacks", "corruptions", "ood"):
-        large, small, table = (
-            default_limit(suite, shape, gpu=False, small=16) for shape in ((3, 32, 32), (1, 8, 8), (5,))
-        )
+        large, small, table = (limit(suite, *shape) for shape in ((3, 32, 32), (1, 8, 8), (5,)))
         assert 0 < large < small == table
-    assert default_limit("corruptions", (3, 32, 32), gpu=True, small=16) == 0
-    assert default_limit("calibration", (1, 8, 8), gpu=False, small=16) == 0
+    assert limit("corruptions", 3, 32, 32, device="cuda") == limit("calibration", 1, 8, 8) == 5000
+    assert limit("attacks", 3, 32, 32, device="cuda") == 1000
 
 
 def test_examples_are_drawn_once_and_for_all() -> None:

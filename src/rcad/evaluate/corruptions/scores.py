@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -18,13 +17,14 @@ from torch import Tensor
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, Provenance
 from rcad.data.dataset import Split
 from rcad.errors import InputError, is_number, whole
-from rcad.evaluate.attack_search import watched
+from rcad.evaluate.attack_search import check_labels, watched
 from rcad.evaluate.corruptions.generated import check_images, check_request, corrupt_numbered
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model, logits_of
 from rcad.loss.predictions import label_scores
 
 Progress = Callable[[int, int], None]
+Batches = Iterator[tuple[Tensor, Tensor]]
 
 
 class PublishedSet(Protocol):
@@ -107,26 +107,14 @@ def evaluate_corruptions(
         seed: image i is corrupted by (seed, i), whatever the batch size.
         progress: called with (images done, images in all), after each batch.
     """
-    check_request(tuple(corruptions), tuple(severities))
     check_images(x)
-    _check_sizes(x, y, batch_size)
-    count = _Count(len(x) * (1 + len(corruptions) * len(severities)), progress)
 
-    def clean() -> Iterator[tuple[Tensor, Tensor]]:
-        return zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True)
-
-    def corrupted(name: str, severity: int) -> Iterator[tuple[Tensor, Tensor]]:
-        for index, (part, labels) in enumerate(clean()):
+    def corrupted(name: str, severity: int) -> Batches:
+        for index, (part, labels) in enumerate(_batches(x, y, batch_size)):
             yield corrupt_numbered(part, name, severity, seed=seed, first=index * batch_size), labels
 
-    with watched(predict, x.device):
-        scores = {
-            name: tuple(_scores(predict, corrupted(name, severity), x.device, count) for severity in severities)
-            for name in corruptions
-        }
-        return CorruptionScores(
-            "generated", tuple(severities), scores, clean=_scores(predict, clean(), x.device, count)
-        )
+    asked = tuple(corruptions), tuple(severities), batch_size
+    return _evaluated(predict, "generated", corrupted, len(x), (x, y), x.device, asked, progress)
 
 
 def evaluate_published(
@@ -146,95 +134,88 @@ def evaluate_published(
         clean: the uncorrupted test images and labels, for what is relative to them.
         corruptions: by default all that the set holds.
     """
-    names = published.corruptions if corruptions is None else tuple(corruptions)
-    check_request(names, tuple(severities))
-    whole("batch_size", batch_size, minimum=1)
-    device = torch.device(device)
-    first = len(published.split(names[0], severities[0]))
-    count = _Count(first * len(names) * len(severities) + (0 if clean is None else len(clean[0])), progress)
+    asked = tuple(published.corruptions if corruptions is None else corruptions), tuple(severities), batch_size
 
-    def stored(name: str, severity: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def stored(name: str, severity: int) -> Batches:
         split = published.split(name, severity)
         for start in range(0, len(split), batch_size):
             rows = slice(start, start + batch_size)
             # A copy: the array on disk is read-only and its channels come last.
             yield torch.from_numpy(split.x[rows].copy()), torch.from_numpy(split.y[rows].copy())
 
-    with watched(predict, device):
-        scores = {
-            name: tuple(_scores(predict, stored(name, severity), device, count) for severity in severities)
-            for name in names
-        }
-        plain = None
-        if clean is not None:
-            _check_sizes(*clean, batch_size)
-            plain = _scores(
-                predict, zip(*(torch.split(part, batch_size) for part in clean), strict=True), device, count
-            )
-    return CorruptionScores("published", tuple(severities), scores, plain)
+    check_request(*asked[:2])
+    count = len(published.split(asked[0][0], severities[0]))
+    return _evaluated(predict, "published", stored, count, clean, torch.device(device), asked, progress)
 
 
-class _Count:
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._done, self._total, self._progress = 0, total, progress
-
-    def add(self, images: int) -> None:
-        self._done += images
-        if self._progress is not None:
-            self._progress(self._done, self._total)
-
-
-@torch.no_grad()
-def _scores(predict: Model, batches: Iterator[tuple[Tensor, Tensor]], device: torch.device, count: _Count) -> Scores:
-    """Sums on the device in float64; one transfer at the end, which also tells whether a label was out of range."""
-    total = torch.zeros(3, dtype=torch.float64, device=device)
-    images = 0
-    for x, y in batches:
-        output = logits_of(predict(as_unit_float(x.to(device)))).float()
-        if output.ndim != 2 or len(output) != len(y):
-            raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
-        labels = y.to(device).long()
-        known = labels.clamp(0, output.shape[1] - 1)
-        per_image = label_scores(output, known)
-        total += torch.stack([per_image["hit"].sum(), per_image["nll"].sum(), (known != labels).sum().double()])
-        images += len(y)
-        count.add(len(y))
-    hits, nll, outside = total.tolist()
-    if outside:
-        raise InputError(
-            f"expected labels from 0 to {output.shape[1] - 1} for a model with {output.shape[1]} outputs, "
-            "but got others; evaluate on the classes it was trained on"
-        )
-    return Scores(100 * hits / images, nll / images)
-
-
-def _check_sizes(x: Tensor, y: Tensor, batch_size: int) -> None:
+def _evaluated(
+    predict: Model,
+    provenance: Provenance,
+    images: Callable[[str, int], Batches],
+    count: int,
+    clean: tuple[Tensor, Tensor] | None,
+    device: torch.device,
+    asked: tuple[tuple[str, ...], tuple[int, ...], int],
+    progress: Progress | None,
+) -> CorruptionScores:
+    """The scores of what `images` gives, `count` for each corruption and severity, and of the clean images."""
+    names, severities, batch_size = asked
+    check_request(names, severities)
     whole("batch_size", batch_size, minimum=1)
-    if y.ndim != 1 or len(x) != len(y) or not len(y) or y.is_floating_point():
-        raise InputError(f"expected one class label per image, but got {tuple(x.shape)} and {y.dtype} {tuple(y.shape)}")
+    if clean is not None:
+        check_labels(*clean)
+        if not len(clean[1]):
+            raise InputError("expected at least one image, but got none")
+    total = count * len(names) * len(severities) + (0 if clean is None else len(clean[1]))
+    seen = 0
+
+    def scores(batches: Batches) -> Scores:
+        nonlocal seen
+        sums = torch.zeros(3, dtype=torch.float64, device=device)
+        before = seen
+        for x, y in batches:
+            output = logits_of(predict(as_unit_float(x.to(device)))).float()
+            if output.ndim != 2 or len(output) != len(y):
+                raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
+            sums += _sums(output, y.to(device).long())
+            seen += len(y)
+            if progress is not None:
+                progress(seen, total)
+        # One transfer at the end, which also tells whether a label was out of range.
+        hits, nll, outside = sums.tolist()
+        if outside:
+            raise InputError(
+                f"expected labels from 0 to {output.shape[1] - 1} for a model with {output.shape[1]} outputs, "
+                "but got others; evaluate on the classes it was trained on"
+            )
+        return Scores(100 * hits / (seen - before), nll / (seen - before))
+
+    with watched(predict, device), torch.no_grad():
+        found = {name: tuple(scores(images(name, severity)) for severity in severities) for name in names}
+        plain = None if clean is None else scores(_batches(*clean, batch_size))
+    return CorruptionScores(provenance, severities, found, plain)
+
+
+def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:
+    return zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True)
+
+
+def _sums(output: Tensor, labels: Tensor) -> Tensor:
+    """Over a batch: the hits, the NLL, and how many labels are none of the model's."""
+    known = labels.clamp(0, output.shape[1] - 1)
+    rows = label_scores(output, known)
+    return torch.stack([rows["hit"].sum(), rows["nll"].sum(), (known != labels).sum().double()])
 
 
 Errors = Mapping[str, float | Sequence[float]]
 
 # AlexNet's errors on ImageNet-C, from the paper; for other data take a run of your own as baseline.
-ALEXNET_IMAGENET_C: Mapping[str, float] = MappingProxyType(
-    {
-        "gaussian_noise": 88.6,
-        "shot_noise": 89.4,
-        "impulse_noise": 92.3,
-        "defocus_blur": 82.0,
-        "glass_blur": 82.6,
-        "motion_blur": 78.6,
-        "zoom_blur": 79.8,
-        "snow": 86.7,
-        "frost": 82.7,
-        "fog": 81.9,
-        "brightness": 56.5,
-        "contrast": 85.3,
-        "elastic_transform": 64.6,
-        "pixelate": 71.8,
-        "jpeg_compression": 60.7,
-    }
+ALEXNET_IMAGENET_C: Mapping[str, float] = dict(
+    zip(
+        CORRUPTIONS,
+        (88.6, 89.4, 92.3, 82.0, 82.6, 78.6, 79.8, 86.7, 82.7, 81.9, 56.5, 85.3, 64.6, 71.8, 60.7),
+        strict=True,
+    )
 )
 ALEXNET_IMAGENET = 43.5
 
@@ -244,30 +225,30 @@ def mean_error(errors: Errors) -> float:
     return _mean(list(_by_corruption(errors).values()))
 
 
-def corruption_errors(errors: Errors, baseline: Errors) -> dict[str, float]:
-    """CE: each corruption's error in percent of the baseline's."""
-    own, other = _paired(errors, baseline)
-    return {name: 100 * _ratio(own[name], other[name], name) for name in own}
-
-
 def mce(errors: Errors, baseline: Errors) -> float:
-    """Mean corruption error: the mean of CE over the corruptions. 100 is as good as the baseline."""
-    return _mean(list(corruption_errors(errors, baseline).values()))
-
-
-def relative_corruption_errors(
-    errors: Errors, clean: float, baseline: Errors, baseline_clean: float
-) -> dict[str, float]:
-    """Relative CE: how much a corruption adds to the clean error, in percent of what it adds to the baseline's."""
-    own, other = _paired(errors, baseline)
-    for name, value in (("clean", clean), ("baseline_clean", baseline_clean)):
-        _check_percent(name, value)
-    return {name: 100 * _ratio(own[name] - clean, other[name] - baseline_clean, name) for name in own}
+    """Mean corruption error: each corruption's error in percent of the baseline's. 100 is as good as the baseline."""
+    return relative_mce(errors, 0, baseline, 0)
 
 
 def relative_mce(errors: Errors, clean: float, baseline: Errors, baseline_clean: float) -> float:
-    """The mean of relative CE over the corruptions."""
-    return _mean(list(relative_corruption_errors(errors, clean, baseline, baseline_clean).values()))
+    """The mean over corruptions of what each adds to the clean error, in percent of what it adds to the baseline's."""
+    own, other = _by_corruption(errors), _by_corruption(baseline)
+    _check_percent("clean", clean)
+    _check_percent("baseline_clean", baseline_clean)
+    for name in own:
+        if name not in other:
+            raise InputError(f"expected the baseline to hold every corruption, but {name} is missing")
+        counts = [len(e[name]) for e in (errors, baseline) if not isinstance(e[name], int | float)]  # type: ignore[arg-type]
+        if len(set(counts)) > 1:
+            raise InputError(
+                f"expected as many severities as the baseline for {name}, but got {counts[0]} and {counts[1]}"
+            )
+        if other[name] <= baseline_clean:
+            raise InputError(
+                f"expected a baseline that {name} makes worse, but its error there is "
+                f"{other[name] - baseline_clean:g}; take another"
+            )
+    return _mean([100 * ((own[name] - clean) / (other[name] - baseline_clean)) for name in own])
 
 
 def severity_curve(errors: Mapping[str, Sequence[float]]) -> tuple[float, ...]:
@@ -292,27 +273,6 @@ def _by_corruption(errors: Errors) -> dict[str, float]:
             _check_percent(f"the error of {name}", value)
         means[name] = _mean(column)
     return means
-
-
-def _paired(errors: Errors, baseline: Errors) -> tuple[dict[str, float], dict[str, float]]:
-    own, other = _by_corruption(errors), _by_corruption(baseline)
-    if missing := [name for name in own if name not in other]:
-        raise InputError(f"expected the baseline to hold every corruption, but {missing[0]} is missing")
-    for name in own:
-        counts = [len(e[name]) for e in (errors, baseline) if not isinstance(e[name], int | float)]  # type: ignore[arg-type]
-        if len(set(counts)) > 1:
-            raise InputError(
-                f"expected as many severities as the baseline for {name}, but got {counts[0]} and {counts[1]}"
-            )
-    return own, other
-
-
-def _ratio(value: float, baseline: float, name: str) -> float:
-    if baseline <= 0:
-        raise InputError(
-            f"expected a baseline that {name} makes worse, but its error there is {baseline:g}; take another"
-        )
-    return value / baseline
 
 
 def _check_percent(name: str, value: float) -> None:

@@ -20,7 +20,8 @@ from rcad.data.splits import parse_spec
 from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import watched
-from rcad.evaluate.saved_run.settings import NOISE, Settings, default_limit
+from rcad.evaluate.corruptions.generated import LUMA
+from rcad.evaluate.saved_run.settings import LIMITS, NOISE, Settings
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
@@ -57,12 +58,11 @@ class SavedRun:
 
     def limit(self, suite: str, settings: Settings) -> int:
         """How many test examples a suite takes."""
-        wanted = settings.limit
-        if wanted is None:
-            gpu = self.problem.device.type != "cpu"
-            wanted = default_limit(suite, self.shape, gpu=gpu, small=SMALL_IMAGE)
+        on_gpu, few, many = LIMITS[suite]
+        small = not self.is_image or max(self.shape[1:]) <= SMALL_IMAGE
+        usual = on_gpu if self.problem.device.type != "cpu" else few if small else many
         total = len(self.problem.test[1])
-        return min(wanted, total) if wanted else total
+        return min((usual if settings.limit is None else settings.limit) or total, total)
 
     def examples(self, suite: str, settings: Settings) -> tuple[Tensor, Tensor]:
         """The test examples of a suite: the same ones for every run with this test split."""
@@ -94,7 +94,7 @@ class RunLoader:
     data_dir: Path | None = None
     cache_dir: Path | None = None
     device: str = "auto"
-    _read: dict[DataConfig | tuple[str, int | str | None], Dataset] = field(default_factory=dict)
+    _read: dict[Any, Dataset] = field(default_factory=dict)
 
     def load(self, run: str) -> SavedRun:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
@@ -142,22 +142,20 @@ class RunLoader:
             size: images whose sizes differ are brought to so many pixels a side, as `--size` does in training.
             target: the column that is not among the inputs, of a table that does not say which.
         """
-        for wanted in (None, size, target):
-            if (name, wanted) in self._read:
-                return self._read[name, wanted]
-        needed: int | str | None = None
-        try:
-            dataset = self._load(name)
-        except SizesDifferError:
-            if size is None:
-                raise
-            needed, dataset = size, self._load(name, size=size)
-        except NoTargetError:
-            if target is None:
-                raise
-            needed, dataset = target, self._load(name, target=target)
-        self._read[name, needed] = dataset
-        return dataset
+        key = (name, size, target)
+        if key not in self._read:
+            try:
+                dataset = self._load(name)
+            except SizesDifferError:
+                if size is None:
+                    raise
+                dataset = self._load(name, size=size)
+            except NoTargetError:
+                if target is None:
+                    raise
+                dataset = self._load(name, target=target)
+            self._read[key] = dataset
+        return self._read[key]
 
     def _load(self, name: str, **options: Any) -> Dataset:
         return load(name, data_dir=self.data_dir, cache_dir=self.cache_dir, **options)
@@ -203,10 +201,6 @@ def finished(store: Store, run: str) -> RunRecord:
     return record
 
 
-# The luminance of RGB (ITU-R BT.601).
-GREY = (0.299, 0.587, 0.114)
-
-
 def foreign_inputs(saved: SavedRun, loader: RunLoader, name: str, count: int, seed: int) -> Tensor:
     """Up to `count` foreign inputs as the model takes them: pixels in [0, 1], or standardised columns.
 
@@ -219,17 +213,21 @@ def foreign_inputs(saved: SavedRun, loader: RunLoader, name: str, count: int, se
         return make((count, *saved.shape), generator=generator).to(saved.problem.device)
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
+    kinds = {True: "images", False: "a table"}
+    other_kind = InputError(
+        f"expected {kinds[saved.is_image]} as the run was trained on, but {name} is {kinds[not saved.is_image]}"
+    )
     size = max(saved.shape[1:]) if saved.is_image else None
     try:
         dataset = loader.other(name, size, saved.record.config.data.target)
     except SizesDifferError:
         if saved.is_image:
             raise
-        raise _of_another_kind(saved, name, "images") from None  # whatever their sizes are
+        raise other_kind from None  # whatever their sizes are
+    if dataset.is_image != saved.is_image:
+        raise other_kind
     part = dataset.train if dataset.test is None else dataset.test
     x = part.x[drawn(len(part), count, seed).numpy()]
-    if dataset.is_image != saved.is_image:
-        raise _of_another_kind(saved, name, "images" if dataset.is_image else "a table")
     if dataset.is_image:
         return as_images(torch.from_numpy(x.copy()).to(saved.problem.device), saved.shape)
     table = Standardizer.from_dict(saved.problem.preprocessing["features"])
@@ -246,13 +244,8 @@ def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     pixels = x.float() / 255
     if pixels.shape[1] != shape[0]:
         if pixels.shape[1] == 3:
-            pixels = (pixels * pixels.new_tensor(GREY)[None, :, None, None]).sum(1, keepdim=True)
+            pixels = (pixels * pixels.new_tensor(LUMA)[None, :, None, None]).sum(1, keepdim=True)
         pixels = pixels[:, :1].expand(-1, shape[0], -1, -1)
     if pixels.shape[2:] != shape[1:]:
         pixels = F.interpolate(pixels, size=shape[1:], mode="bilinear", antialias=True)
     return pixels.clamp(0, 1)
-
-
-def _of_another_kind(saved: SavedRun, name: str, kind: str) -> InputError:
-    wanted = "images" if saved.is_image else "a table"
-    return InputError(f"expected {wanted} as the run was trained on, but {name} is {kind}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, Value, is_number, one_of, shown
+from rcad.evaluate.saved_run.settings import SUITES
 from rcad.runs.files import Kind, dumps, finite_or_none, loads, make_folder, write_text
 
 FOLDER = "evaluation"
@@ -67,7 +68,7 @@ def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
     for name, value in plain["numbers"].items():
         if value is not None and not is_number(value):
             raise InputError(f"expected numbers.{name} to be a number, but got {shown(value)}; remove it")
-    one_of("the suite", plain["suite"], ("calibration", "attacks", "corruptions", "ood"))
+    one_of("the suite", plain["suite"], SUITES)
     return Evaluation(**plain)
 
 

@@ -46,13 +46,11 @@ class Outcome:
     Attributes:
         evaluations: by suite.
         refused: by suite, the sentence that says why it makes no sense for this run.
-        reused: suites whose record was there already.
     """
 
     record: RunRecord
     evaluations: dict[str, Evaluation]
     refused: dict[str, str]
-    reused: tuple[str, ...]
 
 
 def evaluate(
@@ -76,41 +74,35 @@ def evaluate(
     record = finished(loader.store, run)
     saved = loader.load(record.id)
     twin = erm_twin(loader.store, record) if "attacks" in suites and settings.masking else None
-    done: dict[str, Evaluation] = {}
-    refused: dict[str, str] = {}
-    reused = []
+    found = Outcome(record, {}, {})
     with suitable_threads(saved.problem.test[0]):
         for suite in suites:
             path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
             full = resolved(saved, suite, settings, twin)
             before = None if again else stored(path, record.id, full)
             if before is not None:
-                done[suite] = before
-                reused.append(suite)
+                found.evaluations[suite] = before
                 continue
             check_folder(path.parent)
             start = time.perf_counter()
             try:
                 result = _measured(saved, loader, suite, settings, twin, report)
             except NotApplicable as reason:
-                refused[suite] = str(reason)
+                found.refused[suite] = str(reason)
                 continue
-            done[suite] = Evaluation(
+            found.evaluations[suite] = Evaluation(
                 run=record.id,
                 suite=suite,
                 settings=full,
-                numbers=dict(result.numbers),
-                curves=dict(result.curves),
-                notes=result.notes,
-                examples=result.examples,
+                **vars(result),
                 seconds=round(time.perf_counter() - start, 2),
                 device=device_words(saved.problem.device),
                 versions=versions(),
                 commit=commit(),
                 finished=utc_now(),
             )
-            done[suite].write(path)
-    return Outcome(record, done, refused, tuple(reused))
+            found.evaluations[suite].write(path)
+    return found
 
 
 def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings: Settings) -> Outcome:
@@ -125,7 +117,7 @@ def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings:
                 "train it in another folder"
             )
         evaluations[suite] = EVALUATION.parse(held[name], f"{pack}, {record.id}, {name}")
-    return Outcome(record, evaluations, {}, tuple(evaluations))
+    return Outcome(record, evaluations, {})
 
 
 def evaluate_all(

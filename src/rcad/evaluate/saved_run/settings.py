@@ -77,7 +77,6 @@ class Settings(Value):
 
     def of(self, suite: str) -> dict[str, Any]:
         """The fields that a suite's numbers depend on, as plain data."""
-        one_of("the suite", suite, SUITES)
         chosen = {name: getattr(self, name) for name in ("limit", "seed", *OWN[suite])}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
 
@@ -106,16 +105,3 @@ def parse_suites(wanted: str | Sequence[str]) -> tuple[str, ...]:
     for name in named:
         one_of("a suite", name, (*SUITES, "all"))
     return SUITES if "all" in named else tuple(name for name in SUITES if name in named)
-
-
-def default_limit(suite: str, shape: Sequence[int], *, gpu: bool, small: int) -> int:
-    """How many examples a suite takes where the user does not say.
-
-    Args:
-        shape: of one example.
-        small: images up to so many pixels a side count as small.
-    """
-    on_gpu, few, many = LIMITS[suite]
-    if gpu:
-        return on_gpu
-    return few if len(shape) == 1 or max(shape[1:]) <= small else many
