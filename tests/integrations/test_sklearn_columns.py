@@ -32,7 +32,7 @@ def test_every_kind_of_column_is_used() -> None:
     assert list(model.feature_names_in_) == list(x.columns)
     assert categorical_of(model.columns_) == (2, 3, 5)
     # age, income, member, count; income and count have gaps; 3 colours, 3 sizes, 2 notes and their gap
-    assert model.network_.stacked.layout.sizes == (4 + 2 + 3 + 3 + 3, 100, 2)
+    assert model.network_.sizes == (4 + 2 + 3 + 3 + 3, 100, 2)
     target = x["age"].to_numpy() + 10 * (x["colour"] == "red").to_numpy()
     assert RCADRegressor(max_iter=200, random_state=0).fit(x, target).score(x, target) > 0.9
 

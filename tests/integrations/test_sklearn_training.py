@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,10 @@ from sklearn.datasets import load_diabetes, load_wine
 
 import rcad
 from rcad import methods
-from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn import training as training_module
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, base
 from rcad.integrations.sklearn.network import Network
 from rcad.integrations.sklearn.tables import _table
-from rcad.integrations.sklearn.training import CoreStep, LeanStep
+from rcad.integrations.sklearn.training import OneNetwork
 from rcad.models.mlp import MLP
 from rcad.train.task import derived
 
@@ -99,17 +99,9 @@ def test_weights_and_mixing_equal_the_core_too() -> None:
 
 @pytest.mark.parametrize("estimator", [RCADClassifier(**SHORT), RCADRegressor(**SHORT)], ids=["labels", "reals"])
 def test_the_lean_step_equals_the_core_s(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = []
-    build = training_module.step_for
-
-    def slow(*args: Any, **options: Any) -> Any:
-        step = build(*args, **{**options, "lean": not chosen})
-        chosen.append(type(step))
-        return step
-
-    monkeypatch.setattr(training_module, "step_for", slow)
-    fast, exact = (estimator.fit(*data(estimator)).module_ for _ in range(2))
-    assert chosen == [LeanStep, CoreStep]
+    fast = estimator.fit(*data(estimator)).module_
+    monkeypatch.setattr(base, "OneNetwork", partial(OneNetwork, lean=False))
+    exact = estimator.fit(*data(estimator)).module_
     assert 0 < differ(fast, exact) < 1e-9
 
 

@@ -140,10 +140,11 @@ class StackedMLP:
         return state
 
     def module(self, r: int) -> MLP:
-        """One replica as an ordinary model."""
+        """One replica as an ordinary model; no random number is drawn."""
         sizes = self.layout.sizes
-        net = MLP(num_outputs=sizes[-1], in_shape=sizes[:1], hidden=sizes[1:-1]).to(self.flat)
-        net.load_state_dict(self.replica(r))
+        with torch.device("meta"):
+            net = MLP(num_outputs=sizes[-1], in_shape=sizes[:1], hidden=sizes[1:-1])
+        net.load_state_dict(self.replica(r), assign=True)
         return net
 
     def take(self, index: Tensor) -> StackedMLP:

@@ -120,6 +120,8 @@ CLOSED: dict[tuple[type, str], Closed] = {
 
 
 Noise = Callable[[tuple[int, ...]], Tensor]
+Step = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor | None]]
+"""Writes the gradients of a batch (x, target, number, shares); gives the losses and the outputs. See `StackedStep`."""
 
 
 class StackedStep:

@@ -19,7 +19,7 @@ from rcad.loss.method import Method
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.method import StackedMethod, grow
 from rcad.stacked.model import Layout, Passes, StackedMLP, StackedOptimizer
-from rcad.stacked.step import StackedStep
+from rcad.stacked.step import StackedStep, Step
 from rcad.stacked.task import Examples, StackedProblem, StackedResult, measure_stacked
 from rcad.train.task import Problem, check_cap, derived, method_of
 
@@ -48,13 +48,14 @@ class Group:
         self.index, self.seeds, self.problem, self.model = index, seeds, problem, model
         self.method, self.optimizer, self.result, self.selection = method, optimizer, result, selection
         self.train: Examples = problem.train
+        self.shares: Tensor | None = None  # what each example counts, (R, n); 1 each where there are none
         self.best = model.flat.new_full((len(index), 2), -float("inf"), dtype=torch.float64)
         self._prepare()
 
     def _prepare(self) -> None:
         """Memory for the steps; made anew when the replicas change."""
         self.gradient = torch.empty_like(self.model.flat)
-        self.steps: dict[int, StackedStep] = {}
+        self.steps: dict[int, Step] = {}
         self.sums = self.model.flat.new_zeros((2, len(self.index)), dtype=torch.float64)
         device = self.model.flat.device
         self.generators = [torch.Generator(device) for _ in self.seeds] if self.method.draws else []
@@ -81,7 +82,8 @@ class Group:
             target = y.index_select(0, chosen).view(shape)
             step = self._step(shape[1])
             batch = x.index_select(0, chosen).view(*shape, -1)
-            loss, output = step(batch, target, epoch * len(batches) + number)
+            shares = None if self.shares is None else self.shares.flatten().index_select(0, chosen).view(shape)
+            loss, output = step(batch, target, epoch * len(batches) + number, shares)
             self.optimizer.step(self.model.flat, self.gradient, epoch + number / len(batches))
             self.sums[0] += loss * shape[1]
             if self.problem.classes and output is not None:
@@ -122,7 +124,7 @@ class Group:
             return order
         return order + self.train.length * torch.arange(len(order), device=order.device)[:, None]
 
-    def _step(self, batch: int) -> StackedStep:
+    def _step(self, batch: int) -> Step:
         if batch not in self.steps:
             self.steps[batch] = StackedStep(self.method, Passes(self.model, self.gradient, batch), self._noise)
         return self.steps[batch]

@@ -25,8 +25,7 @@ from rcad.integrations.sklearn.tables import (
     split,
     warn_of_scales,
 )
-from rcad.integrations.sklearn.training import Examples, Schedule, train
-from rcad.loss.method import Method
+from rcad.integrations.sklearn.training import Examples, OneNetwork, train
 from rcad.models.mlp import MLP
 
 LARGEST_BATCH = 200
@@ -40,40 +39,9 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     loss_curve_: list[float]
     measured_alpha_: float | None = None
 
-    def __init__(
-        self,
-        method: str | Method,
-        *,
-        alpha: float | None,
-        lam: float | None,
-        hidden_layer_sizes: tuple[int, ...],
-        max_iter: int,
-        batch_size: int | str,
-        learning_rate: float,
-        weight_decay: float,
-        early_stopping: bool,
-        validation_fraction: float,
-        n_iter_no_change: int,
-        warm_start: bool,
-        random_state: Any,
-        device: str,
-        verbose: bool,
-    ) -> None:
-        self.method = method
-        self.alpha = alpha
-        self.lam = lam
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    def _keep(self, parameters: dict[str, Any]) -> None:
+        """The parameters as they were given: `__init__` hands its local names over and does no more."""
+        self.__dict__.update({name: value for name, value in parameters.items() if name in self._get_param_names()})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -88,7 +56,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     def module_(self) -> MLP:
         """A copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`."""
         check_is_fitted(self)
-        return self.network_.copy_of_module()
+        return self.network_.model.module(0)
 
     def _target(self, y: Any) -> Array:
         """The target checked, (N,)."""
@@ -152,11 +120,11 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
         course = train(
-            self.network_,
-            self.method_,
-            chosen,
-            self._schedule(len(chosen.y), 1 if streaming else int(self.max_iter), hold_out),
-            classes=self._classes,
+            OneNetwork(self.network_, self.method_, chosen, seed=self.seed_, classes=self._classes),
+            start=self.n_iter_,
+            epochs=1 if streaming else int(self.max_iter),
+            batch_size=min(LARGEST_BATCH, len(chosen.y)) if self.batch_size == "auto" else int(self.batch_size),
+            patience=int(self.n_iter_no_change),
             held_out=None if held is None else examples.take(torch.as_tensor(held, device=examples.x.device)),
             report=self._report if self.verbose else None,
         )
@@ -189,19 +157,15 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     def _check_continuing(self) -> None:
         """Everything may change from one training to the next but the shape of the network."""
-        sizes = self.network_.stacked.layout.sizes[1:-1]
-        if self._hidden() != tuple(sizes):
+        sizes = self.network_.sizes[1:-1]
+        if self._hidden() != sizes:
             raise InputError(
-                f"expected hidden_layer_sizes={tuple(sizes)} to go on training, but got {self._hidden()}; begin anew "
+                f"expected hidden_layer_sizes={sizes} to go on training, but got {self._hidden()}; begin anew "
                 "with warm_start=False or a clone"
             )
 
     def _hidden(self) -> tuple[int, ...]:
         return tuple(int(units) for units in self.hidden_layer_sizes)
-
-    def _schedule(self, count: int, epochs: int, hold_out: bool) -> Schedule:
-        size = min(LARGEST_BATCH, count) if self.batch_size == "auto" else int(self.batch_size)
-        return Schedule(epochs, size, self.seed_, self.n_iter_, int(self.n_iter_no_change) if hold_out else None)
 
     def _weighed(
         self, table: Table, y: Array, sample_weight: Any, known: Array | None

@@ -97,24 +97,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         device: str = "cpu",
         verbose: bool = False,
     ) -> None:
-        super().__init__(
-            method,
-            alpha=alpha,
-            lam=lam,
-            hidden_layer_sizes=hidden_layer_sizes,
-            max_iter=max_iter,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            warm_start=warm_start,
-            random_state=random_state,
-            device=device,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on (N, D) examples and their classes; `sample_weight` (N,) says how much each counts."""

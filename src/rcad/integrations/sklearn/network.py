@@ -1,4 +1,4 @@
-"""The network of an estimator, one flat tensor seen as a module by the core and as a stack by its twin; and its files.
+"""The network of an estimator, a stack of one, and its files.
 
 It pickles and copies as the bytes of a safetensors file. A saved estimator is one such file too, with all that is no
 tensor as JSON in the header: no pickle anywhere.
@@ -7,7 +7,7 @@ tensor as JSON in the header: no pickle anywhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self
@@ -16,93 +16,93 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from rcad.data.table_encoder import TableFeatures
 from rcad.errors import InputError
 from rcad.loss.method import Method
-from rcad.models.mlp import MLP
+from rcad.runs.config import OptimConfig
 from rcad.runs.files import replacing
-from rcad.stacked.model import Layout, StackedMLP
-from rcad.train.optim import optimizer_tensors, restore_optimizer
+from rcad.stacked.model import Layout, StackedMLP, StackedOptimizer
 
 ROWS = 2**14
 """Rows that are predicted at a time."""
+MEMORY = ("0.step", "0.exp_avg", "0.exp_avg_sq")
 _DRAWING = RLock()
 """First weights come from torch's global generator, which fits in several threads must not share."""
 
 
 class Network:
-    """A perceptron, its gradient and its optimizer.
+    """A perceptron and its optimizer.
 
     Args:
-        stacked: the parameters, of one replica.
+        model: the parameters, of one replica.
 
     Attributes:
-        flat, gradient: all parameters and their gradients, one tensor each.
-        module: the same parameters as an `MLP`, whose gradients arrive in `gradient`.
+        flat: all parameters.
         optimizer: AdamW over `flat`.
     """
 
-    def __init__(self, stacked: StackedMLP) -> None:
-        self.stacked, self.flat = stacked, stacked.flat
-        self.gradient = torch.zeros_like(self.flat)
-        layout = stacked.layout
-        self.module = self.copy_of_module()
-        parts = zip(layout.views(self.flat), layout.views(self.gradient), self.module.parameters(), strict=True)
-        for value, gradient, parameter in parts:
-            parameter.data, parameter.grad = value[0], gradient[0]
-        weights = nn.Parameter(self.flat)
-        weights.grad = self.gradient
-        self.optimizer = torch.optim.AdamW([weights], fused=True)
+    def __init__(self, model: StackedMLP) -> None:
+        self.model, self.flat = model, model.flat
+        self.optimizer = self._paced(1.0, 0.0)
 
     @classmethod
     def begun(cls, sizes: Sequence[int], seed: int, device: torch.device, dtype: torch.dtype) -> Network:
         """With the first weights of a seed, those that a run of the engine with this seed begins with."""
         with _DRAWING:
-            stacked = StackedMLP.initial([seed], sizes, device=device, dtype=dtype)
-        return cls(stacked)
+            return cls(StackedMLP.initial([seed], sizes, device=device, dtype=dtype))
 
-    def copy_of_module(self) -> MLP:
-        """The network as an ordinary module with parameters of its own."""
-        with _DRAWING, torch.random.fork_rng(devices=[]):  # what a new module draws is not used
-            return self.stacked.module(0)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Units from input to output."""
+        return self.model.layout.sizes
 
     def pace(self, rate: float, decay: float) -> None:
         """Sets learning rate and weight decay of the steps to come."""
-        self.optimizer.param_groups[0].update(lr=rate, weight_decay=decay)
+        before, self.optimizer = self.optimizer, self._paced(rate, decay)
+        self._recall(before.steps, before.first, before.second)
+
+    def _paced(self, rate: float, decay: float) -> StackedOptimizer:
+        config = OptimConfig(name="adamw", lr=rate, weight_decay=decay)
+        return StackedOptimizer([config], self.model.layout, self.flat, epochs=1)
+
+    def _recall(self, steps: int, first: Tensor | None, second: Tensor | None) -> None:
+        self.optimizer.steps, self.optimizer.first, self.optimizer.second = steps, first, second
 
     @torch.no_grad()
     def output(self, x: Tensor) -> Tensor:
         """(N, D) -> (N, K), on the CPU."""
-        parts = [self.module(part.to(self.flat)) for part in torch.split(x, ROWS)]
-        return torch.cat(parts).cpu()
+        return torch.cat([self.model(part.to(self.flat)[None])[0] for part in torch.split(x, ROWS)]).cpu()
 
     def on(self, device: torch.device) -> Network:
         """This network if it is there, else a copy."""
-        if self.flat.device == device:
-            return self
-        return Network.of(self.tensors(), self.stacked.layout.sizes, str(device))
+        return self if self.flat.device == device else Network.of(self.tensors(), self.sizes, str(device))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Parameters and the optimizer's memory, on the CPU."""
-        found = {"weights": self.flat} | optimizer_tensors(self.optimizer)
-        return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in found.items()}
+        """Parameters and the optimizer's memory, on the CPU, under the names that torch.optim.AdamW gives it."""
+        memory = self.optimizer
+        found = (self.flat, torch.tensor(float(memory.steps)), memory.first, memory.second)
+        return {
+            name: value.detach().to("cpu", copy=True).contiguous()
+            for name, value in zip(("weights", *MEMORY), found, strict=True)
+            if value is not None
+        }
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor], sizes: Sequence[int], device: str) -> Network:
+    def of(cls, tensors: Mapping[str, Tensor], sizes: Sequence[int], device: str) -> Network:
         """The network whose `tensors` these are; one from a GPU comes back on the CPU where there is none."""
         gone = torch.device(device).type == "cuda" and not torch.cuda.is_available()
-        memory, place = dict(tensors), torch.device("cpu" if gone else device)
-        weights = memory.pop("weights")  # copied: safetensors gives views of the bytes it has read
-        network = cls(StackedMLP(Layout(1, tuple(sizes)), weights.to(place, copy=True)))
-        if memory:
-            restore_optimizer(network.optimizer, memory)
+        place = torch.device("cpu" if gone else device)
+        # Copied: safetensors gives views of the bytes it has read.
+        network = cls(StackedMLP(Layout(1, tuple(sizes)), tensors["weights"].to(place, copy=True)))
+        if MEMORY[0] in tensors:
+            first, second = (tensors[name].to(place, copy=True) for name in MEMORY[1:])
+            network._recall(int(tensors[MEMORY[0]]), first, second)
         return network
 
     def __reduce__(self) -> tuple[Any, ...]:
-        sizes = list(self.stacked.layout.sizes)
-        return _from_bytes, (save(self.tensors()), sizes, str(self.flat.device))
+        return _from_bytes, (save(self.tensors()), list(self.sizes), str(self.flat.device))
 
 
 def _from_bytes(data: bytes, sizes: Sequence[int], device: str) -> Network:
@@ -134,7 +134,7 @@ class Savable:
             "version": VERSION,
             "estimator": type(self).__name__,
             "parameters": {name: _plain(name, value) for name, value in self.get_params().items()},  # type: ignore[attr-defined]
-            "sizes": list(self.network_.stacked.layout.sizes),
+            "sizes": list(self.network_.sizes),
             "columns": self.columns_.to_dict(),
             "method": _rows(self.method_),
             "fitted": {name: getattr(self, name) for name in PLAIN if hasattr(self, name)},

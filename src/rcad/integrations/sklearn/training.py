@@ -1,11 +1,10 @@
-"""The loop of an estimator: tensors in memory, one synchronisation per epoch, the core's step or its leaner twin."""
+"""How an estimator trains: the stacked trainer with one network, which may stop early and goes on where it was."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,11 +12,15 @@ from torch import Tensor
 from rcad.errors import InputError
 from rcad.integrations.sklearn.network import Network
 from rcad.loss.augmentations import augment
-from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.likelihoods import Categorical
 from rcad.loss.method import Method
-from rcad.stacked.method import StackedMethod
-from rcad.stacked.model import Passes
-from rcad.stacked.step import StackedStep
+from rcad.models.mlp import MLP
+from rcad.stacked.method import StackedLikelihood, StackedMethod
+from rcad.stacked.model import StackedMLP
+from rcad.stacked.step import Step
+from rcad.stacked.task import Examples as Stack
+from rcad.stacked.task import StackedProblem, StackedResult
+from rcad.stacked.train import Group
 from rcad.train.task import derived
 
 LEAST_GAIN = 1e-4
@@ -40,28 +43,95 @@ class Examples(NamedTuple):
     def take(self, rows: Tensor) -> Examples:
         return Examples(self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows])
 
-    def batches(self, size: int) -> list[Examples]:
-        """Slices of that many rows, the last perhaps shorter."""
-        spans = [slice(start, start + size) for start in range(0, len(self.x), size)]
-        return [Examples(*(None if part is None else part[span] for part in self)) for span in spans]  # type: ignore[arg-type]
+
+class CoreStep:
+    """The step of `rcad.Criterion`, for methods that cannot be stacked: augmentation, two views, jitter."""
+
+    def __init__(
+        self, model: StackedMLP, gradient: Tensor, method: Method, classes: int, generator: torch.Generator
+    ) -> None:
+        self.gradient, self.method, self.classes, self.generator = gradient, method, classes, generator
+        self.module = shared_module(model, gradient)
+        self.criterion = method.criterion(units="input", checks="first")
+
+    def __call__(
+        self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        self.gradient.zero_()
+        raw, labels = x[0], target[0]
+        mixed, soft = augment(self.method.augment, raw, labels, classes=self.classes or None, generator=self.generator)
+        losses = self.criterion.backward(
+            self.module,
+            mixed,
+            soft,
+            raw=raw,
+            raw_target=labels,
+            weight=None if shares is None else shares[0],
+            step=number,
+            generator=self.generator,
+        )
+        return losses.total[None], None
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long to train, and in which order.
+def shared_module(model: StackedMLP, gradient: Tensor) -> MLP:
+    """The one replica as a module with the same memory, whose gradients arrive in `gradient`."""
+    module = model.module(0)
+    views = zip(model.layout.views(model.flat), model.layout.views(gradient), module.parameters(), strict=True)
+    for value, own, parameter in views:
+        parameter.data, parameter.grad = value[0], own[0]
+    return module
+
+
+class OneNetwork(Group):
+    """The stacked trainer's group of one replica.
 
     Args:
-        epochs: how many; the first is number `start`, which continues the streams of an earlier training.
-        batch_size: examples in a step.
+        network: trained in place.
         seed: of order and noise.
-        patience: stop after so many epochs without a gain on the held-out examples.
+        classes: how many; 0 for real targets.
+        lean: whether the stacked step may be used; the core's, its slow twin, is for tests.
     """
 
-    epochs: int
-    batch_size: int
-    seed: int
-    start: int = 0
-    patience: int | None = None
+    def __init__(
+        self, network: Network, method: Method, examples: Examples, *, seed: int, classes: int, lean: bool = True
+    ) -> None:
+        model = network.model
+        stacked = StackedMethod(StackedLikelihood(Categorical()), ())
+        try:
+            stacked = StackedMethod.of([method], Categorical(), model.flat)
+        except InputError:
+            lean = False
+        index = torch.zeros(1, dtype=torch.int64, device=model.flat.device)
+        result = StackedResult.empty(model, (), ())
+        problem = StackedProblem(Stack(examples.x[None], examples.y[None]), classes)
+        super().__init__(index, [seed], problem, model, stacked, network.optimizer, result, "last")
+        self.whole, self.seed, self.core = method, seed, None
+        self.shares = None if examples.weight is None else examples.weight[None]
+        if not lean:
+            self.generators = [torch.Generator(model.flat.device)]
+            self.core = CoreStep(model, self.gradient, method, classes, self.generators[0])
+
+    def _step(self, batch: int) -> Step:
+        return super()._step(batch) if self.core is None else self.core
+
+    @property
+    def loss(self) -> float:
+        """The mean over the last epoch."""
+        return float(self.sums[0, 0]) / self.train.length
+
+    def grow(self, epoch: int) -> None:
+        """Appends what the method adds to the examples, if it is time to."""
+        growth = self.whole.growth
+        if growth is None or not growth.due(epoch):
+            return
+        if self.shares is not None:
+            raise InputError(
+                f"expected no weights with {self.whole.name!r}, which adds examples that have none; leave them out"
+            )
+        x, y = self.train.x[0], self.train.y[0]
+        generator = torch.Generator(x.device).manual_seed(derived(self.seed, "growth", epoch))
+        new = growth.grow(self.model.module(0), x, y, self.whole.likelihood or Categorical(), generator=generator)
+        self.train = Stack(torch.cat([x, new[0]])[None], torch.cat([y, new[1]])[None])
 
 
 class Course(NamedTuple):
@@ -71,143 +141,51 @@ class Course(NamedTuple):
     scores: list[float]
 
 
-class Step(Protocol):
-    """Writes the gradient of one batch into the network's `gradient`; gives the loss."""
-
-    def __call__(self, batch: Examples, number: int) -> Tensor: ...
-
-
-class CoreStep:
-    """The step of `rcad.Criterion`: any method."""
-
-    def __init__(self, network: Network, method: Method, classes: int, generator: torch.Generator) -> None:
-        self.network, self.method, self.classes, self.generator = network, method, classes, generator
-        self.criterion = method.criterion(units="input", checks="first")
-
-    def __call__(self, batch: Examples, number: int) -> Tensor:
-        self.network.gradient.zero_()
-        x, target = augment(
-            self.method.augment, batch.x, batch.y, classes=self.classes or None, generator=self.generator
-        )
-        losses = self.criterion.backward(
-            self.network.module,
-            x,
-            target,
-            raw=batch.x,
-            raw_target=batch.y,
-            weight=batch.weight,
-            step=number,
-            generator=self.generator,
-        )
-        return losses.total
-
-
-class LeanStep:
-    """The step of the stacked trainer for one replica: the same numbers up to rounding, in less time."""
-
-    def __init__(self, network: Network, method: StackedMethod, generator: torch.Generator) -> None:
-        self.network, self.method, self.generator = network, method, generator
-        self.steps: dict[int, StackedStep] = {}
-
-    def __call__(self, batch: Examples, number: int) -> Tensor:
-        size = len(batch.y)
-        if size not in self.steps:
-            passes = Passes(self.network.stacked, self.network.gradient, size)
-            self.steps[size] = StackedStep(self.method, passes, self._noise)
-        shares = None if batch.weight is None else batch.weight[None]
-        return self.steps[size](batch.x[None], batch.y[None], number, shares)[0]
-
-    def _noise(self, shape: tuple[int, ...]) -> Tensor:
-        like = self.network.flat
-        return torch.randn(shape[1:], generator=self.generator, device=like.device, dtype=like.dtype)[None]
-
-
-def step_for(network: Network, method: Method, classes: int, generator: torch.Generator, *, lean: bool = True) -> Step:
-    """The leaner step where it can do the method, else the core's."""
-    if lean:
-        try:
-            stacked = StackedMethod.of([method], Categorical(), network.flat)
-        except InputError:  # augmentation, two views, jitter: the core does these
-            pass
-        else:
-            return LeanStep(network, stacked, generator)
-    return CoreStep(network, method, classes, generator)
-
-
 def train(
-    network: Network,
-    method: Method,
-    examples: Examples,
-    schedule: Schedule,
+    group: OneNetwork,
     *,
-    classes: int,
-    held_out: Examples | None = None,
+    start: int,
+    epochs: int,
+    batch_size: int,
+    patience: int,
+    held_out: Examples | None,
     report: Callable[[int, float, float | None], None] | None = None,
-    lean: bool = True,
 ) -> Course:
-    """Trains the network in place; with `patience` it ends with the weights of the best epoch.
+    """Trains the network in place; with held-out examples it ends with the weights of the best epoch.
 
     Args:
-        classes: how many; 0 for real targets.
-        held_out: on which the epochs are judged.
+        start: the epochs that were trained before, whose streams of random numbers are continued.
+        patience: stop after so many epochs without a gain on the held-out examples.
+        held_out: on which the epochs are judged; None judges none.
         report: called with the epoch (from 1), its loss and its score.
-        lean: whether the leaner step may be used; the slow twin is for tests.
     """
-    device = network.flat.device
-    generator = torch.Generator(device)
-    step = step_for(network, method, classes, generator, lean=lean)
-    likelihood: Likelihood = method.likelihood or Categorical()
-    course, number = Course([], []), schedule.start * math.ceil(len(examples.x) / schedule.batch_size)
-    best, best_epoch, kept = -math.inf, 0, network.flat.clone()
-    network.module.train()
-    for epoch in range(schedule.start, schedule.start + schedule.epochs):
-        generator.manual_seed(derived(schedule.seed, "noise", epoch))
-        order = torch.Generator().manual_seed(derived(schedule.seed, "batches", epoch))
-        shuffled = examples.take(torch.randperm(len(examples.x), generator=order).to(device))
-        losses, sizes = [], []
-        for batch in shuffled.batches(schedule.batch_size):
-            losses.append(step(batch, number).reshape(()))
-            network.optimizer.step()
-            sizes.append(len(batch.y))
-            number += 1
-        loss = sum(n * value for n, value in zip(sizes, torch.stack(losses).tolist(), strict=True)) / sum(sizes)
-        if not math.isfinite(loss):
-            raise InputError(f"expected a finite loss, but it was {loss} in epoch {epoch + 1}; lower learning_rate")
-        course.losses.append(loss)
-        if held_out is not None:
-            course.scores.append(_score(network, likelihood, held_out))
+    course, flat = Course([], []), group.model.flat
+    best, best_epoch, kept = -math.inf, 0, flat.clone()
+    for epoch in range(start + 1, start + epochs + 1):
+        group.train_epoch(epoch - 1, batch_size)
+        if not math.isfinite(group.loss):
+            raise InputError(f"expected a finite loss, but it was {group.loss} in epoch {epoch}; lower learning_rate")
+        course.losses.append(group.loss)
+        score = None if held_out is None else _score(group, held_out)
         if report is not None:
-            report(epoch + 1, loss, course.scores[-1] if course.scores else None)
-        if schedule.patience is not None and course.scores:
-            done = len(course.scores)
-            if course.scores[-1] > best + LEAST_GAIN:
-                best, best_epoch = course.scores[-1], done
-                kept.copy_(network.flat)
-            elif done - best_epoch >= schedule.patience:
+            report(epoch, group.loss, score)
+        if score is not None:
+            course.scores.append(score)
+            if score > best + LEAST_GAIN:
+                best, best_epoch = score, epoch
+                kept.copy_(flat)
+            elif epoch - max(best_epoch, start) >= patience:
                 break
-        if method.growth is not None and method.growth.due(epoch + 1):
-            examples = _grown(network, method, likelihood, examples, schedule.seed, epoch + 1)
-    if schedule.patience is not None and best_epoch:
-        network.flat.copy_(kept)
+        group.grow(epoch)
+    if best_epoch:
+        flat.copy_(kept)
     return course
 
 
 @torch.no_grad()
-def _score(network: Network, likelihood: Likelihood, held_out: Examples) -> float:
+def _score(group: OneNetwork, held_out: Examples) -> float:
     """The mean log-likelihood, without what a method adds to it."""
-    plain: Likelihood = likelihood.plain() if hasattr(likelihood, "plain") else likelihood
-    values = plain.nll(network.module(held_out.x), held_out.y)
+    likelihood: Any = group.whole.likelihood or Categorical()
+    plain = likelihood.plain() if hasattr(likelihood, "plain") else likelihood
+    values: Tensor = plain.nll(group.model(held_out.x[None])[0], held_out.y)
     return -float((values if held_out.weight is None else held_out.weight * values).mean())
-
-
-def _grown(
-    network: Network, method: Method, likelihood: Likelihood, examples: Examples, seed: int, epoch: int
-) -> Examples:
-    assert method.growth is not None
-    if examples.weight is not None:
-        raise InputError(
-            f"expected no weights with {method.name!r}, which adds examples that have none; leave them out"
-        )
-    generator = torch.Generator(examples.x.device).manual_seed(derived(seed, "growth", epoch))
-    x, y = method.growth.grow(network.module, examples.x, examples.y, likelihood, generator=generator)
-    return Examples(torch.cat([examples.x, x]), torch.cat([examples.y, y]))
