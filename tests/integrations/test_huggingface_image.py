@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from equal import moved, same_parameters
 from rcad import RCAD, InputError, augment, methods
 from rcad.integrations.huggingface import RCADTrainer
 from tiny_transformers import LABELS, arguments, bert, collated, pictures, texts, vit
+from workers import in_bf16, in_two
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 
@@ -184,18 +182,9 @@ for name in ("SequenceClassification", "TokenClassification"):
 """
 
 
-def started(kind: str, folder: Path, rank: int, **environment: str) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
-    everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen([sys.executable, "-c", WORKER, kind, str(folder), str(rank)], env=everything)
-
-
 @pytest.mark.slow
 def test_two_processes_with_accumulation_equal_one_big_batch(tmp_path: Path) -> None:
-    port = str(20000 + os.getpid() % 20000)
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    workers = [started("ddp", tmp_path, r, RANK=str(r), LOCAL_RANK=str(r), **place) for r in (0, 1)]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    in_two(WORKER, "ddp", tmp_path)
     for head in ("SequenceClassification", "TokenClassification"):
         alone, rows = bert(head), texts(per_token=head == "TokenClassification")
         train(alone, tmp_path, rows, "rcad(alpha=1.5, lam=0.3)", changed={"per_device_train_batch_size": 12})
@@ -208,12 +197,7 @@ def test_two_processes_with_accumulation_equal_one_big_batch(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_bf16_stays_near_float32(tmp_path: Path) -> None:
-    """In a process of its own: some machines die of a CPU's bf16 unless told to use older instructions."""
-    worker = started("bf16", tmp_path, 0, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
-    code = worker.wait(timeout=120)
-    if code < 0:
-        pytest.skip(f"this CPU cannot compute in bf16 (signal {-code})")
-    assert code == 0
+    in_bf16(WORKER, "bf16", tmp_path, 0)
     for head in ("SequenceClassification", "TokenClassification"):
         exact, rough, rows = bert(head), bert(head), texts(per_token=head == "TokenClassification")
         train(exact, tmp_path, rows, "rcad(alpha=1.5, lam=0.3)", changed={"per_device_train_batch_size": 6})

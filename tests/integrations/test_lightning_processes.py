@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +11,7 @@ pytest.importorskip("lightning")
 
 from rcad import RCAD
 from small_nets import images, smooth_net
-
-SUPPORT = Path(__file__).parents[1] / "support"
+from workers import in_bf16, started
 
 DDP = """
 import sys, logging, warnings
@@ -130,25 +125,16 @@ for fused in (False, True):
     expected = RCAD(0.5, 0.1).losses(norm_net(), x, y)
     torch.testing.assert_close(losses.total.float(), expected.total, rtol=2e-2, atol=2e-2)
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in net.parameters())
-print("bf16 done")
 """
-
-
-def in_process(script: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **variables}
-    command = [sys.executable, str(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     """Each process sees half of the batch; sums over halves round otherwise than sums over the whole."""
-    script = tmp_path / "two.py"
+    script = tmp_path / "two.py"  # a file, since Lightning starts the second process itself
     script.write_text(DDP, encoding="utf-8")
-    done = in_process(script, str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    assert started(script, tmp_path).wait(timeout=200) == 0
     x, y = images(8)
     net = smooth_net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
@@ -165,11 +151,5 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bf16_mixed_attacks_in_fp32(tmp_path: Path) -> None:
-    script = tmp_path / "bf16.py"
-    script.write_text(BF16, encoding="utf-8")
-    done = in_process(script, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
-    if done.returncode == -signal.SIGILL:
-        pytest.skip("this CPU has no bfloat16")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("bf16 done\n")
+def test_bf16_mixed_attacks_in_fp32() -> None:
+    in_bf16(BF16)

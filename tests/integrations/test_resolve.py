@@ -111,7 +111,10 @@ def labelled(last: int) -> Any:
         (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
         (lambda: resolve("mixup + rcad", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write it into"),
         (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
-        (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected images (B, C, H, W) for"),
+        (
+            lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)),
+            "expected a tensor of images (B, C, H, W) for",
+        ),
         (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
         (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
         (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),

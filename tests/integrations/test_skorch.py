@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import warnings
 from typing import Any
 
@@ -34,7 +33,6 @@ from rcad import (
     augment,
     methods,
 )
-from rcad.errors import MissingExtraError
 from rcad.integrations.skorch import GaussianLoss, RCADNetClassifier, RCADNetMixin, RCADNetRegressor
 from small_nets import CLASSES, images, norm_net
 
@@ -410,18 +408,10 @@ def test_what_cannot_be_done_is_refused_in_one_line(net: Any, says: str) -> None
 def test_parameters_beside_x_and_images_in_a_dict_are_named() -> None:
     with pytest.raises(InputError, match="expected X to be a dict with extra in it"):
         made().fit(X, Y, extra=X)
-    with pytest.raises(InputError, match="expected X to be images for the method 'mixup', but got a dict"):
+    with pytest.raises(InputError, match="for the method 'mixup', but got dict"):
         made(method="mixup").fit({"x": X}, Y)
 
 
 def test_a_gaussian_loss_is_the_mean_nll() -> None:
     output, target = torch.randn(6, 2), torch.randn(6)
     torch.testing.assert_close(GaussianLoss()(output, target), Gaussian().nll(output, target).mean())
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("rcad.integrations.skorch")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "skorch", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "rcad\[skorch\]"'):
-        import rcad.integrations.skorch  # noqa: F401

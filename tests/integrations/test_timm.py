@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 from equal import same_parameters
 from rcad import RCAD, Categorical, InputError, augment, methods
 from rcad.integrations.resolve import as_method
-from timm_folder import load, prelude
+from timm_folder import load
 
 timm: Any = load()
 pytest.importorskip("timm.task")
@@ -344,20 +342,3 @@ def test_says_what_was_expected(make: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
-
-
-def imported_after(code: str) -> str:
-    program = f"import sys\n{code}\nimport rcad.integrations.timm"
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
-
-
-def test_the_missing_package_names_its_extra() -> None:
-    error = imported_after("sys.modules['timm'] = None")
-    assert error.endswith('MissingExtraError: expected timm to be installed: pip install "rcad[timm]"\n')
-    assert error.count("Traceback") == 1
-
-
-def test_a_timm_without_tasks_is_refused() -> None:
-    error = imported_after(prelude() + "sys.modules['timm.task'] = None")
-    assert "InputError: expected a timm with timm.task, as 1.0.30 has, but got 1." in error
-    assert error.count("Traceback") == 1

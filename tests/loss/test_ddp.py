@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rcad import Categorical, Criterion, GradientStep, Objective, RandomStep, Term
 from small_nets import assert_same_state, images, norm_net, smooth_net
+from workers import in_two
 
 pytestmark = [
     pytest.mark.slow,
@@ -147,15 +144,7 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
     folder = tmp_path_factory.mktemp("two")
-    paths = os.pathsep.join(
-        [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")]
-    )
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    script = "import sys, test_ddp; test_ddp.work(int(sys.argv[1]), sys.argv[2])"
-    workers = [
-        subprocess.Popen([sys.executable, "-c", script, str(rank), str(folder)], env=environment) for rank in (0, 1)
-    ]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    in_two("import sys\nfrom loss.test_ddp import work\nwork(int(sys.argv[2]), sys.argv[1])", folder)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 

@@ -70,21 +70,16 @@ class AccelerateCriterion:
         `Objective.forward`.
         """
         check_compiled(model)
-        if isinstance(x, Tensor) and self.resolved.augment:
-            batch = self.resolved.batch(x, y, classes=self.classes, generator=self.generator)
-            x, y, options = batch.x, batch.target, {**batch.views, **options}
-        elif self.resolved.augment:
-            raise InputError(f"expected a tensor of images for the method {self.resolved.name!r}, but got a mapping")
-        step = options.pop("step", self.steps)
+        given: Any = x
+        batch = self.resolved.batch(given, y, classes=self.classes, generator=self.generator)
         losses = self.resolved.criterion.backward(
             model,
-            x,
-            y,
+            batch.x,
+            batch.target,
             scaler=self.accelerator.scaler,
             accumulate=self.accelerator.gradient_accumulation_steps,
-            step=step,
             generator=self.generator,
-            **options,
+            **{"step": self.steps, **batch.views, **options},
         )
         self.steps += bool(self.accelerator.sync_gradients)
         return losses

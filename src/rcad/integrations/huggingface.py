@@ -26,7 +26,7 @@ from transformers import Trainer
 
 from rcad.errors import InputError
 from rcad.integrations.accelerate import check_compiled, check_strategy
-from rcad.integrations.resolve import OPTIONS, MethodLike, Resolved, resolve
+from rcad.integrations.resolve import MethodLike, Resolved, reread, resolve
 from rcad.loss.criterion import Criterion, Scaler
 from rcad.loss.likelihoods import Bernoulli, Categorical, Likelihood
 from rcad.loss.model_calls import evaluating, logits_of
@@ -173,18 +173,6 @@ def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
     return (tuple(mean), tuple(std)) if mean is not None and std is not None else (None, None)
 
 
-def per_token(criterion: Criterion) -> Criterion:
-    """The same loss for logits (B, T, K) and labels (B, T), as Hugging Face's token models have them."""
-
-    def last(likelihood: Any) -> Any:
-        return replace(likelihood, class_dim=-1) if isinstance(likelihood, Categorical) else likelihood
-
-    loss = criterion.loss
-    terms = [replace(term, likelihood=last(term.likelihood)) for term in loss.terms]
-    options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
-    return Criterion(last(loss.likelihood), terms, **options)
-
-
 @torch.no_grad()
 def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
     """Tokens and their embeddings must get the same logits; a model that looks for padding in the ids may fail."""
@@ -250,7 +238,8 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         )
         check_trainer(self, self.resolved)
         self._generator = generator
-        self._token_criterion = per_token(self.resolved.criterion)
+        # Hugging Face's token models have logits (B, T, K) for labels (B, T).
+        self._token_criterion = reread(self.resolved.criterion, lambda likelihood: replace(likelihood, class_dim=-1))
         self._stepping = self._reached = self._embeddings_checked = False
         self._parts: dict[str, tuple[Tensor | float, int]] = {}
         self.add_callback(Watch(self._check_reached))

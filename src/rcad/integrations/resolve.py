@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,9 +75,10 @@ class Resolved:
         if not self.augment:
             return Batch(x, target, {})
         views = {"raw": x, "raw_target": target} if self.needs_raw else {}
-        if x.ndim != 4:
+        if not isinstance(x, Tensor) or x.ndim != 4:
+            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise InputError(
-                f"expected images (B, C, H, W) for the method {self.name!r}, but got {tuple(x.shape)}; "
+                f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {found}; "
                 "leave the augmentation out"
             )
         if any(step.slot == "mix" for step in self.augment) and not target.is_floating_point():
@@ -167,6 +168,18 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
             )
         owners[0][key] = parameter
     return compose(*(method(name, **values) for name, values in rows))
+
+
+def reread(criterion: Criterion, change: Callable[[Categorical], Likelihood]) -> Criterion:
+    """The same loss for class labels from another form of output, here and in the terms with a likelihood of theirs."""
+
+    def changed(likelihood: Any) -> Any:
+        return change(likelihood) if isinstance(likelihood, Categorical) else likelihood
+
+    loss = criterion.loss
+    terms = [replace(term, likelihood=changed(term.likelihood)) for term in loss.terms]
+    options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
+    return Criterion(changed(loss.likelihood), terms, **options)
 
 
 def _check_option(value: Method, key: str, option: Any) -> None:

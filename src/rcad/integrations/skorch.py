@@ -24,7 +24,7 @@ from skorch.utils import to_tensor
 from torch import Tensor, nn
 
 from rcad.errors import InputError, Value, whole
-from rcad.integrations.resolve import OPTIONS, MethodLike, as_method, resolve
+from rcad.integrations.resolve import MethodLike, as_method, reread, resolve
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, full_precision
 from rcad.loss.model_calls import logits_of, undisturbed
@@ -113,18 +113,6 @@ def likelihood_of(criterion: nn.Module) -> Likelihood | None:
     if isinstance(criterion, nn.BCEWithLogitsLoss):
         return Bernoulli()
     return Categorical() if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) else None
-
-
-def reading_probabilities(criterion: Criterion) -> Criterion:
-    """The same loss for a module that gives probabilities in place of logits."""
-
-    def reading(likelihood: Any) -> Any:
-        return FromProbabilities(likelihood) if isinstance(likelihood, Categorical) else likelihood
-
-    loss = criterion.loss
-    terms = [replace(term, likelihood=reading(term.likelihood)) for term in loss.terms]
-    options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
-    return Criterion(reading(loss.likelihood), terms, **options)
 
 
 OWN = (NeuralNet, NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
@@ -231,12 +219,9 @@ class RCADNetMixin(Base):  # type: ignore[misc]
             options["weight"] = x.get(WEIGHT)
         elif fit_params:
             raise InputError(f"expected X to be a dict with {', '.join(fit_params)} in it, but got them beside X")
-        if self.rcad_.augment:
-            if isinstance(x, Mapping):
-                raise InputError(f"expected X to be images for the method {self.rcad_.name!r}, but got a dict")
-            made = self.rcad_.batch(x, target, classes=self._number_of_classes())
-            x, target, options = made.x, made.target, {**options, **made.views}
-        losses = self.rcad_.criterion.backward(self.module_, x, target, **options)
+        classes = getattr(self, "classes_", None)
+        made = self.rcad_.batch(x, target, classes=None if classes is None else len(classes))
+        losses = self.rcad_.criterion.backward(self.module_, made.x, made.target, **options, **made.views)
         output = losses.output
         if output is None:  # a method without a clean pass; scores want one
             with torch.no_grad(), undisturbed(self.module_, losses.total.device):
@@ -285,11 +270,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
             input_key=self.input_key,
         )
         if isinstance(self.criterion_, nn.NLLLoss):
-            self.rcad_ = replace(self.rcad_, criterion=reading_probabilities(self.rcad_.criterion))
-
-    def _number_of_classes(self) -> int | None:
-        classes = getattr(self, "classes_", None)
-        return None if classes is None else len(classes)
+            self.rcad_ = replace(self.rcad_, criterion=reread(self.rcad_.criterion, FromProbabilities))
 
 
 class RCADNetClassifier(RCADNetMixin, NeuralNetClassifier):  # type: ignore[misc]

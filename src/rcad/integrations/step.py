@@ -70,11 +70,6 @@ class Step:
         if not (self._fits or torch.compiler.is_compiling()):
             check_call(model, x)
             self._fits = True
-        if self.resolved.augment and not isinstance(x, Tensor):
-            raise InputError(
-                f"expected a tensor of images for the method {self.resolved.name!r}, but got {type(x).__name__}; "
-                "leave the augmentation out"
-            )
         batch: Any = (_usable(x), _usable(y))
         return self.resolved.batch(*batch, classes=self.classes, generator=self.generator)
 
