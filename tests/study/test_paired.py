@@ -10,7 +10,7 @@ from scipy import stats
 
 from rcad.errors import InputError
 from rcad.study.judge import judge_claim as judge
-from rcad.study.statistics import Paired, holm, interval_half, paired, summary
+from rcad.study.statistics import Paired, holm, paired, summary
 
 A = np.random.default_rng(0).normal(1.0, 0.3, 20)
 B = A + np.random.default_rng(1).normal(0.05, 0.1, 20)
@@ -83,11 +83,6 @@ def test_summary_counts_what_diverged() -> None:
         "diverged": 2,
     }
     assert summary([None])["mean"] is None
-
-
-def test_interval() -> None:
-    low, high = stats.t.interval(0.95, 19, loc=A.mean(), scale=stats.sem(A))
-    assert interval_half(A.tolist()) == pytest.approx((high - low) / 2, abs=1e-10)
 
 
 def gain(low: float, high: float) -> Paired:

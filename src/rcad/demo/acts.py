@@ -137,7 +137,7 @@ def _judged(
     results: Mapping[str, Mapping[str, Sequence[float]]], metrics: Sequence[str], seconds: Mapping[str, float]
 ) -> Record:
     """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
-    from rcad.study.compare import judged
+    from rcad.study.cells import judged
 
     controls = ("rcad_random", "confidence_penalty")
     cells = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
 from rcad.study.statistics import (
@@ -153,7 +154,7 @@ def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test
         return _paired([a[seed] for seed in common], [b[seed] for seed in common], test_ratio, note)
     if not common and smaller >= FEWEST:
         return _unpaired(list(a.values()), list(b.values()))
-    mean = _mean(list(a.values())) - _mean(list(b.values())) if smaller else None
+    mean = fmean(a.values()) - fmean(b.values()) if smaller else None
     note = str(TooFew(len(common) if common else smaller))
     return Difference("none", len(common) or smaller, mean=mean, note=note)
 
@@ -164,86 +165,63 @@ def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
     Those without a test do not count. Holm asks the most of the smallest p, LEVEL / family: that is the level at which
     power and seeds are told, so that they never promise more than the verdict keeps.
     """
-    tested = [k for k, one in enumerate(differences) if one.p_two is not None]
-    values = holm([differences[k].p_two or 0.0 for k in tested])
-    found = dict(zip(tested, values, strict=True))
-    level = LEVEL / max(len(tested), 1)
+    found = [one.p_two for one in differences if one.p_two is not None]
+    adjusted, level = iter(holm(found)), LEVEL / max(len(found), 1)
     return [
-        replace(one, p_holm=found[k], **_reach(one, level)) if k in found else one for k, one in enumerate(differences)
+        one if one.p_two is None else replace(one, p_holm=next(adjusted), **_reach(one, level)) for one in differences
     ]
 
 
 def _reach(one: Difference, level: float) -> dict[str, Any]:
     """Power and seeds needed of a paired comparison at a level; of groups that do not pair, as they stand."""
-    if not one.effect or one.test == "Welch" or level == LEVEL:
+    if one.effect is None or one.test == "Welch" or (level == LEVEL and one.power is not None):
         return {}
-    size, ratio = abs(one.effect), one.test_ratio
+    size, options = abs(one.effect), {"test_ratio": one.test_ratio, "sides": "two", "level": level}
     return {
-        "power": power_paired(size, one.n, test_ratio=ratio, sides="two", level=level),
-        "seeds_needed": seeds_needed(size, test_ratio=ratio, sides="two", level=level),
+        "power": power_paired(size, one.n, **options),  # type: ignore[arg-type]
+        "seeds_needed": seeds_needed(size, **options) if size else None,  # type: ignore[arg-type]
     }
 
 
 def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Difference:
-    effect = cohen_dz(a, b)
-    power = None if effect is None else power_paired(abs(effect), len(a), test_ratio=ratio, sides="two")
-    needed = None if not effect else seeds_needed(effect, test_ratio=ratio, sides="two")
-    name: Test = "paired t, Nadeau-Bengio" if ratio else "paired t"
-    test = paired(a, b, test_ratio=ratio)
+    effect, test, won = cohen_dz(a, b), paired(a, b, test_ratio=ratio), superiority_paired(a, b)
     if effect is None and test.mean != 0.0:
         # Equal differences in every pair would give p = 0, which a handful of runs cannot.
         note = "; ".join(part for part in (note, "every pair differs by the same amount: no spread to test by") if part)
-        return Difference("none", len(a), mean=test.mean, superiority=superiority_paired(a, b), note=note)
-    return _difference(name, len(a), test, effect, superiority_paired(a, b), power, needed, note, ratio)
-
-
-def _unpaired(a: list[float], b: list[float]) -> Difference:
-    n, effect = min(len(a), len(b)), hedges_g(a, b)
-    if effect is None:
-        return Difference("none", n, mean=_mean(a) - _mean(b), note="neither group spreads: nothing to test by")
-    test = welch(a, b)
-    assert isinstance(test, Welch)
-    floor = 1e-12 * max(1.0, abs(test.mean))
-    sd = [max(_sd(group), floor) for group in (a, b)]
-    power = power_welch(abs(test.mean), sd[0], len(a), sd[1], len(b), sides="two")
-    needed = seeds_needed(effect, paired=False, sides="two") if effect else None
-    note = "the seeds differ, so that nothing pairs"
-    return _difference("Welch", n, test, effect, superiority(a, b), power, needed, note)
-
-
-def _difference(
-    name: Test,
-    n: int,
-    test: Paired,
-    effect: float | None,
-    chance: float,
-    power: float | None,
-    needed: int | None,
-    note: str,
-    ratio: float = 0.0,
-) -> Difference:
-    return Difference(
-        name,
-        n,
-        mean=test.mean,
-        low=test.low,
-        high=test.high,
-        p_better=test.p_greater,
-        p_worse=test.p_less,
-        p_two=test.p_two,
+        return Difference("none", len(a), mean=test.mean, superiority=won, note=note)
+    found = Difference(
+        "paired t, Nadeau-Bengio" if ratio else "paired t",
+        len(a),
+        **_tested(test),
         effect=effect,
-        superiority=chance,
-        power=power,
-        seeds_needed=needed,
+        superiority=won,
         note=note,
         test_ratio=ratio,
     )
+    return replace(found, **_reach(found, LEVEL))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _unpaired(a: list[float], b: list[float]) -> Difference:
+    n, effect, test = min(len(a), len(b)), hedges_g(a, b), None
+    if effect is not None:
+        test = welch(a, b)
+    if not isinstance(test, Welch):
+        return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group spreads: nothing to test by")
+    floor = 1e-12 * max(1.0, abs(test.mean))
+    sd = [max(stdev(group), floor) for group in (a, b)]
+    return Difference(
+        "Welch",
+        n,
+        **_tested(test),
+        effect=effect,
+        superiority=superiority(a, b),
+        power=power_welch(abs(test.mean), sd[0], len(a), sd[1], len(b), sides="two"),
+        seeds_needed=seeds_needed(effect, paired=False, sides="two") if effect else None,
+        note="the seeds differ, so that nothing pairs",
+    )
 
 
-def _sd(values: Sequence[float]) -> float:
-    mean = _mean(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+def _tested(test: Paired) -> dict[str, Any]:
+    """The part of a difference that its test gives."""
+    names = {"p_better": test.p_greater, "p_worse": test.p_less, "p_two": test.p_two}
+    return {"mean": test.mean, "low": test.low, "high": test.high, **names}

@@ -8,6 +8,7 @@ t-test is far too sure of itself. Nadeau and Bengio (2003) replace the variance 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -45,9 +46,6 @@ class TooFew:
     def __str__(self) -> str:
         return f"too few seeds for a test: {self.got}, at least {self.needed} are needed"
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def numbers(values: Sequence[float], *, at_least: int = 1) -> Array:
     """The results as an array: finite, one-dimensional, so many at least."""
@@ -79,12 +77,9 @@ class Summary:
 
     n: int
     mean: float
-    sd: float | None
-    low: float | None
-    high: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def describe(values: Sequence[float]) -> Summary:
@@ -92,15 +87,10 @@ def describe(values: Sequence[float]) -> Summary:
     good = numbers(values)
     count, mean = len(good), float(good.mean())
     if count == 1:
-        return Summary(1, mean, None, None, None)
-    half = interval_half(values)
-    return Summary(count, mean, float(good.std(ddof=1)), mean - half, mean + half)
-
-
-def interval_half(values: Sequence[float]) -> float:
-    """Half the width of the 95% interval of the mean of independent results."""
-    good = np.asarray(values, dtype=np.float64)
-    return float(_student().ppf(1 - LEVEL / 2, len(good) - 1) * good.std(ddof=1) / math.sqrt(len(good)))
+        return Summary(1, mean)
+    sd = float(good.std(ddof=1))
+    half = _quantile(count - 1) * sd / math.sqrt(count)
+    return Summary(count, mean, sd, mean - half, mean + half)
 
 
 def summary(values: Sequence[float | None]) -> dict[str, float | int | None]:
@@ -151,40 +141,27 @@ def paired(first: Sequence[float], second: Sequence[float], *, test_ratio: float
         first, second: one finite number per split or seed, in the same order; at least 2.
         test_ratio: n_test / n_train of splits that overlap; 0 for independent draws, the ordinary paired t-test.
     """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.shape != b.shape or a.ndim != 1 or len(a) < 2:
-        raise InputError(f"expected two lists of at least 2 results, but got shapes {a.shape} and {b.shape}")
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise InputError("expected finite results to compare, but got NaN or inf; a run that diverged has no pair")
-    difference = a - b
-    count, mean = len(a), float(difference.mean())
-    return Paired(*_test(mean, math.sqrt(float(difference.var(ddof=1)) * (1 / count + test_ratio)), count - 1))
+    return Paired(*_paired(pairs(first, second, at_least=2), test_ratio))
 
 
 def paired_t(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired | TooFew:
     """`paired`, which says so where there are fewer than three pairs."""
-    count = len(pairs(first, second, at_least=0))
-    return TooFew(count) if count < FEWEST else paired(first, second, test_ratio=test_ratio)
+    difference = pairs(first, second, at_least=0)
+    return TooFew(len(difference)) if len(difference) < FEWEST else Paired(*_paired(difference, test_ratio))
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Welch | TooFew:
     """Welch's test of two groups that do not pair and may spread differently."""
-    a, b = numbers(first, at_least=0), numbers(second, at_least=0)
-    if min(len(a), len(b)) < FEWEST:
-        return TooFew(min(len(a), len(b)))
-    return welch_from_summaries(
-        float(a.mean()), float(a.std(ddof=1)), len(a), float(b.mean()), float(b.std(ddof=1)), len(b)
-    )
+    groups = numbers(first, at_least=0), numbers(second, at_least=0)
+    fewest = min(map(len, groups))
+    if fewest < FEWEST:
+        return TooFew(fewest)
+    a, b = ((float(group.mean()), float(group.std(ddof=1)), len(group)) for group in groups)
+    return welch_from_summaries(*a, *b)
 
 
 def welch_from_summaries(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> Welch:
     """Welch's test from means, deviations (n - 1) and numbers of results, at least 2 each."""
-    for name, count in (("n1", n1), ("n2", n2)):
-        whole(name, count, minimum=2)
-    for name, value in (("mean1", mean1), ("mean2", mean2)):
-        finite(name, value)
-    for name, value in (("sd1", sd1), ("sd2", sd2)):
-        finite(name, value, minimum=0.0)
     se, df = _welch_error(sd1, n1, sd2, n2)
     if se == 0.0 and mean1 != mean2:
         raise InputError(
@@ -201,24 +178,33 @@ def _welch_error(sd1: float, n1: int, sd2: float, n2: int) -> tuple[float, float
     return math.sqrt(part1 + part2), (part1 + part2) ** 2 / (part1**2 / (n1 - 1) + part2**2 / (n2 - 1))
 
 
+def _paired(difference: Array, test_ratio: float) -> tuple[float, ...]:
+    count = len(difference)
+    error = math.sqrt(float(difference.var(ddof=1)) * (1 / count + test_ratio))
+    return _test(float(difference.mean()), error, count - 1)
+
+
 def _test(mean: float, se: float, df: float) -> tuple[float, ...]:
     """The numbers of `Paired`."""
-    student = _student()
+    student = _stats().t
     # Without spread there is nothing to measure by, so the sign alone speaks.
     t = mean / se if se > 0 else math.copysign(math.inf, mean) if mean else 0.0
     less, greater = float(student.cdf(t, df)), float(student.sf(t, df))
-    half = float(student.ppf(1 - LEVEL / 2, df)) * se
-    return mean, se, mean - half, mean + half, t, df, less, greater, min(1.0, 2 * min(less, greater))
+    half = _quantile(df) * se
+    return mean, se, mean - half, mean + half, t, df, less, greater, _two_sided(less, greater)
+
+
+def _two_sided(less: float, greater: float) -> float:
+    return min(1.0, 2 * min(less, greater))
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values: the i-th smallest of m is multiplied by m - i + 1, and none falls below one before."""
-    adjusted = [1.0] * len(p)
-    largest = 0.0
-    for rank, index in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[index]))
-        adjusted[index] = largest
-    return adjusted
+    order = np.argsort(p, kind="stable")
+    adjusted = np.ones(len(p))
+    grown = np.asarray(p, dtype=np.float64)[order] * np.arange(len(p), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(grown), 1.0)
+    return [float(one) for one in adjusted]
 
 
 @dataclass(frozen=True)
@@ -239,9 +225,6 @@ class Ranked:
     p_two: float
     exact: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Ranked | TooFew:
     """The signed-rank test of paired results; tied differences share their mean rank, in the exact test too."""
@@ -249,11 +232,11 @@ def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Ranked | TooFew
     if len(every) < FEWEST:
         return TooFew(len(every))
     difference = every[every != 0]
-    ranks = np.asarray(need("scipy.stats", "scipy").rankdata(np.abs(difference)), dtype=np.float64)
+    ranks = np.asarray(_stats().rankdata(np.abs(difference)), dtype=np.float64)
     w = float(ranks[difference > 0].sum())
     exact = len(ranks) <= EXACT_UP_TO
     less, greater = _counted(ranks, w) if exact else _approximated(ranks, w)
-    return Ranked(len(ranks), w, less, greater, min(1.0, 2 * min(less, greater)), exact)
+    return Ranked(len(ranks), w, less, greater, _two_sided(less, greater), exact)
 
 
 def _counted(ranks: Array, w: float) -> tuple[float, float]:
@@ -262,9 +245,8 @@ def _counted(ranks: Array, w: float) -> tuple[float, float]:
     chance = np.zeros(int(doubled.sum()) + 1)
     chance[0] = 1.0
     for rank in doubled:
-        moved = np.zeros_like(chance)
-        moved[rank:] = chance[: len(chance) - rank]
-        chance = (chance + moved) / 2
+        # No chance is lost at the end: what all ranks together can reach fits the array.
+        chance = (chance + np.roll(chance, rank)) / 2
     at = round(2 * w)
     return min(1.0, float(chance[: at + 1].sum())), min(1.0, float(chance[at:].sum()))
 
@@ -334,10 +316,9 @@ def power_welch(
 ) -> float:
     """The chance that two independent groups show a true difference of their means, given their deviations."""
     finite("difference", difference)
-    finite("sd1", sd1, above=0.0)
-    finite("sd2", sd2, above=0.0)
-    whole("n1", n1, minimum=2)
-    whole("n2", n2, minimum=2)
+    for name, sd, n in (("1", sd1, n1), ("2", sd2, n2)):
+        finite(f"sd{name}", sd, above=0.0)
+        whole(f"n{name}", n, minimum=2)
     se, df = _welch_error(sd1, n1, sd2, n2)
     return _power(difference / se, df, sides, level)
 
@@ -367,21 +348,18 @@ def seeds_needed(
             return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= power
         return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= power
 
+    # By doubling first: far beyond what is needed the noncentral t is not computed well.
     high = FEWEST
     while not enough(high):
         if high >= MOST:
             return None
         high = min(2 * high, MOST)
-    low = high // 2 if high > FEWEST else FEWEST - 1  # not enough, or below the fewest
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return max(high, FEWEST)
+    return bisect_left(range(high), True, lo=min(max(high // 2, FEWEST), high), key=enough)
 
 
 def _power(noncentrality: float, df: float, sides: Sides, level: float) -> float:
     one_of("sides", sides, ("one", "two"))
-    stats = need("scipy.stats", "scipy")
+    stats = _stats()
     if sides == "one":
         return float(stats.nct.sf(stats.t.isf(level, df), df, noncentrality))
     edge = stats.t.isf(level / 2, df)
@@ -401,9 +379,6 @@ class AgainstPublished:
     test: Welch | None
     too_few: TooFew | None
     assumed: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def against_published(
@@ -426,30 +401,27 @@ def against_published(
     finite("mean", mean)
     one_of("meaning", meaning, ("95% interval", "standard error", "standard deviation"))
     values = numbers(ours)
-    difference = float(values.mean()) - mean
     few = TooFew(len(values)) if len(values) < FEWEST else None
+    test = None
     if half is None or n is None:
         assumed = "the published mean is taken as exact: no spread or number of runs is printed"
-        exact = None if few else Welch(*vars(paired(values.tolist(), [mean] * len(values))).values())
-        return AgainstPublished(difference, exact, few, assumed)
-    finite("half", half, minimum=0.0)
-    whole("n", n, minimum=2)
-    sd = _deviation(half, n, meaning)
-    assumed = f"± {half:g} is read as the {meaning} over n = {n} independent runs, sd {sd:.3g}"
-    if few:
-        return AgainstPublished(difference, None, few, assumed)
-    own = describe(values.tolist())
-    assert own.sd is not None
-    return AgainstPublished(difference, welch_from_summaries(own.mean, own.sd, own.n, mean, sd, n), None, assumed)
+        if few is None:
+            test = Welch(*_paired(values - mean, 0.0))
+    else:
+        finite("half", half, minimum=0.0)
+        whole("n", n, minimum=2)
+        error = half / _quantile(n - 1) if meaning == "95% interval" else half
+        sd = error if meaning == "standard deviation" else error * math.sqrt(n)
+        assumed = f"± {half:g} is read as the {meaning} over n = {n} independent runs, sd {sd:.3g}"
+        if few is None:
+            test = welch_from_summaries(float(values.mean()), float(values.std(ddof=1)), len(values), mean, sd, n)
+    return AgainstPublished(float(values.mean()) - mean, test, few, assumed)
 
 
-def _deviation(half: float, n: int, meaning: Meaning) -> float:
-    if meaning == "standard deviation":
-        return half
-    if meaning == "standard error":
-        return half * math.sqrt(n)
-    return half * math.sqrt(n) / float(_student().ppf(1 - LEVEL / 2, n - 1))
+def _quantile(df: float) -> float:
+    """Half the width of Student's 95% interval, in standard errors."""
+    return float(_stats().t.ppf(1 - LEVEL / 2, df))
 
 
-def _student() -> Any:
-    return need("scipy.stats", "scipy").t
+def _stats() -> Any:
+    return need("scipy.stats", "scipy")

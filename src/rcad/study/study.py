@@ -45,7 +45,7 @@ FEW, Z = 100, 1.96
 """Below so many examples an accuracy is known to no better than ten points; the normal's 97.5% point."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Asked:
     """The data and how to train on it, as `rcad train` takes them; None where nothing was said.
 

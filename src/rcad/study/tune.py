@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import logging
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, need, one_of, whole
+from rcad.errors import InputError, one_of, whole
 from rcad.loss.method_rows import label, parse_method
-from rcad.report import html
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import save
 from rcad.report.numbers import plural
-from rcad.report.result import Result
 from rcad.runs.config import RunConfig
-from rcad.runs.files import Kind, dumps, finite_or_none, loads, make_folder, read_text, ready_folder, write_text
+from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
 from rcad.study.backends import HELD_OUT, is_table, numbers_of, scheduled
+from rcad.study.kept import Kept, check_packages, earlier, plain, workplace
 from rcad.study.pictures import in_words, search_map
 from rcad.study.ranges import applied, beginning, check_space, default_space
 from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
@@ -78,17 +75,13 @@ def best(trials: Sequence[Trial], goal: Goal) -> Trial | None:
 
 
 @dataclass(frozen=True)
-class Tuning(Result):
+class Tuning(Kept):
     """What `rcad.tune` found.
 
     Attributes:
-        record: everything, as plain data.
-        files: the record, the page and the pictures, where they were written.
         outcome: of the runs; None where it was read from a file.
     """
 
-    record: Mapping[str, Any]
-    files: tuple[Path, ...] = ()
     outcome: Outcome | None = None
 
     @property
@@ -113,13 +106,10 @@ class Tuning(Result):
 
     def save(self, folder: Path | str, stem: str) -> Tuning:
         """Write the record, the page and the map as stem.json, .html, .png and .svg."""
-        path = Path(folder) / f"{stem}.json"
-        make_folder(path.parent)
-        write_text(path, dumps(self.record, indent=1) + "\n")
-        shown = self.document
-        write_text(path.with_suffix(".html"), html.page(shown))
-        pictures = save([replace(one, name=stem) for one in shown.figures], path.parent, ("png", "svg"))
-        return replace(self, files=(path, path.with_suffix(".html"), *pictures))
+        out = Path(folder)
+        found = self.written(out / f"{stem}.json", out / f"{stem}.html")
+        pictures = save([replace(one, name=stem) for one in self.document.figures], out, ("png", "svg"))
+        return replace(found, files=(*found.files, *pictures))
 
 
 SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(plain))
@@ -172,94 +162,64 @@ def tune(
     """
     one_of("search", search, SEARCHES)
     whole("budget", budget, minimum=1)
-    for module, package, extra in (("jinja2", "jinja2", "report"), ("matplotlib.figure", "matplotlib", "report")):
-        need(module, package, extra)
-    if search == "optuna":
-        need("optuna", "optuna", "tune")
-    asked = Asked(
-        data=data,
-        target=target,
-        task=task,
-        size=size,
-        own=data_options or {},
-        recipe=recipe,
-        epochs=epochs,
-        model=model,
-        settings=tuple(settings),
-    )
-    with ExitStack() as stack:
-        kept = None if out is None else Path(out).expanduser()
-        if kept is not None and kept.exists() and not kept.is_dir():
-            raise InputError(f"expected a folder for --out, but {kept} is a file; name another")
-        if runs is None:
-            folder = kept if kept is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            runs = folder / "runs"
-        place = Place.of(Path(runs), data_dir=data_dir, cache_dir=cache_dir, device=device)
+    check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
+    asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
+    with workplace(out, runs, data_dir=data_dir, cache_dir=cache_dir, device=device) as (kept, place):
         return _Work(asked, method, space, search, by, budget, list(seeds), kept, place).go(progress)
 
 
+@dataclass
 class _Work:
     """One search; everything that can be wrong with the input is found while it is made."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        method: str,
-        space: str | None,
-        search: Search,
-        by: str | None,
-        budget: int,
-        seeds: list[int],
-        out: Path | None,
-        place: Place,
-    ) -> None:
-        self.asked, self.search, self.budget, self.seeds, self.out, self.place = (
-            asked,
-            search,
-            budget,
-            seeds,
-            out,
-            place,
-        )
+    asked: Asked
+    method: str
+    wanted: str | None
+    search: Search
+    by: str | None
+    budget: int
+    seeds: list[int]
+    out: Path | None
+    place: Place
+
+    def __post_init__(self) -> None:
         self.methods = method_defaults()
-        first = asked.config(parse_method(method))
+        first = self.asked.config(parse_method(self.method))
         check_held_out(first)
-        if space is not None:
-            check_space(parse_space(space), first.method, self.methods)
-        dataset = read(first.data, place.data_dir, place.cache_dir)
+        if self.wanted is not None:
+            check_space(parse_space(self.wanted), first.method, self.methods)
+        dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         problem = prepare(first, dataset, pick_device("cpu"))
-        metrics = METRICS[bool(problem.classes)]
-        if by is not None:
-            one_of("--by", by, metrics)
-        wanted = (
-            default_space(first, images=not is_table(problem), fixed=asked.fixed)
-            if space is None
-            else parse_space(space)
-        )
-        if not wanted:
-            raise InputError(f"expected something to try, but {method} leaves nothing open; pass --space")
+        if self.by is not None:
+            one_of("--by", self.by, METRICS[bool(problem.classes)])
+        if self.wanted is not None:
+            space = parse_space(self.wanted)
+        else:
+            space = default_space(first, images=not is_table(problem), fixed=self.asked.fixed)
+        if not space:
+            raise InputError(f"expected something to try, but {self.method} leaves nothing open; pass --space")
         distance = measured(problem)
         self.base = at_start(first, first.method, problem)
         method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
-        self.goal = Goal(by or ("accuracy" if problem.classes else "nll"))
-        self.start = beginning(self.base, wanted, self.methods, distance)
-        self.space = resolved(wanted, distance)
-        self.held_out = HeldOut(len(problem.val[1]), len(seeds), self.goal.metric)
+        self.goal = Goal(self.by or ("accuracy" if problem.classes else "nll"))
+        self.start = beginning(self.base, space, self.methods, distance)
+        self.space = resolved(space, distance)
+        self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.goal.metric)
         self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
         self.settings: dict[str, Any] = {
             "data": first.data.name,
             "method": label(first.method),
-            "search": search,
+            "search": self.search,
             "space": [str(one) for one in self.space],
-            "seeds": seeds,
+            "seeds": self.seeds,
             "by": self.goal.metric,
             "base": {key: value for key, value in to_plain(self.base).items() if key != "seed"},
         }
-        if out is not None:
-            _refuse_other(out / f"{self.stem}.json", self.settings)
+        if self.out is not None:
+            _refuse_other(self.out / f"{self.stem}.json", self.settings)
         self.trials: list[Trial] = []
-        self.planned = budget
+        self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
         for sentence in self.omissions:
@@ -303,7 +263,10 @@ class _Work:
         return found if self.out is None else found.save(self.out, self.stem)
 
     def _record(self) -> dict[str, Any]:
-        leader = best(self.trials, self.goal)
+        number = command = None
+        if (leader := best(self.trials, self.goal)) is not None:
+            number, chosen = leader.number, applied(self.base, leader.values, self.methods)
+            command = self.asked.train_line(chosen, leader.values, self.seeds)
         record = {
             "target": KIND,
             "settings": self.settings,
@@ -312,27 +275,17 @@ class _Work:
             "held_out": self.held_out.to_dict(),
             "planned": self.planned,
             "trials": [asdict(one) for one in self.trials],
-            "best": None if leader is None else leader.number,
-            "command": None if leader is None else self._command(leader),
+            "best": number,
+            "command": command,
             "versions": versions(("rcad", "torch", "numpy")),
         }
-        plain: dict[str, Any] = loads(dumps(finite_or_none(SEARCH.stamp(record))), "the record of a search")
-        return plain
-
-    def _command(self, leader: Trial) -> str:
-        """The line that trains the best configuration."""
-        config = applied(self.base, leader.values, self.methods)
-        return self.asked.train_line(config, leader.values, self.seeds)
+        return plain(SEARCH.stamp(record))
 
 
 def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
     """Only the record of the same search may be replaced; its trials are in the store anyway."""
-    if not path.exists():
-        return
-    found = loads(read_text(path), str(path))
-    if not isinstance(found, dict) or found.get("target") != KIND:
-        raise InputError(f"expected a folder for the search, but {path} is something else; pass another --out")
-    if found.get("settings") != loads(dumps(finite_or_none(settings)), "settings"):
+    found = earlier([path], "search", target=KIND)
+    if found is not None and found.get("settings") != plain(settings):
         raise InputError(
             f"expected a folder of this search, but {path} holds one with other settings; pass another --out"
         )
@@ -342,12 +295,11 @@ def document(record: Mapping[str, Any]) -> Document:
     """The page of a search: the best, the table of trials, the map over two parameters."""
     settings, done = record["settings"], record["trials"]
     leader = next((one for one in done if one["number"] == record["best"]), None)
+    verdict = "Every trial diverged: lower the learning rate or the ends of the space." if done else "No trial is done."
     if leader is not None:
-        verdict = f"Best of {len(done)}: {shown_values(leader['values'])}, held-out {_told(record, leader)}."
-    else:
-        verdict = (
-            "Every trial diverged: lower the learning rate or the ends of the space." if done else "No trial is done."
-        )
+        metric = record["metric"]
+        told = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
+        verdict = f"Best of {len(done)}: {shown_values(leader['values'])}, held-out {told}."
     about = [
         f"{settings['method']} on {settings['data']}, {plural(len(settings['seeds']), 'seed')}. Every trial was judged "
         "on the held-out split; the search was not given the test split's numbers, and this page shows none of them.",
@@ -376,7 +328,8 @@ def trials_table(record: Mapping[str, Any]) -> Table:
     for one in record["trials"]:
         number = Cell(str(one["number"]), mark="good") if one["number"] == record["best"] else str(one["number"])
         values = [_value(one["values"].get(key, "start")) for key in keys]
-        scores = [_score(name, one["metrics"]) for name in names]
+        found = one["metrics"] or {}
+        scores = [_score(name, found[name]) if name in found else "-" for name in names]
         rows.append([number, *values, *scores, f"{one['seconds']:.1f}"])
     header = ["trial", *keys, *(in_words(name) for name in names), "seconds"]
     caption = "Held-out numbers, means over the seeds; a dash where a run diverged."
@@ -389,15 +342,8 @@ def shown_values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {_value(value)}" for key, value in values.items()) or "the method as it stands"
 
 
-def _told(record: Mapping[str, Any], one: Mapping[str, Any]) -> str:
-    name, value = record["metric"], one["metrics"][record["metric"]]
-    return f"accuracy {value:.2f}%" if name == "accuracy" else f"{WORDS[name]} {value:.4g}"
-
-
-def _score(name: str, metrics: Mapping[str, float] | None) -> str:
-    if not metrics or name not in metrics:
-        return "-"
-    return f"{metrics[name]:.2f}" if name == "accuracy" else f"{metrics[name]:.4g}"
+def _score(name: str, value: float) -> str:
+    return f"{value:.2f}" if name == "accuracy" else f"{value:.4g}"
 
 
 def _value(value: Any) -> str:

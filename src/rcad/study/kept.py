@@ -1,0 +1,81 @@
+"""What a study leaves behind: a record, a page, a text. The same command may replace them, and no other one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from rcad.errors import InputError, need
+from rcad.report import html
+from rcad.report.markdown import markdown
+from rcad.report.result import Result
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.train.place import Place
+
+
+@dataclass(frozen=True)
+class Kept(Result):
+    """What a study found, with its record.
+
+    Attributes:
+        record: everything, as plain data.
+        files: the page, the text, the record, where they were written.
+    """
+
+    record: Mapping[str, Any]
+    files: tuple[Path, ...] = ()
+
+    def written(self, *files: Path) -> Self:
+        """Write the record (.json), the text (.md) and the page (.html): the last named first, the page last."""
+        shown = self.document
+        make_folder(files[0].parent)
+        for path in reversed(files):
+            if path.suffix == ".json":
+                write_text(path, dumps(self.record, indent=1) + "\n")
+            else:
+                write_text(path, html.page(shown) if path.suffix == ".html" else markdown(shown))
+        return replace(self, files=files)
+
+
+def plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record as its file will give it back."""
+    found: dict[str, Any] = loads(dumps(finite_or_none(record)), "a record")
+    return found
+
+
+def earlier(files: Sequence[Path], what: str, **marks: str) -> dict[str, Any] | None:
+    """The record that an earlier call left in the last of these files; None where there is none of them.
+
+    Args:
+        what: they are of, e.g. "comparison".
+        marks: what the record says of itself; where it does not, whatever lies there is refused.
+    """
+    found = loads(read_text(files[-1]), str(files[-1])) if files[-1].is_file() else None
+    if isinstance(found, dict) and all(found.get(key) == value for key, value in marks.items()):
+        return found
+    for path in files:
+        if path.exists():
+            raise InputError(f"expected a folder for the {what}, but {path} is something else; pass another --out")
+    return None
+
+
+def check_packages(*more: tuple[str, str, str]) -> None:
+    """That a report can be written here, before anything is computed; `more` are further modules that are needed."""
+    for module in (("jinja2", "jinja2", "report"), ("matplotlib.figure", "matplotlib", "report"), *more):
+        need(*module)
+
+
+@contextmanager
+def workplace(out: Path | str | None, runs: Path | str | None, **where: Any) -> Iterator[tuple[Path | None, Place]]:
+    """The folder of the report, and where runs are made: in `runs`, else inside the report, else for a while."""
+    kept = None if out is None else Path(out).expanduser()
+    if kept is not None and kept.exists() and not kept.is_dir():
+        raise InputError(f"expected a folder for --out, but {kept} is a file; name another")
+    with ExitStack() as stack:
+        if runs is None:
+            runs = (kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))) / "runs"
+        yield kept, Place.of(Path(runs), **where)
