@@ -19,9 +19,8 @@ from rcad.loss.model_calls import frozen_batch_stats
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Losses, Term
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.train.joined import Team
-from rcad.train.loop import Trainer
-from rcad.train.machine import side_stream
+from rcad.train.joined import Seat, Team
+from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
 from rcad.train.task import Problem, method_of, model_of, prepare
 
@@ -175,24 +174,28 @@ class Job:
     ) -> None:
         self.method, device = method, problem.device
         rows = METHODS[method] if problem.train[0].ndim == 2 else (CROP, *METHODS[method])
-        self.queues = [side_stream(device) for _ in range(layout.replicas)]
-        self.members = [member for _ in range(layout.teams) for member in Team(layout.joined, mode).members]
-        self.trainers, self.courses = [], []
-        for queue in self.queues:
-            with queue:
+        self.teams = [Team(mode, device) for _ in range(layout.teams)]
+        self.trainers: list[Trainer] = []
+        for team in self.teams:
+            with team.queue:
                 _use(device)
         tensors_before, held_before = memory(device)
-        for seed, (queue, member) in enumerate(zip(self.queues, self.members, strict=True)):
-            config = replace(settings, method=rows, seed=seed)
-            with queue:
-                plan = method_of(config, problem)
-                trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, member=member)
-                if method in CRITERIA:
-                    old = trainer.criterion.loss
-                    trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
-                    trainer.stepper.update.criterion = trainer.criterion
+
+        def course(seat: Seat) -> Course:
+            config = replace(settings, method=rows, seed=seat.index)
+            plan = method_of(config, problem)
+            trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, seat=seat)
+            if method in CRITERIA:
+                old = trainer.criterion.loss
+                trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
+                trainer.stepper.update.criterion = trainer.criterion
             self.trainers.append(trainer)
-            self.courses.append(trainer.course())
+            return trainer.course()
+
+        for seed in range(layout.replicas):
+            team = self.teams[seed // layout.joined]
+            with team.queue:
+                team.enter(seed, course)
         self.run(FIRST_STEPS)
         passing = self._passing(WARM_STEPS - FIRST_STEPS, device)
         each = self.run(4) / 4
@@ -211,26 +214,28 @@ class Job:
         wait(device)
         start = time.perf_counter()
         for _ in range(steps):
-            for run in range(len(self.courses)):
-                self._step(run)
+            for team in self.teams:
+                _step(team)
         if waiting:
             wait(device)
         return time.perf_counter() - start
 
-    def _step(self, run: int) -> None:
-        with self.members[run].queue or self.queues[run]:
-            next(self.courses[run])
-
     def _passing(self, steps: int, device: torch.device) -> int:
         """Bytes that come and go in one step of every run; takes so many."""
-        most = [0] * len(self.courses)
+        most = [0] * len(self.teams)
         for _ in range(steps):
-            for run in range(len(most)):
+            for place, team in enumerate(self.teams):
                 before, _ = memory(device)
-                self._step(run)
+                _step(team)
                 if device.type == "cuda":
-                    most[run] = max(most[run], torch.cuda.max_memory_allocated(device) - before)
+                    most[place] = max(most[place], torch.cuda.max_memory_allocated(device) - before)
         return sum(most)
+
+
+def _step(team: Team) -> None:
+    for seat in team.awake():
+        team.resume(seat)
+    team.step()
 
 
 def _use(device: torch.device) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,8 @@ import torch
 
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.train.joined import Member
-from rcad.train.loop import Trainer
+from rcad.train.joined import Seat, Team
+from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
 from rcad.train.task import method_of, model_of, prepare
 
@@ -40,11 +42,48 @@ def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", *
 
 
 def trainer(
-    settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager", member: Member | None = None
+    settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager", seat: Seat | None = None
 ) -> Trainer:
     problem = prepare(settings, dataset(), device)
     method, model = method_of(settings, problem), model_of(settings, problem)
-    return Trainer(settings, problem, method, model, engine=engine, member=member)
+    return Trainer(settings, problem, method, model, engine=engine, seat=seat)
+
+
+def seated(
+    settings: RunConfig,
+    seeds: Iterable[int],
+    device: torch.device = CPU,
+    engine: Engine = "eager",
+    pause: Callable[[int], Callable[[], bool]] = lambda seed: lambda: False,
+) -> tuple[Team, list[Trainer]]:
+    """A team of these seeds, none of which has begun."""
+    team, runs = Team(engine, device), []
+
+    def course(seat: Seat) -> Course:
+        runs.append(trainer(replace(settings, seed=seat.index), device, engine, seat))
+        return runs[-1].course(pause(seat.index))
+
+    with team.queue:
+        for seed in seeds:
+            team.enter(seed, course)
+    return team, runs
+
+
+def turn(teams: list[Team], ends: dict[int, str] | None = None) -> list[Team]:
+    """Every run goes on to its next step, which every team takes; those who go on. The ends go into `ends`."""
+    for team in teams:
+        for seat in team.awake():
+            if (end := team.resume(seat)) is not None and ends is not None:
+                ends[seat.index] = end
+    return [part for team in teams for part in team.step()]
+
+
+def finish(team: Team) -> list[str]:
+    """All of them to their ends; what became of each, by seed."""
+    teams, ends = [team], dict[int, str]()
+    while teams:
+        teams = turn(teams, ends)
+    return [ends[seed] for seed in sorted(ends)]
 
 
 ROUNDED, ROUNDED_LOSS = 0.03, 0.3

@@ -1,8 +1,12 @@
-"""What a joined step hands to each run: its own part of every gradient, wherever and however that lies in memory."""
+"""Runs that take their steps together are the runs they would be alone, up to the rounding of grouped layers."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,24 +14,291 @@ import pytest
 import torch
 from torch import Tensor
 
+import tiny_runs
 from rcad.data.dataset import Dataset, Split
+from rcad.runs.config import RunConfig
 from rcad.train import cuda_graph as captured
-from rcad.train.joined import JoinedUpdate, Member, Team
+from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.train.joined import JoinedUpdate, Seat
 from rcad.train.loop import Trainer
+from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
-from rcad.train.task import method_of, model_of, prepare
-from tiny_runs import CPU, config, distance, trainer
+from rcad.train.step import Plan, Stepper
+from tiny_runs import ROUNDED, ROUNDED_LOSS, config, distance, finish, seated, trainer, turn
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+KINDS = {
+    "erm": config("erm"),
+    "rcad": config("rcad", channels_last=True),
+    "every": config("every3", accumulate=2),
+    "mixed": config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
+    "released": config("rcad_released", selection="last"),
+    "twice": config("rcad + confidence_penalty"),
+    "adamw": config("cutmix + rcad", optim="adamw"),
+}
+
+
+def wide(settings: RunConfig) -> RunConfig:
+    """With as many channels as joining takes on a GPU."""
+    return replace(settings, model=replace(settings.model, width=16))
+
+
+def alone(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
+    """The same run by itself, from that epoch to its end."""
+    run = trainer(replace(settings, seed=seed))
+    run.epoch = epoch
+    run.fit()
+    return run
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
+    settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=3))
+    others = [alone(settings, seed) for seed in range(3)]
+    for engine in ("eager", "graph"):
+        team, runs = seated(settings, range(3), engine=engine)
+        assert finish(team) == ["done"] * 3
+        assert runs[0].stepper.name == f"{engine}, 3 joined"
+        same_up_to_rounding(runs, others)
+
+
+def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> None:
+    for run, other in zip(runs, others, strict=True):
+        assert distance(run, other) < 2e-5
+        assert run.best_epoch == other.best_epoch
+        for one, its in zip(run.rows, other.rows, strict=True):
+            assert one["loss"] == pytest.approx(its["loss"], rel=1e-4)
+            assert (one["accuracy"], one["lr"]) == (its["accuracy"], its["lr"])
+        if other.average is not None:
+            assert run.average is not None
+            for mine, average in zip(run.average.parameters(), other.average.parameters(), strict=True):
+                torch.testing.assert_close(mine, average, rtol=1e-4, atol=1e-5)
+    assert distance(runs[0], runs[1]) > 0.01
+
+
+def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
+    images = Dataset("images", "regression", Split(x, x.mean((1, 2, 3)).astype(np.float32)))
+    monkeypatch.setattr(tiny_runs, "dataset", lambda: images)
+    settings = config("rcad", epochs=2)
+    team, runs = seated(settings, range(2))
+    finish(team)
+    assert runs[0].stepper.name == "eager, 2 joined"
+    for seed, run in enumerate(runs):
+        other = alone(settings, seed)
+        assert distance(run, other) < 2e-5
+        assert [row.keys() for row in run.rows] == [row.keys() for row in other.rows]
+        assert run.rows[-1]["loss"] == pytest.approx(other.rows[-1]["loss"], rel=1e-4)
+
+
+def test_a_run_that_diverges_takes_nobody_with_it() -> None:
+    settings = config("rcad")
+    team, runs = seated(settings, range(3))
+    with torch.no_grad():
+        next(runs[1].model.parameters()).fill_(torch.nan)
+    assert finish(team) == ["done", "diverged", "done"]
+    assert len(runs[1].rows) == 1
+    for seed in (0, 2):
+        assert distance(runs[seed], alone(settings, seed)) < 2e-5
+
+
+def test_one_that_has_had_enough_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config("erm", selection="last")
+    team, runs = seated(settings, range(2))
+    runs[0]._out_of_patience = lambda: runs[0].epoch == 3  # type: ignore[method-assign]
+    resume, kept = team.resume, {}
+
+    def noting(seat: Seat) -> Any:
+        end = resume(seat)
+        if end is not None and seat.index == 0:
+            kept.update({name: value.clone() for name, value in runs[0].model.state_dict().items()})
+        return end
+
+    monkeypatch.setattr(team, "resume", noting)
+    assert finish(team) == ["done"] * 2
+    assert [len(run.rows) for run in runs] == [3, 5]
+    single = trainer(settings)
+    single._out_of_patience = lambda: single.epoch == 3  # type: ignore[method-assign]
+    single.fit()
+    for name, value in single.model.state_dict().items():
+        torch.testing.assert_close(kept[name], value, rtol=1e-4, atol=1e-5)
+    assert distance(runs[1], alone(settings, 1)) < 2e-5
+
+
+def test_they_pause_after_the_same_step_and_go_on_as_if_they_had_not(tmp_path: Path) -> None:
+    settings = config("data_augmentation + rcad")
+    asked = []
+
+    def wanted(seed: int) -> bool:
+        asked.append(seed)
+        return (asked.count(0) == 4, True, False)[seed]  # the first to ask decides
+
+    team, runs = seated(settings, range(3), pause=lambda seed: lambda: wanted(seed))
+    assert finish(team) == ["interrupted"] * 3
+    assert {(run.epoch, run.step) for run in runs} == {(0, 4)}
+    team, resumed = seated(settings, range(3))
+    for one, other in zip(runs, resumed, strict=True):
+        save_trainer(one, tmp_path / "saved.safetensors")
+        restore_trainer(other, tmp_path / "saved.safetensors")
+    assert finish(team) == ["done"] * 3
+    assert resumed[0].stepper.name == "eager, 3 joined"
+    team, straight = seated(settings, range(3))
+    assert finish(team) == ["done"] * 3
+    for one, other in zip(resumed, straight, strict=True):
+        assert distance(one, other) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [("growth", "these grow"), ("sizes", "of one size"), ("methods", "of one method"), ("model", "without dropout")],
+)
+def test_those_that_do_not_fit_go_each_by_itself(why: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    settings = config("grow" if why == "growth" else "rcad")
+    team, runs = seated(settings, range(2))
+    if why == "sizes":
+        runs[0].x, runs[0].y = runs[0].x[:-2], runs[0].y[:-2]
+        runs[0].stepper.update.x, runs[0].stepper.update.y = runs[0].x, runs[0].y
+    elif why == "methods":
+        runs[0].stepper.update.method = trainer(config("erm")).method
+    elif why == "model":
+        for run in runs:
+            run.model.dropout.p = 0.5  # type: ignore[union-attr]
+    assert finish(team) == ["done"] * 2
+    assert [words in record.message for record in caplog.records if "not joined" in record.message] == [True]
+    assert runs[0].stepper.name == "eager"
+    if why == "growth":
+        assert distance(runs[1], alone(settings, 1)) == 0.0
+
+
+PLACES = {
+    "one behind": ((1, 1, 0), ("eager, 2 joined", "eager, 2 joined", "eager")),
+    "two teams": ((0, 2, 0, 2), ("eager, 2 joined",) * 4),
+    "each elsewhere": ((0, 1, 2), ("eager",) * 3),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_those_at_the_same_step_join(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for one that stands elsewhere, and nobody is trained from where another stands."""
+    settings, (places, engines) = config("rcad", epochs=3), PLACES[name]
+    team, runs = seated(settings, range(len(places)))
+    for run, epoch in zip(runs, places, strict=True):
+        run.epoch = epoch
+    assert finish(team) == ["done"] * len(runs)
+    assert tuple(run.stepper.name for run in runs) == engines
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["some runs are not joined"]
+    for seed, (run, epoch, engine) in enumerate(zip(runs, places, engines, strict=True)):
+        assert len(run.rows) == 3 - epoch
+        assert distance(run, alone(settings, seed, epoch)) < (2e-5 if "joined" in engine else 1e-300)
+
+
+def test_nobody_learns_at_the_rate_of_another() -> None:
+    settings = config("erm", epochs=2)
+    team, runs = seated(settings, range(3))
+    slower = runs[1].config = replace(settings, seed=1, optim=replace(settings.optim, lr=0.01))
+    assert finish(team) == ["done"] * 3
+    assert [run.stepper.name for run in runs] == ["eager, 2 joined", "eager", "eager, 2 joined"]
+    assert distance(runs[1], alone(slower, 1)) == 0.0
+
+
+def test_teams_that_have_parted_say_once_why_they_are_not_joined(caplog: pytest.LogCaptureFixture) -> None:
+    team, runs = seated(config("grow", epochs=2), range(4))
+    runs[0].epoch = runs[2].epoch = 1
+    assert finish(team) == ["done"] * 4
+    said = [record.message.partition(":")[0] for record in caplog.records]
+    assert said == ["some runs are not joined", "the runs are not joined"]
+
+
+def test_teams_that_have_parted_pause_apart() -> None:
+    team, runs = seated(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
+    runs[0].epoch = runs[2].epoch = 1
+    assert finish(team) == ["interrupted", "done", "interrupted", "done"]
+    assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
+
+
+def no_memory(*args: Any) -> None:
+    raise torch.OutOfMemoryError("no memory")
+
+
+def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    team, runs = seated(config("rcad", epochs=3), range(4))
+    runs[0].epoch = runs[2].epoch = 1
+    one, other = turn(turn([team]))
+    assert [[seat.index for seat in part.runs] for part in (one, other)] == [[0, 2], [1, 3]]
+    monkeypatch.setattr(one._stepper, "step", no_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        turn([one])
+    assert not one.runs
+    assert one.step() == []  # a step half taken is not taken again, and nobody is left who could save it
+    assert finish(other) == ["done"] * 2
+
+
+def test_what_is_to_come_has_a_name() -> None:
+    team, runs = seated(config("erm"), range(3))
+    assert runs[0].stepper.name == "eager, 3 to be joined"
+    team.drop(next(iter(team.runs)))  # its record was there already: it is not waited for
+    assert runs[0].stepper.name == "eager, 2 to be joined"
+    turn([team])
+    assert runs[0].stepper.name == "eager, 2 joined"
+    team, runs = seated(config("erm"), range(1), engine="graph")
+    assert runs[0].stepper.name == "graph"
+
+
+def test_an_epoch_begins_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = Stepper.begin, []
+
+    def noted(self: Stepper, order: Tensor, rates: Sequence[float], first: Plan) -> None:
+        begun.append((order.shape[0], first.turn, first.number))
+        begin(self, order, rates, first)
+
+    monkeypatch.setattr(Stepper, "begin", noted)
+    team, runs = seated(config("erm", epochs=2), range(3))
+    finish(team)
+    assert begun == [(3, 0, 0), (3, 0, runs[0]._batches())]
+    assert team.epochs == 2
+
+
+@pytest.fixture
+def _without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_without_collector")
+@pytest.mark.parametrize("how", ["ended", "failed", "parted", "by themselves"])
+def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor waits for the collector of cycles, which knows nothing of a GPU's memory."""
+    team, runs = seated(config("grow" if how == "by themselves" else "rcad", epochs=2), range(3))
+    model = weakref.ref(runs[0].model)
+    if how == "parted":
+        runs[2].epoch = 1
+        team.drop(next(iter(team.runs)))  # another process has finished it
+        turn([team])
+    elif how == "ended":
+        finish(team)
+    elif how == "failed":
+        turn([team])
+        monkeypatch.setattr(Stepper, "step", no_memory)
+        with pytest.raises(torch.OutOfMemoryError):
+            turn([team])
+    else:
+        one, *others = turn([team])
+        one.drop(next(iter(one.runs)))
+        del one
+        turn(others)
+    if how == "ended":
+        del team
+    runs.clear()
+    assert model() is None
 
 
 def joined(runs: int = 3) -> JoinedUpdate:
-    settings = config("rcad", model="resnet18", channels_last=True)
-    team = Team(runs, "eager")
-    return JoinedUpdate(
-        [
-            trainer(replace(settings, seed=seed), member=member).stepper.update
-            for seed, member in enumerate(team.members)
-        ]
-    )
+    _, trainers = seated(config("rcad", model="resnet18", channels_last=True), range(runs))
+    return JoinedUpdate([run.stepper.update for run in trainers])
 
 
 def shifted(like: Tensor) -> Tensor:
@@ -65,47 +336,12 @@ def test_none_is_nobodys() -> None:
     assert update.split(weights, [None] * len(weights)) == [[None] * len(weights)] * 2
 
 
-def test_real_targets_of_images() -> None:
-    draw = np.random.default_rng(0)
-    x = draw.integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
-    y = x.mean((1, 2, 3)).astype(np.float32)
-    dataset = Dataset("images", "regression", Split(x, y))
-    settings = config("rcad", epochs=2)
-
-    def made(seed: int, member: Member | None = None) -> Trainer:
-        mine = replace(settings, seed=seed)
-        problem = prepare(mine, dataset, CPU)
-        return Trainer(mine, problem, method_of(mine, problem), model_of(mine, problem), member=member)
-
-    team = Team(2, "eager")
-    runs = [made(seed, member) for seed, member in enumerate(team.members)]
-    courses = {seed: run.course() for seed, run in enumerate(runs)}
-    while courses:
-        for seed, course in tuple(courses.items()):
-            try:
-                next(course)
-            except StopIteration:
-                team.members[seed].leave()
-                del courses[seed]
-    assert runs[0].stepper.name == "eager, 2 joined"
-    for seed, run in enumerate(runs):
-        alone = made(seed)
-        alone.fit()
-        assert distance(run, alone) < 2e-5
-        assert [row.keys() for row in run.rows] == [row.keys() for row in alone.rows]
-        assert run.rows[-1]["loss"] == pytest.approx(alone.rows[-1]["loss"], rel=1e-4)
-
-
 @pytest.mark.parametrize("engine", ["eager", "graph"])
 def test_gradients_of_the_step_before_are_let_go(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the passes, whose own take their room."""
     monkeypatch.setattr(captured, "WARM_UP", 10**9)
-    team = Team(2, engine)
-    runs = [
-        trainer(replace(config("rcad"), seed=seed), CPU, engine, member) for seed, member in enumerate(team.members)
-    ]
-    courses, held = [run.course() for run in runs], []
-    batch = JoinedUpdate.batch
+    team, runs = seated(config("rcad"), range(2), engine=engine)
+    batch, held = JoinedUpdate.batch, []
 
     def watching(self: JoinedUpdate, *rest: Any) -> None:
         held.append(sum(p.grad is not None for member in self.members for p in member.model.parameters()))
@@ -113,7 +349,99 @@ def test_gradients_of_the_step_before_are_let_go(engine: Engine, monkeypatch: py
 
     monkeypatch.setattr(JoinedUpdate, "batch", watching)
     for _ in range(3):
-        for course in courses:
-            next(course)
+        turn([team])
     assert held == [0, 0, 0]
     assert all(p.grad is not None for run in runs for p in run.model.parameters())
+
+
+CUDA = torch.device("cuda")
+RESNET = config("rcad", model="resnet18", channels_last=True)  # where a map has one pixel, rounding grows too fast
+
+
+def alone_on_gpu(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
+    with side_stream(CUDA):
+        run = trainer(replace(settings, seed=seed), CUDA, "graph")
+        run.epoch = epoch
+        assert run.fit() == "done"
+        return run
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("settings", [*KINDS.values(), RESNET], ids=[*KINDS, "resnet"])
+def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joined steps with and without capture, bit for bit."""
+    made = []
+    with deterministic(True, CUDA):
+        for captures in (True, False):
+            with monkeypatch.context() as patch:
+                if not captures:
+                    patch.setattr(captured.Captured, "_capture", lambda *args: None)
+                team, runs = seated(wide(settings), range(3), CUDA, "graph")
+                assert finish(team) == ["done"] * 3
+                assert team.settled == captures
+            made.append(runs)
+        torch.cuda.synchronize()
+    assert made[0][0].stepper.name == "graph, 3 joined"
+    for one, other in zip(*made, strict=True):
+        assert distance(one, other) == 0.0
+        assert [row["loss"] for row in one.rows] == [row["loss"] for row in other.rows]
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_those_at_the_same_step_join_on_a_gpu() -> None:
+    places, settings = (1, 0, 1, 2), wide(config("rcad", epochs=4))
+    with deterministic(True, CUDA):
+        team, runs = seated(settings, range(4), CUDA, "graph")
+        for run, epoch in zip(runs, places, strict=True):
+            run.epoch = epoch
+        assert finish(team) == ["done"] * 4
+        others = [alone_on_gpu(settings, seed, epoch) for seed, epoch in enumerate(places)]
+        torch.cuda.synchronize()
+    assert [run.stepper.name for run in runs] == ["graph, 2 joined", "graph", "graph, 2 joined", "graph"]
+    assert [len(run.rows) for run in runs] == [3, 4, 3, 2]
+    far = [distance(run, other) for run, other in zip(runs, others, strict=True)]
+    assert far[1] == far[3] == 0.0
+    assert max(far) < 0.02
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_who_the_others_are_changes_nothing() -> None:
+    """The same run in the same place of teams with other mates, one of them lost; places sum in other orders."""
+    settings = wide(config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16"))
+    with deterministic(True, CUDA):
+        teams = []
+        for seeds, lost in (((1, 0, 2), False), ((3, 0, 4), False), ((1, 0, 2), True)):
+            team, runs = seated(settings, seeds, CUDA, "graph")
+            if lost:
+                with torch.no_grad(), team.queue:
+                    next(runs[0].model.parameters()).fill_(torch.nan)
+            assert finish(team).count("diverged") == lost
+            teams.append(runs)
+        torch.cuda.synchronize()
+    assert distance(teams[0][1], teams[1][1]) == 0.0
+    assert distance(teams[0][0], teams[1][0]) > 0.01
+    assert distance(teams[0][1], teams[2][1]) == 0.0
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("engine", ["graph", "compile"])
+def test_bf16_over_fifty_steps(engine: Engine) -> None:
+    """Joined against alone; a repeated lone run says how far apart equals may be."""
+    torch._dynamo.reset()
+    settings = wide(config("rcad", "resnet18", precision="bf16", channels_last=True, epochs=10))
+    with deterministic(False, CUDA):
+        others = [alone_on_gpu(settings, seed) for seed in (0, 0, 1)]
+        team, runs = seated(settings, range(2), CUDA, engine)
+        assert finish(team) == ["done"] * 2
+        torch.cuda.synchronize()
+    spread = distance(others[1], others[0])
+    apart = [distance(runs[0], others[0]), distance(runs[1], others[2])]
+    print(f"\n{engine}: joined {apart[0]:.2e} and {apart[1]:.2e} from alone; alone from itself {spread:.2e}")
+    assert runs[0].stepper.name == ("graph, compiled, 2 joined" if engine == "compile" else "graph, 2 joined")
+    assert max(spread, *apart) < ROUNDED
+    for run, other in zip(runs, (others[0], others[2]), strict=True):
+        assert run.rows[-1]["loss"] == pytest.approx(other.rows[-1]["loss"], rel=ROUNDED_LOSS)

@@ -74,6 +74,10 @@ class Captured(Stepper):
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._rates = torch.empty(0, device=device)
 
+    @property
+    def settled(self) -> bool:
+        return bool(self._graphs) or self.name == "eager"
+
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
         if order.shape != self._order.shape or len(rates) != len(self._rates):
             self._forget(order, rates)

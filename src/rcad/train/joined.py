@@ -1,14 +1,13 @@
 """Runs that take their steps together, as one joined network; each goes its own way in everything else.
 
-Every run is a member of a team. A step is launched once all members that are still here have asked for it. A run that
-ends leaves: its part of the network trains on unheard, and the others do not notice.
+A team owns its runs. It lets each go on until it asks for a step, and takes the step of all once every one has asked.
+A run that ends leaves: its part of the network trains on unheard, and the others do not notice.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,9 +17,11 @@ from rcad.errors import InputError
 from rcad.kernels.fused_sgd import same_order
 from rcad.loss.augmentations import Alternating, Source, alternating
 from rcad.models.joined import Joined
-from rcad.train.machine import timed
+from rcad.train.machine import side_stream, timed
 from rcad.train.place import Engine
 from rcad.train.step import Plan, Stepper, Update, stepper_for
+
+log = logging.getLogger("rcad")
 
 
 class JoinedUpdate(Update):
@@ -96,111 +97,127 @@ class JoinedUpdate(Update):
         return [tensor.as_strided(part.shape, part.stride(), begin + part.storage_offset()) for part in own]
 
 
-log = logging.getLogger("rcad")
-
-
 class Team:
-    """The members, and what takes the step of all once every one of them has asked.
+    """Runs in one queue of the device, which take their steps together.
 
     Runs that go on from different steps part: those that stand at the same one are a team of their own. Where runs
-    turn out not to fit each other, each steps by itself.
+    turn out not to fit each other, each is one.
 
     Args:
-        size: how many runs are to come.
         engine: how steps are taken.
         said: why runs were not joined, shared with other teams so that nobody is told twice.
+
+    Attributes:
+        runs: those that have not ended, each with its course.
+        size: how many have come.
+        epochs: how many have begun here.
     """
 
-    def __init__(self, size: int, engine: Engine, *, said: set[str] | None = None) -> None:
-        self.members = [Member(self) for _ in range(size)]
-        self.engine = engine
-        self.apart = size == 1
+    def __init__(self, engine: Engine, device: torch.device, *, said: set[str] | None = None) -> None:
+        self.engine, self.device, self.queue = engine, device, side_stream(device)
+        self.runs: dict[Seat, Generator[None, None, Any]] = {}
+        self.size = self.epochs = 0
         self._said = set() if said is None else said
-        self.queue: AbstractContextManager[Any] | None = None
-        self.taken = 0
-        self._joined: list[Member] = []
         self._stepper: Stepper | None = None
-        self._failed: BaseException | None = None
-        self._answers: dict[str, tuple[int, bool]] = {}
+        self._orders: list[Tensor] = []
+        self._answers: dict[str, bool] = {}
 
     @property
     def name(self) -> str:
         """How steps are taken, in words."""
         if self._stepper is None:
-            left = sum(member.left for member in self.members)
-            return self.engine if self.apart else f"{self.engine}, {len(self.members) - left} to be joined"
-        return f"{self._stepper.name}, {len(self._joined)} joined"
+            return self.engine if len(self.runs) == 1 else f"{self.engine}, {len(self.runs)} to be joined"
+        return self._stepper.name if len(self._orders) == 1 else f"{self._stepper.name}, {len(self._orders)} joined"
 
     @property
-    def failed(self) -> bool:
-        """Whether a step has failed, so that all who are here will."""
-        return self._failed is not None
+    def settled(self) -> bool:
+        """Whether its steps have taken the memory that they need."""
+        return self._stepper is not None and self._stepper.settled
 
-    def go(self) -> None:
-        """Takes the step if all who are here have asked for it."""
-        if self._failed is not None:
-            raise self._failed
-        here = [member for member in self.members if not member.left]
-        if self.apart or any(member.plan is None for member in here):
-            return
+    def enter(self, index: int, begin: Callable[[Seat], Generator[None, None, Any]]) -> Seat:
+        """A run more, before the first step: `begin` makes its course, whose trainer sits there."""
+        seat = Seat(self, index)
+        self.runs[seat] = begin(seat)
+        self.size += 1
+        return seat
+
+    def awake(self) -> list[Seat]:
+        """The runs that do not wait for a step."""
+        return [seat for seat in self.runs if seat.plan is None]
+
+    def resume(self, seat: Seat) -> Any:
+        """The next instalment of a run; what it returned if that was the last, else None."""
         try:
-            if self._stepper is None:
-                self._join(here)
-            if self._stepper is not None:
-                self._step(here)
-        except BaseException as error:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
-            self._failed = error
+            with self.queue:
+                next(self.runs[seat])
+        except StopIteration as end:
+            del self.runs[seat]
+            return end.value
+        except BaseException:
+            self.drop(seat)
             raise
+        return None
+
+    def step(self) -> list[Team]:
+        """Takes the step if all have asked for it; those who go on: this team, or those that it parts into."""
+        if not self.runs:
+            return []
+        if self.awake():
+            return [self]
+        try:
+            with self.queue:
+                if self._stepper is None and (parts := self._join()):
+                    return parts
+                self._take()
+        except BaseException:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
+            for seat in tuple(self.runs):
+                self.drop(seat)
+            self._stepper = None
+            raise
+        return [self]
+
+    def drop(self, seat: Seat) -> None:
+        """Gives a run up."""
+        if (course := self.runs.pop(seat, None)) is not None:
+            course.close()
 
     def agreed(self, answer: bool, question: str) -> bool:
         """The answer of the first who asks after a step is the answer for all: they pause after the same step."""
-        if self._answers.get(question, (-1, False))[0] != self.taken:
-            self._answers[question] = self.taken, answer
-        return self._answers[question][1]
+        return self._answers.setdefault(question, answer)
 
-    def leave(self) -> None:
-        """What nobody needs any more goes at once: a GPU's memory must not wait for the collector of cycles."""
-        gone = [member for member in self.members if member.left]
-        if self.apart or len(gone) == len(self.members):
-            for member in gone:
-                vars(member).pop("update", None)
-        if len(gone) == len(self.members):
-            self._stepper, self._joined, self._failed = None, [], None
-
-    def _join(self, here: Sequence[Member]) -> None:
-        first = here[0]
-        if len(here) == 1:
-            self.apart = True  # the others had been finished before, or are busy
-            return
-        alike: dict[tuple[Plan | None, tuple[float, ...]], list[Member]] = {}
-        for member in here:
-            alike.setdefault((member.plan, tuple(member.rates)), []).append(member)
+    def _join(self) -> list[Team]:
+        """Makes what takes the steps; where the runs do not fit each other, the teams that they part into."""
+        seats = list(self.runs)
+        alike: dict[tuple[Plan | None, tuple[float, ...]], list[Seat]] = {}
+        for seat in seats:
+            alike.setdefault((seat.plan, tuple(seat.rates)), []).append(seat)
         if len(alike) > 1:
             self._say("some runs are not joined: expected all of them to stand at the same step, but they do not")
-            self._part(alike.values())
-            return
-        try:
-            if first.update.x.is_cuda:
-                torch.cuda.synchronize(first.update.x.device)  # what each has launched in its own queue
-            with timed("join", f"{first.update.method.name}, {len(here)} runs", first.update.x.device):
-                self._stepper = stepper_for(JoinedUpdate([member.update for member in here]), self.engine)
-        except InputError as error:
-            self._say(f"the runs are not joined: {error}")
-            self.apart = True
-            return
-        self._joined = list(here)
-        if first.update.x.is_cuda:
-            self.queue = torch.cuda.stream(torch.cuda.current_stream())
+            return self._part(alike.values())
+        update = seats[0].update
+        if len(seats) > 1:
+            try:
+                with timed("join", f"{update.method.name}, {len(seats)} runs", self.device):
+                    update = JoinedUpdate([seat.update for seat in seats])
+            except InputError as error:
+                self._say(f"the runs are not joined: {error}")
+                return self._part([seat] for seat in seats)
+        self._stepper = stepper_for(update, self.engine)
+        self._orders = [seat.order for seat in seats]
+        for place, seat in enumerate(seats):
+            seat.place = place
+        return []
 
-    def _part(self, groups: Iterable[list[Member]]) -> None:
-        """Each group goes on as a team of its own, which joins when one of them asks again."""
-        for members in groups:
-            team = Team(0, self.engine, said=self._said)
-            team.members = members
-            for member in members:
-                member.team = team
-        self.apart = True
-        self.leave()  # for those who had left before
+    def _part(self, groups: Iterable[Sequence[Seat]]) -> list[Team]:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # what was launched in the queue that they leave
+        teams = []
+        for seats in groups:
+            teams.append(Team(self.engine, self.device, said=self._said))
+            teams[-1].size = len(seats)
+            for seat in seats:
+                seat.team, teams[-1].runs[seat] = teams[-1], self.runs.pop(seat)
+        return teams
 
     def _say(self, text: str) -> None:
         """A text, not an error: whoever keeps the log would keep the runs that an error holds."""
@@ -208,83 +225,49 @@ class Team:
             self._said.add(text)
             log.warning(text)
 
-    def _step(self, here: Sequence[Member]) -> None:
-        plan = here[0].plan
+    def _take(self) -> None:
+        first = next(iter(self.runs))
         assert self._stepper is not None
-        assert plan is not None
-        if any(member.begun for member in here):
-            self._stepper.begin(torch.stack([member.order for member in self._joined]), here[0].rates, plan)
-        self._stepper.step(plan)
-        self.taken += 1
-        for member in here:
-            member.plan, member.begun = None, False
+        assert first.plan is not None
+        if any(seat.begun for seat in self.runs):
+            for seat in self.runs:
+                self._orders[seat.place] = seat.order
+            order = self._orders[0] if len(self._orders) == 1 else torch.stack(self._orders)
+            self._stepper.begin(order, first.rates, first.plan)
+            self.epochs += first.plan.turn == 0
+        self._stepper.step(first.plan)
+        self._answers.clear()
+        for seat in self.runs:
+            seat.plan, seat.begun = None, False
 
 
-class Member(Stepper):
-    """One run's place in a team.
+class Seat(Stepper):
+    """A run's place in a team: keeps the step that its trainer asks for until the team takes it.
 
     Attributes:
-        update: what its steps change, while it sits there.
+        update: what its steps change, once its trainer sits there.
+        index: which of the runs it is, to those who made the team.
+        place: which part of the joined network is its own.
         plan: the step that it has asked for and that is not taken yet.
         begun: whether it has begun an epoch, or gone on with one, since the last step.
-        left: whether its run has ended.
     """
 
     update: Update
 
-    def __init__(self, team: Team) -> None:
-        self.team = team
-        self._own: Stepper | None = None
-        self.order, self.rates = torch.empty(0, dtype=torch.int64), ()
-        self.first: Plan | None = None
+    def __init__(self, team: Team, index: int) -> None:
+        self.team, self.index, self.place = team, index, 0
         self.plan: Plan | None = None
-        self.begun = self.left = False
-        self._name = ""
+        self.begun = False
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        if self.left:
-            return self._name
-        return self.team.name if self._own is None else self._own.name
-
-    @property
-    def queue(self) -> AbstractContextManager[Any] | None:
-        """Where the run's work is launched now; None for its own queue."""
-        return self.team.queue
-
-    def take(self, update: Update) -> Member:
-        """Sits down."""
-        self.update = update
-        return self
+        return self.team.name
 
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
-        self.order, self.rates, self.first, self.begun = order, rates, first, True
+        self.order, self.rates, self.begun = order, rates, True
 
-    def ask(self, plan: Plan) -> None:
+    def step(self, plan: Plan) -> None:
         self.plan = plan
 
-    def launch(self) -> bool:
-        if self.plan is not None:
-            self.team.go()
-            self._by_itself()
-        return self.plan is None
-
     def agreed(self, answer: bool, question: str = "pause") -> bool:
-        return answer if self.team.apart else self.team.agreed(answer, question)
-
-    def leave(self) -> None:
-        """The run has ended; the others need not wait for it any more."""
-        self._name = self.name
-        self.left, self.plan, self._own = True, None, None
-        self.team.leave()
-
-    def _by_itself(self) -> None:
-        if not self.team.apart or self.plan is None:
-            return
-        if self._own is None:
-            self._own = stepper_for(self.update, self.team.engine)
-        if self.begun:
-            assert self.first is not None
-            self._own.begin(self.order, self.rates, self.first)
-        self._own.step(self.plan)
-        self.plan, self.begun = None, False
+        return self.team.agreed(answer, question)

@@ -22,7 +22,7 @@ from rcad.train.step import Plan, Stepper, Update, stepper_for
 from rcad.train.task import Problem, derived, fetched, measuring
 
 if TYPE_CHECKING:
-    from rcad.train.joined import Member
+    from rcad.train.joined import Seat
 
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
@@ -38,7 +38,7 @@ class Trainer:
     Args:
         engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
             "compile" compiles the model besides.
-        member: a place among runs that take their steps together; by default this run steps by itself.
+        seat: a place among runs that take their steps together; by default this run steps by itself.
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
@@ -57,7 +57,7 @@ class Trainer:
         model: nn.Module,
         progress: Progress = SILENT,
         engine: Engine = "eager",
-        member: Member | None = None,
+        seat: Seat | None = None,
     ) -> None:
         self.config, self.problem, self.method, self.progress = config, problem, method, progress
         self.on_epoch: Callable[[int, Row], None] = unheard
@@ -78,7 +78,8 @@ class Trainer:
         self.seconds = 0.0
         self._words = -1, ""
         update = self._update()
-        self.stepper: Stepper = stepper_for(update, engine) if member is None else member.take(update)
+        self.stepper: Stepper = seat or stepper_for(update, engine)
+        self.stepper.update = update
 
     @property
     def selected(self) -> nn.Module:
@@ -189,16 +190,11 @@ class Trainer:
         self.model.train()
         self.stepper.begin(self._order(), rates, left[0])
         for plan in left:
-            self.stepper.ask(plan)
-            waited = False
-            while not self.stepper.launch():  # others that step with this run have yet to ask
-                waited = True
-                yield
+            self.stepper.step(plan)
+            yield
             self.step += len(plan.sizes)
             if plan is not plans[-1]:  # of the last one its epoch tells
                 self.tell()
-            if not waited:
-                yield
             # After a step, so that every call makes some progress.
             if plan is not plans[-1] and self.stepper.agreed(pause()):
                 return False

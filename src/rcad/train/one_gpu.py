@@ -1,18 +1,17 @@
-"""Many runs on one GPU at once: each has its own queue, its own graphs, its own randomness and its own record.
+"""Many runs on one GPU at once: each has its own data, its own randomness and its own record.
 
-One small network leaves most of a GPU idle. Here every run is a course that launches a step and hands over; the
-device works on all of them. Runs that differ in their seed alone may take their steps together, as one network in one
-queue. No run can see another: a record is the same whatever stood beside it, up to rounding.
+One small network leaves most of a GPU idle. Here every run is a course that asks for a step and hands over; the device
+works on all of them. Runs that differ in their seed alone may be a team that takes its steps together, as one network.
+No run can see another: a record is the same whatever stood beside it, up to rounding.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -23,10 +22,8 @@ from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
 from rcad.runs.words import plural
-from rcad.train.cuda_graph import WARM_UP
-from rcad.train.joined import Member, Team
-from rcad.train.machine import deterministic, keep_kernels, side_stream
-from rcad.train.progress import Progress
+from rcad.train.joined import Seat, Team
+from rcad.train.machine import deterministic, keep_kernels
 from rcad.train.run import TOO_LARGE, begin
 from rcad.train.scheduler import Work, one_by_one
 from rcad.train.task import AUTO, Reader
@@ -35,8 +32,8 @@ log = logging.getLogger("rcad")
 
 AT_ONCE, TEAMS = 10, 4
 """Runs, or teams of joined runs, at once where the user does not say: whichever is more runs."""
-SPARE = 1.2
-"""A run is started where this many times what one takes is free."""
+SPARE, UNSEEN = 1.2, 2.0
+"""A run is started where this many times what one takes is free; the second while none has been evaluated yet."""
 
 
 def can_share(config: RunConfig) -> bool:
@@ -72,47 +69,6 @@ def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
     return sorted(group for alike in groups.values() for group in alike) + alone
 
 
-class _Counting:
-    """Passes on what a run says, and counts the epochs it has finished here."""
-
-    def __init__(self, shown: Progress) -> None:
-        self._shown, self._first, self.epochs = shown, -1.0, 0.0
-        self.detail, self.note = shown.detail, shown.note
-
-    def overall(self, done: float, total: float, text: str) -> None:
-        if self._first < 0:
-            self._first = float(int(done))
-        self.epochs = done - self._first
-        self._shown.overall(done, total, text)
-
-
-@dataclass(frozen=True, eq=False)
-class Lane:
-    """A run that is under way.
-
-    Attributes:
-        index: its place among the configs.
-        own_queue: where its work is launched unless it takes its steps with others.
-        member: its place among those.
-    """
-
-    index: int
-    course: Generator[None, None, RunRecord]
-    own_queue: AbstractContextManager[Any]
-    counter: _Counting
-    member: Member
-
-    @property
-    def queue(self) -> AbstractContextManager[Any]:
-        """The context in which its work is launched."""
-        return self.member.queue or self.own_queue
-
-    @property
-    def settled(self) -> bool:
-        """Whether it has allocated all that it needs: every kind of step has been captured."""
-        return int(self.counter.epochs) > WARM_UP
-
-
 @dataclass(frozen=True)
 class OneGPU:
     """The backend of one GPU with many runs at once; those that cannot share it follow one by one.
@@ -134,15 +90,15 @@ class OneGPU:
         if sharing:
             with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), deterministic(False, device):
                 limit = min(self.at_once or max(AT_ONCE, TEAMS * work.place.joined), len(sharing))
-                _Lanes(work.some(sharing), limit).go()
+                _Teams(work.some(sharing), limit).go()
         one_by_one(work.some(rest))
 
 
-class _Lanes:
-    """The lanes, and who may join them."""
+class _Teams:
+    """The teams on a device, and who may come."""
 
     def __init__(self, work: Work, limit: int) -> None:
-        self.work, self.place, self.limit, self.stop = work, work.place, limit, work.stop
+        self.work, self.limit, self.stop = work, limit, work.stop
         self.device, self.engine = work.place.resolve()
         self.said: set[str] = set()
         self.reader = Reader(work.place)
@@ -150,98 +106,119 @@ class _Lanes:
         self.waiting = deque(in_groups(work.configs, size))
         if size > 1 and (alone := sum(not can_join(config) for config in work.configs)):
             log.warning("%s not joined (sets that grow, alpha=auto): they come last", plural(alone, "run"))
-        self.lanes: list[Lane] = []
+        self.teams: list[Team] = []
         self.taken_before = self._reserved()
         self.need: float | None = None  # bytes that one run takes
 
     def go(self) -> None:
         try:
-            while self.lanes or (self.waiting and not self.stop.is_set()):
+            while self.teams or (self.waiting and not self.stop.is_set()):
                 self._admit()
-                for lane in tuple(self.lanes):
-                    record = self._advance(lane)
-                    if record is not None:
-                        self.work.ended(lane.index, record)
+                self._round()
         except BaseException:
             self._save_the_others()
             raise
 
     def _admit(self) -> None:
         while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
-            group = self.waiting.popleft()
-            members = Team(len(group), self.engine, said=self.said).members
-            # All or none: a member without a lane would be waited for without end.
-            self.lanes += [self._lane(index, member) for index, member in zip(group, members, strict=True)]
+            team = Team(self.engine, self.device, said=self.said)
+            for index in self.waiting.popleft():
+                team.enter(index, self._begin(index))
+            self.teams.append(team)
 
-    def _lane(self, index: int, member: Member) -> Lane:
-        config, counter = self.work.configs[index], _Counting(self.work.progress(index))
-        trackers = self.work.trackers(index)
-        course = begin(
-            config, self.place, counter, trackers, stop=self.stop, reader=self.reader, beside=self.limit, member=member
+    def _begin(self, index: int) -> Callable[[Seat], Generator[None, None, RunRecord]]:
+        work = self.work
+        return lambda seat: begin(
+            work.configs[index],
+            work.place,
+            work.progress(index),
+            work.trackers(index),
+            stop=self.stop,
+            reader=self.reader,
+            beside=self.limit,
+            seat=seat,
         )
-        return Lane(index, course, side_stream(self.device), counter, member)
 
     def _room(self, wanted: int) -> bool:
-        """The first runs go alone until all they need is allocated; that tells how many more there is room for."""
-        if not self.lanes:
+        """The first runs go alone until their step has all it needs; that tells how many more there is room for."""
+        here = sum(len(team.runs) for team in self.teams)
+        if not here:
             return True
-        if len(self.lanes) + wanted > self.limit or any(lane.member.team.failed for lane in self.lanes):
-            return False  # those of a failed team are about to go, and hold their memory until all have
+        if here + wanted > self.limit:
+            return False
         if self.device.type != "cuda":
             return True
-        if self.need is None:
-            if not all(lane.settled for lane in self.lanes):
+        need, spare = self.need, SPARE
+        if need is None:
+            if not all(team.settled for team in self.teams):
                 return False
-            self.need = (self._reserved() - self.taken_before) / len(self.lanes)
+            need = (self._reserved() - self.taken_before) / here
+            if all(team.epochs > 1 for team in self.teams):
+                self.need = need
+            else:
+                spare = UNSEEN
         # Runs that were admitted a moment ago have not taken their share yet.
-        promised = self.need * sum(not lane.settled for lane in self.lanes)
+        promised = need * sum(len(team.runs) for team in self.teams if not team.settled)
         free, _ = torch.cuda.mem_get_info(self.device)
-        return free - promised > SPARE * self.need * wanted
+        return free - promised > spare * need * wanted
 
-    def _advance(self, lane: Lane) -> RunRecord | None:
-        """The next instalment of a run; its record if that was the last."""
+    def _round(self) -> None:
+        """Every run goes on to its next step, and every team takes it."""
+        for team in tuple(self.teams):
+            for seat in team.awake():
+                self._resume(team, seat)
+            self._step(team)
+
+    def _resume(self, team: Team, seat: Seat) -> None:
         short = False
         try:
-            with lane.queue:
-                next(lane.course)
-        except StopIteration as end:
-            self.lanes.remove(lane)
-            record: RunRecord = end.value
-            return record
+            record: RunRecord | None = team.resume(seat)
         except BusyError as error:
-            self.lanes.remove(lane)
-            self.work.busy(lane.index, error)
+            self.work.busy(seat.index, error)
         except torch.OutOfMemoryError:
-            self._put_off(lane)
             short = True
-        if short:  # not earlier: the error holds what the step had made
-            torch.cuda.empty_cache()
-        return None
+        else:
+            if record is not None:
+                self.work.ended(seat.index, record)
+        if short:  # not earlier: the error holds what had been made
+            self._put_off(team, [seat.index])
 
-    def _put_off(self, lane: Lane) -> None:
+    def _step(self, team: Team) -> None:
+        indices, place = [seat.index for seat in team.runs], self.teams.index(team)
+        short = False
+        try:
+            self.teams[place : place + 1] = team.step()
+        except torch.OutOfMemoryError:
+            short = True
+        if short:
+            del self.teams[place]
+            self._put_off(team, indices)
+
+    def _put_off(self, team: Team, indices: Sequence[int]) -> None:
         """Later, and not joined with others any more."""
-        self.lanes.remove(lane)
-        mates = lane.member.team.members
-        others = [other for other in self.lanes if other.member not in mates]
-        if not others and len(mates) == 1:
-            raise InputError(TOO_LARGE) from None
-        self.limit = len(others) or self.limit
-        self.waiting.appendleft([lane.index])
+        torch.cuda.empty_cache()
+        others = sum(len(other.runs) for other in self.teams if other is not team)
+        if not others and team.size == 1:
+            raise InputError(TOO_LARGE)
+        self.limit = others or self.limit
+        self.waiting.extendleft([index] for index in reversed(indices))
 
     def _save_the_others(self) -> None:
         """One run has failed, or the user insists: the others keep what they have."""
         self.stop.ask()
-        while self.lanes:
-            for lane in tuple(self.lanes):  # in turns: some take their steps together
-                try:
-                    with lane.queue:
-                        next(lane.course)
-                except StopIteration as end:
-                    self.lanes.remove(lane)
-                    self.work.ended(lane.index, end.value)
-                except BaseException:  # a broken device, or the one that failed
-                    self.lanes.remove(lane)
-                    lane.member.leave()  # which a course that was never begun does not do
+        while self.teams:
+            for team in tuple(self.teams):  # in turns: some take their steps together
+                for seat in team.awake():
+                    try:
+                        record: RunRecord | None = team.resume(seat)
+                        if record is not None:
+                            self.work.ended(seat.index, record)
+                    except BaseException:  # a broken device, or the one that failed
+                        team.drop(seat)
+                place, parts = self.teams.index(team), []
+                with suppress(BaseException):
+                    parts = team.step()
+                self.teams[place : place + 1] = parts
 
     def _reserved(self) -> int:
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0

@@ -29,7 +29,7 @@ from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare
 
 if TYPE_CHECKING:
-    from rcad.train.joined import Member
+    from rcad.train.joined import Seat
 
 
 SAVING_SHARE = 0.02
@@ -266,7 +266,7 @@ def begin(
     stop: Stop,
     reader: Reader,
     beside: int = 1,
-    member: Member | None = None,
+    seat: Seat | None = None,
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
@@ -274,25 +274,8 @@ def begin(
         stop: asks the run to stop.
         reader: of data, which runs of one grid share.
         beside: how many runs share the device.
-        member: its place among runs that take their steps together; left at the end, however that comes.
+        seat: its place among runs that take their steps together.
     """
-    try:
-        return (yield from _course(config, place, progress, trackers, stop, reader, beside, member))
-    finally:
-        if member is not None:
-            member.leave()
-
-
-def _course(
-    config: RunConfig,
-    place: Place,
-    progress: Progress,
-    trackers: Sequence[Tracker],
-    stop: Stop,
-    reader: Reader,
-    beside: int,
-    member: Member | None,
-) -> Generator[None, None, RunRecord]:
     config, store = canonical_config(config), place.store
     device, engine = place.resolve()
     if config.train.precision == "bf16" and device.type == "cpu":
@@ -311,7 +294,7 @@ def _course(
         return record
     with timed("model", whose, device):
         method, model = method_of(config, problem), model_of(config, problem)
-        trainer = Trainer(config, problem, method, model, progress, engine, member)
+        trainer = Trainer(config, problem, method, model, progress, engine, seat)
     progress.note(_words(dataset, problem))
     with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:

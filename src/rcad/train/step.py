@@ -160,16 +160,13 @@ class Stepper:
         """The epoch's order of examples and the learning rate of each optimizer step; `first` is the next one."""
         self.order, self.rates = order.to(self.update.x.device), rates
 
-    def ask(self, plan: Plan) -> None:
-        """Ask for a step, which `launch` takes once those who step with this run have asked for theirs."""
-        self.step(plan)
-
-    def launch(self) -> bool:
-        """Launch the step that was asked for, if nobody has to be waited for; whether it is launched."""
+    @property
+    def settled(self) -> bool:
+        """Whether the steps so far have taken the memory that all will need."""
         return True
 
     def step(self, plan: Plan) -> None:
-        """Take one step; returns as soon as it is launched."""
+        """Take one step; returns as soon as it is launched, or asked for where others step with this run."""
         for member in self.update.members:
             set_learning_rate(member.optimizer, self.rates[plan.turn])
         examples = self.order[..., plan.start : plan.start + sum(plan.sizes)]
