@@ -132,8 +132,8 @@ def linear(settings: Settings, say: Say) -> list[dict[str, Any]]:
             "excess": [excess(x, y) for x, y in pairs],
         }
         begun = run_finals(replace(base, alphas=()), rcad_steps=1)[0]
-        row: dict[str, Any] = {"beta": beta, "erm": 100 * found.erm, "best": 100 * found.best}
-        row |= {"best_alpha": found.best_alpha, "helpful": found.helpful}
+        row: dict[str, Any] = {"beta": beta, "erm": 100 * found["erm"], "best": 100 * found["best"]}
+        row |= {"best_alpha": found["best_alpha"], "helpful": found["helpful"]}
         for name, alphas in rules.items():
             step = rcad_step(sample, base.problem.gamma, torch.tensor(alphas, dtype=torch.float64), lr=base.rcad_lr)
             accuracy = base.problem.accuracy(final(step, begun, base.steps))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def computation(name: str, scale: Scale, data_dir: Path | None, say: Say) -> Com
         return Computation(cells.to_dict(), lambda: moons.run(cells, say), moons.judge)
     if name == "F5":
         draws = Settings(draws=theory.DRAWS[scale])
-        return Computation(draws.to_dict(), lambda: theory.run(draws, say), lambda study: study)
+        return Computation(asdict(draws), lambda: theory.run(draws, say), lambda study: study)
     panels = boundaries.SCALES[scale]
     return Computation(panels.to_dict(), lambda: boundaries.run(panels, say), boundaries.judge)
 

@@ -77,14 +77,14 @@ def test_a_step_far_beyond_beta_is_worse_than_erm(study: Trajectories, alpha: fl
 @pytest.mark.parametrize("alpha", [0.5, 0.7])
 def test_on_the_sphere_both_readings_agree(alpha: float) -> None:
     gap = reading_gap(BASE, alpha)
-    assert 0 < gap.mean_accuracy_gap < 0.005
-    assert gap.max_accuracy_gap < 0.05
-    assert gap.mean_distance < 0.05
+    assert 0 < gap["mean_accuracy_gap"] < 0.005
+    assert gap["max_accuracy_gap"] < 0.05
+    assert gap["mean_distance"] < 0.05
 
 
 def test_on_the_sphere_the_readings_part_by_the_length_of_a_step_only() -> None:
-    coarse = reading_gap(BASE, LARGE).mean_distance
-    fine = reading_gap(replace(BASE, rcad_lr=0.005, steps=1000), LARGE).mean_distance
+    coarse = reading_gap(BASE, LARGE)["mean_distance"]
+    fine = reading_gap(replace(BASE, rcad_lr=0.005, steps=1000), LARGE)["mean_distance"]
     assert fine < coarse / 4
 
 
@@ -103,20 +103,20 @@ def test_the_ball_with_constant_x_collapses(study: Trajectories) -> None:
 
 
 def test_the_ball_with_moving_x_keeps_w_at_beta_over_alpha() -> None:
-    (row,) = (v for v in variants(BASE, (LARGE,), (100,)) if (v.projection, v.reading) == ("ball", "through"))
-    assert abs(row.norm - 0.5 / 0.7) < 0.05
-    assert row.accuracy > 0.98
+    (row,) = (v for v in variants(BASE, (LARGE,), (100,)) if (v["projection"], v["reading"]) == ("ball", "through"))
+    assert abs(row["norm"] - 0.5 / 0.7) < 0.05
+    assert row["accuracy"] > 0.98
 
 
 def test_the_window_lies_around_beta() -> None:
     for beta in (0.25, 0.5, 1.0):
         found = window(beta, BASE)
-        assert 0.8 * beta <= found.best_alpha <= 1.3 * beta
-        assert found.best > found.erm + 0.03
-        assert found.attracting is not None
-        assert found.attracting[0] < beta < found.attracting[1]
-        assert beta in found.helpful
-        assert all(0.3 * beta < alpha < 5 * beta for alpha in found.helpful)
+        assert 0.8 * beta <= found["best_alpha"] <= 1.3 * beta
+        assert found["best"] > found["erm"] + 0.03
+        assert found["attracting"] is not None
+        assert found["attracting"][0] < beta < found["attracting"][1]
+        assert beta in found["helpful"]
+        assert all(0.3 * beta < alpha < 5 * beta for alpha in found["helpful"])
 
 
 def test_the_population_s_window_at_the_paper_s_numbers() -> None:
@@ -129,35 +129,35 @@ def test_sweeps_agree_with_single_runs() -> None:
     sweep = sweep_alpha((0.01, 0.7), BASE)
     erm, rcad = run_finals(BASE)
     accuracy = BASE.problem.accuracy(rcad[0])
-    assert sweep.rcad_accuracy.mean[1] == pytest.approx(accuracy.mean().item(), abs=1e-5)
-    assert sweep.rcad_accuracy.median[1] == pytest.approx(accuracy.quantile(0.5).item(), abs=1e-5)
-    assert sweep.rcad_accuracy.q05[1] == pytest.approx(accuracy.quantile(0.05).item(), abs=1e-5)
-    assert sweep.erm_noise.mean[0] == pytest.approx(norms(erm)[1].mean().item(), abs=1e-5)
-    assert sweep.better == [pytest.approx(0.35, abs=0.08), 1.0]
+    assert sweep["rcad_accuracy"]["mean"][1] == pytest.approx(accuracy.mean().item(), abs=1e-5)
+    assert sweep["rcad_accuracy"]["median"][1] == pytest.approx(accuracy.quantile(0.5).item(), abs=1e-5)
+    assert sweep["rcad_accuracy"]["q05"][1] == pytest.approx(accuracy.quantile(0.05).item(), abs=1e-5)
+    assert sweep["erm_noise"]["mean"][0] == pytest.approx(norms(erm)[1].mean().item(), abs=1e-5)
+    assert sweep["better"] == [pytest.approx(0.35, abs=0.08), 1.0]
 
 
 def test_more_data_and_fewer_noisy_features_help_both() -> None:
     by_n = sweep_problem("n", (10, 20, 100), BASE)
-    assert by_n.erm_accuracy.mean == sorted(by_n.erm_accuracy.mean)
-    assert by_n.rcad_accuracy.mean == sorted(by_n.rcad_accuracy.mean)
+    assert by_n["erm_accuracy"]["mean"] == sorted(by_n["erm_accuracy"]["mean"])
+    assert by_n["rcad_accuracy"]["mean"] == sorted(by_n["rcad_accuracy"]["mean"])
     by_d = sweep_problem("d", (2, 8, 64), BASE)
-    assert by_d.erm_accuracy.mean == sorted(by_d.erm_accuracy.mean, reverse=True)
+    assert by_d["erm_accuracy"]["mean"] == sorted(by_d["erm_accuracy"]["mean"], reverse=True)
     # With three times as many features as examples RCAD no longer helps.
-    assert by_d.better[1] > 0.95
-    assert by_d.better[2] < 0.05
+    assert by_d["better"][1] > 0.95
+    assert by_d["better"][2] < 0.05
 
 
 def test_the_figure_s_claims_seldom_hold_together() -> None:
     large, half = together(BASE, LARGE), together(BASE, 0.5)
-    assert large.together < 0.15
-    assert 0.25 < half.together < 0.5
-    assert large.together <= min(large.right, large.capped, large.poorer)
+    assert large["together"] < 0.15
+    assert 0.25 < half["together"] < 0.5
+    assert large["together"] <= min(large["right"], large["capped"], large["poorer"])
 
 
 def test_the_harm_of_a_tiny_step_depends_on_the_learning_rate() -> None:
     slow, usual = step_sizes(BASE, (0.01, 0.05), (100,))
-    assert slow.small_better > 0.55 > 0.45 > usual.small_better
-    assert min(slow.large_better, usual.large_better) > 0.98
+    assert slow["small_better"] > 0.55 > 0.45 > usual["small_better"]
+    assert min(slow["large_better"], usual["large_better"]) > 0.98
 
 
 def test_everything_is_a_function_of_the_seed() -> None:

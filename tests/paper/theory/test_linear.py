@@ -33,12 +33,6 @@ def test_samples_have_the_moments_of_the_distribution() -> None:
     assert abs(y.mean().item()) < 0.01
 
 
-def test_the_same_seed_gives_the_same_data_in_either_precision() -> None:
-    one, two = Problem().sample(3, generator(5)), Problem().sample(3, generator(5), torch.float32)
-    assert two.x.dtype == torch.float32
-    assert torch.equal(one.x.float(), two.x)
-
-
 def test_exact_accuracy_is_what_counting_approaches() -> None:
     problem = Problem(n=400_000, d=3, sigma2=(1.0, 0.3, 2.0))
     w = random_directions(4, 4, generator(1))

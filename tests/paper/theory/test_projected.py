@@ -123,15 +123,6 @@ def test_a_trajectory_ends_where_final_ends() -> None:
     assert torch.equal(path[-1], final(step, w, 12))
 
 
-def test_float32_stays_near_float64() -> None:
-    settings = Settings(draws=100)
-    exact, single = run_trajectories(settings), run_trajectories(settings, torch.float32)
-    assert single.rcad.dtype == torch.float32
-    gap = exact.accuracy(exact.path(0.7)[-1]) - single.accuracy(single.path(0.7)[-1].double())
-    # A rounding may flip the sign of one example's term, so single draws may part; the mean may not.
-    assert gap.abs().mean() < 2e-3
-
-
 def test_finals_are_the_ends_of_the_study() -> None:
     settings = Settings(draws=20, steps=15)
     study = run_trajectories(settings)

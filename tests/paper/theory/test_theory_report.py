@@ -12,8 +12,8 @@ import torch
 from rcad.paper.record import Study
 from rcad.paper.theory.__main__ import main
 from rcad.paper.theory.claims import figure_claims, judge_difference, judge_share, judge_universal
-from rcad.paper.theory.problem import Band, Interval, mean_interval, share_interval
-from rcad.paper.theory.simulation import Settings, run_trajectories, typical_draw
+from rcad.paper.theory.problem import Interval, band, mean_interval, share_interval
+from rcad.paper.theory.simulation import Settings, run_trajectories
 from rcad.paper.theory.study import scale_of
 
 
@@ -51,11 +51,9 @@ def test_intervals_are_the_textbook_s() -> None:
 
 def test_bands_are_quantiles_over_draws() -> None:
     values = torch.stack([torch.arange(101.0), 2 * torch.arange(101.0)])[:, torch.randperm(101)]
-    band = Band.over_draws(values)
-    assert band.q05 == [5, 10]
-    assert band.median == [50, 100]
-    assert band.q95 == [95, 190]
-    assert band.mean == [50, 100]
+    found = band(values)
+    assert (found["q05"], found["median"]) == ([5, 10], [50, 100])
+    assert (found["q95"], found["mean"]) == ([95, 190], [50, 100])
 
 
 def test_the_figure_s_verdicts() -> None:
@@ -87,12 +85,6 @@ def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixt
 )
 def test_the_scale_goes_by_the_draws(draws: int, scale: str) -> None:
     assert scale_of(Settings(draws=draws)) == scale
-
-
-def test_the_typical_draw_has_the_median_gain() -> None:
-    paths = run_trajectories(Settings(draws=11))
-    gains = paths.accuracy(paths.path(0.7)[-1]) - paths.accuracy(paths.erm[-1])
-    assert gains[typical_draw(paths)] == gains.median()
 
 
 def test_bad_options_end_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

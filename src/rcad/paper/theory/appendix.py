@@ -6,15 +6,14 @@ Where a statement hides a constant, it is taken as 1.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from rcad.paper.theory.lemmas import theorem_settings
 from rcad.paper.theory.population import Setting, paper_closed_form, population_gradient
-from rcad.paper.theory.problem import Problem, erm_step, final, margins, random_directions
+from rcad.paper.theory.problem import Problem, erm_step, final, margins, on_sphere, random_directions, uniform
 
 DELTA = 0.05
 """The probability of failure that high-probability statements are tried at."""
@@ -33,9 +32,6 @@ class Count:
     def holds(self) -> float:
         return 1 - self.fails / self.cases
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def true_feature_bound(setting: Setting, error: Tensor) -> Tensor:
     """The initial-feature lemma's lower bound on w1 for a test error: erfcinv(2 rho) sqrt(2 sigma_min) / beta."""
@@ -49,7 +45,7 @@ def initial_feature(generator: torch.Generator, count: int = 20_000) -> list[Cou
     The last step of its proof, s_w >= sqrt(sigma_min), needs ||w|| = 1; the class of predictors has ||w|| <= 1.
     """
     setting, w = theorem_settings(count, generator)
-    length = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+    length = uniform(generator, 0, 1, count, 1)
     found = []
     for name, one in (("||w|| = 1", w), ("||w|| <= 1", w * length)):
         mean, deviation = setting.spread(one)
@@ -62,8 +58,7 @@ def initial_feature(generator: torch.Generator, count: int = 20_000) -> list[Cou
 
 def sample_size(problem: Problem, rho: float, delta: float = DELTA) -> int:
     """The lemma's number of examples for a test error of rho."""
-    variances = [problem.sigma1**2, *(s**2 for s in problem.noise_deviations)]
-    top = problem.beta**2 + math.log(1 / delta) * max(variances) + sum(variances)
+    top = problem.beta**2 + math.log(1 / delta) * max(problem.variances) + sum(problem.variances)
     return math.ceil(top / (problem.gamma * rho) ** 2)
 
 
@@ -75,11 +70,11 @@ def enough_examples(generator: torch.Generator, *, problems: int = 60, draws: in
     fails = cases = 0
     worst = 0.0
     for _ in range(problems):
-        u = torch.rand(5, generator=generator, dtype=torch.float64).tolist()
+        u = uniform(generator, 0, 1, 5).tolist()
         rho = (0.1, 0.2, 0.3)[int(3 * u[4])]
         beta, gamma = 0.5 + 3.5 * u[0], 0.3 + 1.2 * u[1]
         problem = Problem(1, 4, beta, 0.2 + 0.8 * u[2], 0.2 + 0.8 * u[3], gamma)
-        problem = Problem(sample_size(problem, rho), 4, beta, problem.sigma1, problem.sigma2, gamma)
+        problem = replace(problem, n=sample_size(problem, rho))
         sample = problem.sample(draws, generator)
         w = final(erm_step(sample, gamma), random_directions(draws, 5, generator), 200)
         inside = (margins(sample, w) < gamma).double().mean(-1) <= rho / 2
@@ -92,14 +87,13 @@ def enough_examples(generator: torch.Generator, *, problems: int = 60, draws: in
 
 def norm_bound(problem: Problem, delta: float) -> float:
     """The proposition's bound on |<w, x>| for ||w|| <= 1: holds with probability 1 - delta / 2."""
-    variances = [problem.sigma1**2, *(s**2 for s in problem.noise_deviations)]
-    return math.sqrt(2 * max(variances) * math.log(2 / delta)) + math.sqrt(sum(variances)) + problem.beta
+    largest, trace = max(problem.variances), sum(problem.variances)
+    return math.sqrt(2 * largest * math.log(2 / delta)) + math.sqrt(trace) + problem.beta
 
 
 def products_are_bounded(problem: Problem, generator: torch.Generator, n: int = 200_000) -> list[Count]:
     """How often ||x||, the largest |<w, x>|, is beyond the bound; `worst` is the share that the bound allows."""
-    x = Problem(n, problem.d, problem.beta, problem.sigma1, problem.sigma2).sample(1, generator).x
-    lengths = x.norm(dim=-1)
+    lengths = replace(problem, n=n).sample(1, generator).x.norm(dim=-1)
     return [
         Count(f"delta = {delta:g}", int((lengths > norm_bound(problem, delta)).sum()), n, delta / 2)
         for delta in (0.5, 0.1, 0.01)
@@ -111,7 +105,7 @@ def margin_bound(generator: torch.Generator, *, problems: int = 100, draws: int 
     fails = cases = 0
     slack = math.inf
     for _ in range(problems):
-        u = torch.rand(5, generator=generator, dtype=torch.float64).tolist()
+        u = uniform(generator, 0, 1, 5).tolist()
         n, gamma = round(5 * 1000 ** u[0]), 0.1 + 1.9 * u[1]
         problem = Problem(n, 8, 0.1 + 2 * u[2], 0.1 + u[3], 0.1 + u[4], gamma)
         sample = problem.sample(draws, generator)
@@ -128,12 +122,10 @@ def margin_bound(generator: torch.Generator, *, problems: int = 100, draws: int 
 
 def gradient_norm(problem: Problem, alphas: tuple[float, ...], points: int = 2000) -> dict[float, float]:
     """The largest ||grad_w2 M||^2 / ||w2||^2 over the sphere, by alpha: the lemma says that it is bounded."""
-    w1 = torch.linspace(-0.9999, 0.9999, points, dtype=torch.float64)
-    noise = ((1 - w1.square()) / problem.d).sqrt()
-    w = torch.cat([w1[:, None], noise[:, None].expand(-1, problem.d)], -1)
+    w = on_sphere(torch.linspace(-0.9999, 0.9999, points, dtype=torch.float64), problem.d)
     found = {}
     for alpha in alphas:
-        gradient = population_gradient(Setting.of(problem, torch.full_like(w1, alpha)), w, "derivative")
+        gradient = population_gradient(Setting.of(problem, torch.full_like(w[:, 0], alpha)), w, "derivative")
         ratio = gradient[:, 1:].square().sum(-1) / w[:, 1:].square().sum(-1)
         found[alpha] = float(ratio.max())
     return found
@@ -181,12 +173,8 @@ def printed_gradients(setting: Setting, w: Tensor) -> tuple[Tensor, Tensor]:
 
 def gradients_as_printed(generator: torch.Generator, count: int = 2000) -> float:
     """The largest difference between the printed gradients and autograd of the closed form, of order 1 otherwise."""
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-    gamma = uniform(0.05, 2, count)
-    setting = Setting(gamma * uniform(1, 2, count), uniform(0.05, 3, count), gamma, uniform(0.1, 1.5, count, 4))
+    gamma, times, beta = (uniform(generator, *one, count) for one in ((0.05, 2.0), (1.0, 2.0), (0.05, 3.0)))
+    setting = Setting(gamma * times, beta, gamma, uniform(generator, 0.1, 1.5, count, 4))
     w = random_directions(count, 4, generator).requires_grad_()
     (exact,) = torch.autograd.grad(paper_closed_form(setting, w).sum(), w)
     along, across = printed_gradients(setting, w.detach())
@@ -210,9 +198,6 @@ class AppendixCheck:
     erfc: dict[str, float]
     gradients: float
     best_errors: tuple[float, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def appendix_check(problem: Problem, alphas: tuple[float, ...], generator: torch.Generator) -> AppendixCheck:

@@ -36,16 +36,17 @@ from rcad.paper.theory.problem import (
     share_interval,
     training_accuracy,
 )
-from rcad.paper.theory.simulation import LARGE, SMALL, Sweep, Trajectories
+from rcad.paper.theory.simulation import LARGE, SMALL, Row, Trajectories
 
 Verdict = Literal["reproduced", "not reproduced", "opposite", "undecided"]
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
 VISIBLE = 0.01  # a reversal smaller than this cannot be seen in a plot from 0 to 1
 
 
-def _claim(where: str, statement: str, ours: str, rule: str, verdict: Verdict) -> Claim:
-    """One statement of the paper, what we find, and the verdict its rule gives."""
-    return Claim(where, statement, verdict, ours=ours, rule=rule)
+def _claim(where: str, statement: str, ours: str, rule: str, verdict: Verdict | bool) -> Claim:
+    """One statement of the paper, what we find, and the verdict its rule gives; True where the rule is met."""
+    given = verdict if isinstance(verdict, str) else "reproduced" if verdict else "not reproduced"
+    return Claim(where, statement, given, ours=ours, rule=rule)
 
 
 def judge_difference(interval: Interval) -> Verdict:
@@ -67,10 +68,6 @@ def judge_universal(holds: float, reversed_: float) -> Verdict:
     if holds == 1:
         return "reproduced"
     return "opposite" if reversed_ > 0.5 else "not reproduced"
-
-
-def judge_fact(holds: bool) -> Verdict:
-    return "reproduced" if holds else "not reproduced"
 
 
 def _difference(where: str, statement: str, label: str, values: Tensor, unit: float = 1.0) -> Claim:
@@ -134,7 +131,7 @@ def _longer_erm(study: Trajectories, times: int = 10) -> Claim:
     gains = [mean_interval(v) for v in (train - train_before, test - test_before)]
     ours = ", ".join(f"{n} {100 * g.value:+.2f} points" for n, g in zip(("training", "test"), gains, strict=True))
     rule = "training accuracy up (95% interval above 0), test accuracy up by less than 1 point"
-    verdict = judge_fact(gains[0].low > 0 and gains[1].value < 0.01)
+    verdict = gains[0].low > 0 and gains[1].value < 0.01
     return _claim(
         "F5 (iii)", f"{times} times the iterations of ERM improve training accuracy only", ours, rule, verdict
     )
@@ -155,20 +152,13 @@ def start_claim(study: Trajectories) -> Claim:
 
 def entropy_claims(check: EntropyCheck) -> list[Claim]:
     """The entropy approximation: equal rates of decay; bounded ratio."""
+    where = "entropy lemma"
     rate = f"-d log H / dz = {check.decay:.3f} at z = 30"
     ratio = f"H / exp(-|z|) grows like 1 + |z|: {check.ratio_at_0:.3f} at 0, {check.ratio_at_30:.1f} at 30"
-    bounded = check.ratio_at_30 / check.ratio_at_0 <= 2
+    decays, bounded = abs(check.decay - 1) < 0.05, check.ratio_at_30 / check.ratio_at_0 <= 2
     return [
-        _claim(
-            "entropy lemma",
-            "H decays at the rate of exp(-|z|)",
-            rate,
-            "within 0.05 of 1",
-            judge_fact(abs(check.decay - 1) < 0.05),
-        ),
-        _claim(
-            "entropy lemma", "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", judge_fact(bounded)
-        ),
+        _claim(where, "H decays at the rate of exp(-|z|)", rate, "within 0.05 of 1", decays),
+        _claim(where, "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", bounded),
     ]
 
 
@@ -180,7 +170,7 @@ def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], 
             "the closed form of M, for alpha >= gamma",
             f"largest relative error {closed.paper_inside:.1g} (and {closed.paper_outside:.2g} where alpha < gamma)",
             "below 1e-8 against quadrature",
-            judge_fact(closed.paper_inside < 1e-8),
+            closed.paper_inside < 1e-8,
         )
     ]
     chosen = [s for s in scans if s.kind == "derivative" and s.K in (0, 2)]
@@ -193,7 +183,7 @@ def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], 
         own = max(abs(e) for e in check.errors_from_mean)
         ours = f"{worst:.0f} standard errors apart at n = {check.n}; from the gradient without the jump, {own:.1f}"
         text = f"sample gradients approach the derivative of M (gamma={check.gamma:g}, alpha={check.alpha:g})"
-        claims.append(_claim("finite-sample theorem", text, ours, "within 4 standard errors", judge_fact(worst < 4)))
+        claims.append(_claim("finite-sample theorem", text, ours, "within 4 standard errors", worst < 4))
     return claims
 
 
@@ -245,7 +235,7 @@ def theorem_claims(
             "the figure's numbers meet its conditions",
             f"violated: {', '.join(failed) or 'none'}",
             "all, with constants 1",
-            judge_fact(not failed),
+            not failed,
         ),
         _claim(
             "main theorem",
@@ -263,7 +253,7 @@ def theorem_claims(
             "T = O(log 1/eps), figure's numbers, n = infinity",
             text,
             "R2 > 0.99, slope within 10% of the closed form's",
-            judge_fact(good),
+            good,
         ),
     ]
 
@@ -284,7 +274,7 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
                 f"w1 >= erfcinv(2 rho) sqrt(2 sigma_min) / beta at a test error of rho, {one.name}",
                 f"fails in {one.fails} of {one.cases} settings",
                 every,
-                judge_fact(not one.fails),
+                not one.fails,
             )
             for one in (sphere, ball)
         ),
@@ -293,65 +283,65 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
             "its sample size gives ERM within the constraint a test error of at most rho",
             f"above rho in {enough.fails} of {enough.cases} solutions; at most {enough.worst:.2f} rho",
             "in at least 95% of them, the hidden constant 1",
-            judge_fact(enough.holds >= 0.95),
+            enough.holds >= 0.95,
         ),
         _claim(
             "bound on |<w, x>|",
             "holds with probability 1 - delta / 2",
             f"beyond it {products}",
             "no more often than allowed",
-            judge_fact(all(one.fails <= one.worst * one.cases for one in check.products)),
+            all(one.fails <= one.worst * one.cases for one in check.products),
         ),
         _claim(
             "margin bound",
             "the test error is at most the margin error plus the printed gap",
             f"above it in {margin.fails} of {margin.cases} cases; the bound is at least {margin.worst:.2f} too large",
             "in at least 95% of them",
-            judge_fact(margin.holds >= 0.95),
+            margin.holds >= 0.95,
         ),
         _claim(
             "gradient norm lemma",
             "||grad_w2 M||^2 <= c ||w2||^2 on the sphere, at the figure's numbers",
             f"c = {norms_}",
             "a finite c",
-            judge_fact(all(math.isfinite(value) for value in check.gradient_norm.values())),
+            all(math.isfinite(value) for value in check.gradient_norm.values()),
         ),
         _claim(
             "facts on erfc",
             "the upper bound, the lower bound and the derivative",
             f"violated by at most {slips:.1g} on 0 < x <= 12",
             "below 1e-12",
-            judge_fact(slips < 1e-12),
+            slips < 1e-12,
         ),
         _claim(
             "printed gradients",
             "dM/dw1 and grad_w2 M, from the closed form",
             f"at most {check.gradients:.1g} from autograd",
             "below 1e-9",
-            judge_fact(check.gradients < 1e-9),
+            check.gradients < 1e-9,
         ),
         _claim(
             "corollary on ERM",
             "the best test error is erfc(beta / sqrt(2 sigma1)) / 2",
             f"{best:.2g}, and {printed:.2g} as printed: sigma1 stands where sigma1 squared belongs",
             "within 1% of the error of w*",
-            judge_fact(abs(printed / best - 1) < 0.01),
+            abs(printed / best - 1) < 0.01,
         ),
     ]
 
 
-def sweep_claims(sweeps: Sequence[Sweep]) -> list[Claim]:
+def sweep_claims(sweeps: Sequence[Row]) -> list[Claim]:
     """ERM's dependence on the noise: worse with fewer examples, and with more dimensions of noise."""
     found = []
     for over, statement, sign in (
         ("n", "ERM depends more on the noise the fewer examples there are", -1),
         ("d", "ERM depends more on the noise the more dimensions it has", 1),
     ):
-        for sweep in (one for one in sweeps if one.over == over):
-            means = sweep.erm_noise.mean
+        for sweep in (one for one in sweeps if one["over"] == over):
+            means = sweep["erm_noise"]["mean"]
             rises = all(sign * (after - before) > 0 for before, after in pairwise(means))
-            points = zip(sweep.values, means, strict=True)
+            points = zip(sweep["values"], means, strict=True)
             ours = ", ".join(f"{mean:.3f} at {over} = {value:g}" for value, mean in points)
             rule = f"the mean of ||w2|| {'rises' if sign > 0 else 'falls'} from each {over} of the sweep to the next"
-            found.append(_claim("setup", statement, f"||w2|| {ours}", rule, judge_fact(rises)))
+            found.append(_claim("setup", statement, f"||w2|| {ours}", rule, rises))
     return found

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, get_args
+from dataclasses import dataclass, fields, replace
+from typing import get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,16 @@ from rcad.paper.theory.population import (
     population_surrogate,
     pushes,
 )
-from rcad.paper.theory.problem import Problem, final, norms, random_directions, surrogate, trajectory
+from rcad.paper.theory.problem import (
+    Problem,
+    final,
+    norms,
+    on_sphere,
+    random_directions,
+    surrogate,
+    trajectory,
+    uniform,
+)
 
 
 @dataclass(frozen=True)
@@ -40,9 +49,6 @@ class EntropyCheck:
     ratio_at_0: float
     ratio_at_30: float
     bracketed: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def entropy_ratio(z: Tensor) -> Tensor:
@@ -132,19 +138,11 @@ class ClosedFormCheck:
     paper_inside: float
     paper_outside: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def closed_form_check(generator: torch.Generator, count: int = 500) -> ClosedFormCheck:
     """Random settings with four features on the unit sphere; "inside" means alpha >= gamma, as the paper requires."""
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-    setting = Setting(
-        uniform(0.01, 3, count), uniform(0.05, 3, count), uniform(0.05, 3, count), uniform(0.1, 1.5, count, 4)
-    )
+    ranges = ((0.01, 3.0, count), (0.05, 3.0, count), (0.05, 3.0, count), (0.1, 1.5, count, 4))
+    setting = Setting(*(uniform(generator, *one) for one in ranges))
     w = random_directions(count, 4, generator)
     exact = surrogate_by_quadrature(setting, w)
     paper = (paper_closed_form(setting, w) / exact - 1).abs()
@@ -176,9 +174,6 @@ class SampleGradientCheck:
     errors_from_mean: tuple[float, float]
     errors_from_derivative: tuple[float, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def sample_gradient_check(
     problem: Problem, alpha: float, generator: torch.Generator, *, n: int = 400_000, batches: int = 100
@@ -187,8 +182,7 @@ def sample_gradient_check(
 
     The paper's finite-sample step replaces the derivative of M by the sample gradient; this measures the difference.
     """
-    big = Problem(n // batches, problem.d, problem.beta, problem.sigma1, problem.sigma2, problem.gamma)
-    sample = big.sample(batches, generator)
+    sample = replace(problem, n=n // batches).sample(batches, generator)
     w = random_directions(1, problem.d + 1, generator)[0]
     w[1:] *= math.sqrt(1 - 0.49) / w[1:].norm()
     w[0] = 0.7
@@ -224,13 +218,7 @@ class Condition:
     name: str
     left: float
     right: float
-
-    @property
-    def holds(self) -> bool:
-        return self.left >= self.right
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "holds": self.holds}
+    holds: bool
 
 
 def conditions(
@@ -240,18 +228,19 @@ def conditions(
 
     K: how far alpha lies below beta w1 at the start. delta: probability of failure. eps: final ||w2||.
     """
-    variances = [problem.sigma1**2, *(s**2 for s in problem.noise_deviations)]
+    variances = problem.variances
     largest, smallest, trace = max(variances), min(variances), sum(variances)
     tail = math.erfc(K * alpha / math.sqrt(2 * smallest))
     start = (problem.beta**2 + math.log(1 / delta) * largest + trace) / problem.gamma**2
     needed = (start / tail**2 if tail > 1e-150 else math.inf) + math.log(1 / delta) / eps**4
-    return [
-        Condition("beta >= ||Sigma||", problem.beta, largest),
-        Condition("beta >= alpha", problem.beta, alpha),
-        Condition("alpha >= gamma", alpha, problem.gamma),
-        Condition("alpha >= ||Sigma||", alpha, largest),
-        Condition("n >= the theorem's sample size", problem.n, needed),
-    ]
+    sides = {
+        "beta >= ||Sigma||": (problem.beta, largest),
+        "beta >= alpha": (problem.beta, alpha),
+        "alpha >= gamma": (alpha, problem.gamma),
+        "alpha >= ||Sigma||": (alpha, largest),
+        "n >= the theorem's sample size": (problem.n, needed),
+    }
+    return [Condition(name, left, right, left >= right) for name, (left, right) in sides.items()]
 
 
 def theorem_settings(count: int, generator: torch.Generator) -> tuple[Setting, Tensor]:
@@ -261,16 +250,15 @@ def theorem_settings(count: int, generator: torch.Generator) -> tuple[Setting, T
     """
 
     def log_uniform(low: float, high: float) -> Tensor:
-        u = torch.rand(count, generator=generator, dtype=torch.float64)
-        return (math.log(low) + u * math.log(high / low)).exp()
+        return (math.log(low) + uniform(generator, 0, 1, count) * math.log(high / low)).exp()
 
     beta = log_uniform(0.05, 20)
     deviations = torch.stack([log_uniform(0.02, 5), log_uniform(0.02, 5)], -1)
     variances = torch.minimum(deviations.square(), beta[:, None])
     largest = variances.amax(-1)
-    alpha = largest * (beta / largest) ** torch.rand(count, generator=generator, dtype=torch.float64)
+    alpha = largest * (beta / largest) ** uniform(generator, 0, 1, count)
     gamma = alpha * log_uniform(1e-3, 1)
-    w1 = 0.02 + 0.979 * torch.rand(count, generator=generator, dtype=torch.float64)
+    w1 = 0.02 + 0.979 * uniform(generator, 0, 1, count)
     return Setting(alpha, beta, gamma, variances), torch.stack([w1, (1 - w1.square()).sqrt()], -1)
 
 
@@ -293,9 +281,6 @@ class SignScan:
     noise_loses: float
     c0: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def sign_scan(
     generator: torch.Generator,
@@ -312,8 +297,7 @@ def sign_scan(
         statements = _statements(setting, w, kind)
         for K in ks:
             chosen = _allowed(setting, w, K, c0)
-            scan = SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist())
-            scans.append(replace(scan, c0=c0))
+            scans.append(SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist(), c0))
     return scans
 
 
@@ -325,10 +309,8 @@ def _allowed(setting: Setting, w: Tensor, K: float, c0: float | None) -> Tensor:
 
 def path_signs(problem: Problem, alpha: float, *, points: int = 100) -> list[SignScan]:
     """The same for one problem, whatever its conditions, at unit vectors with w1 from 0.5 to 0.99 (K = 0)."""
-    w1 = torch.linspace(0.5, 0.99, points, dtype=torch.float64)
-    noise = ((1 - w1.square()) / problem.d).sqrt()
-    w = torch.cat([w1[:, None], noise[:, None].expand(-1, problem.d)], -1)
-    setting = Setting.of(problem, torch.full_like(w1, alpha))
+    w = on_sphere(torch.linspace(0.5, 0.99, points, dtype=torch.float64), problem.d)
+    setting = Setting.of(problem, torch.full_like(w[:, 0], alpha))
     kinds = get_args(Gradient)
     return [SignScan(0.0, kind, points, *_statements(setting, w, kind).mean(0).tolist()) for kind in kinds]
 
@@ -352,9 +334,6 @@ class ConclusionScan:
     noise_rose: float
     c0: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def conclusion_scan(
     generator: torch.Generator,
@@ -372,7 +351,7 @@ def conclusion_scan(
     """
     setting, w = theorem_settings(count, generator)
     chosen = _allowed(setting, w, K, c0) & (w[:, 1] > eps)
-    setting = Setting(setting.alpha[chosen], setting.beta[chosen], setting.gamma[chosen], setting.variances[chosen])
+    setting = Setting(*(getattr(setting, one.name)[chosen] for one in fields(setting)))
     start = w[chosen]
     end = final(population_step(setting, "derivative", lr), start, steps)
     noise, before = end[:, 1].abs(), start[:, 1]
@@ -397,9 +376,6 @@ class RateFit:
     slope: float
     predicted: float
     r_squared: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rate_fit(

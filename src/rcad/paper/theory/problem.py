@@ -17,60 +17,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rcad.errors import InputError, finite, one_of, whole
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 Z95 = 1.959964  # two-sided 95% point of the normal
+Band = dict[str, list[float]]
+"""Quantiles by name, and the mean, over draws: one entry per iteration or grid point."""
 
 
-@dataclass(frozen=True)
-class Band:
-    """Quantiles and mean over draws, one entry per iteration or grid point."""
-
-    q05: list[float]
-    q25: list[float]
-    median: list[float]
-    q75: list[float]
-    q95: list[float]
-    mean: list[float]
-
-    @classmethod
-    def over_draws(cls, values: Tensor) -> Band:
-        """values: (points, draws)."""
-        # Sorted by hand: torch.quantile refuses inputs of more than 16 million elements.
-        ordered = values.double().sort(dim=-1).values
-        last = ordered.shape[-1] - 1
-        columns = []
-        for q in QUANTILES:
-            low = math.floor(q * last)
-            part = q * last - low
-            columns.append(ordered[:, low] * (1 - part) + ordered[:, min(low + 1, last)] * part)
-        return cls(*(_rounded(c) for c in (*columns, values.double().mean(-1))))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+def band(values: Tensor) -> Band:
+    """values: (points, draws)."""
+    found = np.quantile(values.double().numpy(), list(QUANTILES.values()), axis=-1)
+    return {
+        **{name: [round(v, 5) for v in row] for name, row in zip(QUANTILES, found.tolist(), strict=True)},
+        "mean": [round(v, 5) for v in values.double().mean(-1).tolist()],
+    }
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [round(v, 5) for v in values.tolist()]
-
-
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An estimate with a 95% interval."""
 
     value: float
     low: float
     high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def mean_interval(values: Tensor) -> Interval:
@@ -129,6 +105,11 @@ class Problem:
         return self.sigma2 if isinstance(self.sigma2, tuple) else (self.sigma2,) * self.d
 
     @property
+    def variances(self) -> list[float]:
+        """Of every feature about its mean, the true one first."""
+        return [self.sigma1**2, *(s**2 for s in self.noise_deviations)]
+
+    @property
     def best_accuracy(self) -> float:
         """Accuracy of w* = (1, 0, ..., 0), which no linear classifier exceeds."""
         return 0.5 * math.erfc(-self.beta / self.sigma1 / math.sqrt(2))
@@ -137,13 +118,13 @@ class Problem:
         """Deviation of each feature about its mean: (d + 1,), in the dtype and on the device of `like`."""
         return like.new_tensor((self.sigma1, *self.noise_deviations))
 
-    def sample(self, draws: int, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> Sample:
-        """Independent training sets. Always drawn in float64, so that a float32 run sees the same data, rounded."""
+    def sample(self, draws: int, generator: torch.Generator) -> Sample:
+        """Independent training sets, in float64."""
         y = torch.randint(0, 2, (draws, self.n), generator=generator).double() * 2 - 1
         x = torch.randn(draws, self.n, self.d + 1, generator=generator, dtype=torch.float64)
         x = x * self.deviations(x)
         x[..., 0] += self.beta * y
-        return Sample(x.to(dtype), y.to(dtype))
+        return Sample(x, y)
 
     def accuracy(self, w: Tensor) -> Tensor:
         """Exact test accuracy Phi(beta w1 / sqrt(w' Sigma w)). w: (..., d + 1) -> (...); w = 0 is a coin, 0.5.
@@ -160,6 +141,16 @@ def random_directions(draws: int, features: int, generator: torch.Generator) -> 
     """Starting points for ERM, uniform on the unit sphere: (draws, features), float64."""
     w = torch.randn(draws, features, generator=generator, dtype=torch.float64)
     return torch.nn.functional.normalize(w, dim=-1)
+
+
+def on_sphere(w1: Tensor, d: int) -> Tensor:
+    """Unit vectors with these weights on the true feature, the rest shared evenly by the noise: (..., d + 1)."""
+    noise = ((1 - w1.square()) / d).sqrt()
+    return torch.cat([w1[..., None], noise[..., None].expand(*noise.shape, d)], -1)
+
+
+def uniform(generator: torch.Generator, low: float, high: float, *shape: int) -> Tensor:
+    return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
 def margins(sample: Sample, w: Tensor) -> Tensor:
@@ -184,8 +175,7 @@ Projection = Literal["sphere", "ball"]
 Reading = Literal["constant", "through"]
 Step = Callable[[Tensor], Tensor]
 
-# The paper names no step sizes. ERM's mean accuracy is the same from 0.05 to 0.5. RCAD's matters for alpha = 0.01: see
-# sweeps.step_sizes.
+# The paper names no step sizes. ERM's mean accuracy is the same from 0.05 to 0.5; RCAD's matters for alpha = 0.01.
 ERM_LR, RCAD_LR = 0.1, 0.05
 
 

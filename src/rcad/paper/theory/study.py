@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, replace
 
 import torch
 
@@ -92,24 +91,16 @@ def run(settings: Settings, tell: Say) -> Study:
     ]
     if scale_of(settings) == "smoke":
         judged = [replace(claim, verdict=TRIAL) for claim in judged]
-    lists: dict[str, Sequence[Any]] = {
-        "sweeps": sweeps,
-        "windows": windows,
-        "variants": rows,
-        "gaps": gaps,
-        "together": joint,
-        "step_sizes": lrs,
-    }
     checks = {
-        "entropy": entropy.to_dict(),
-        "closed_form": closed.to_dict(),
-        "sample_gradients": [one.to_dict() for one in gradients],
-        "signs": [one.to_dict() for one in scans],
-        "conditions": [one.to_dict() for one in met],
-        "conclusion": conclusions[0].to_dict(),
-        "conclusion_with_c0": conclusions[1].to_dict(),
-        "appendix": behind.to_dict(),
-        "rates": [one.to_dict() for one in rates if one is not None],
+        "entropy": asdict(entropy),
+        "closed_form": asdict(closed),
+        "sample_gradients": [asdict(one) for one in gradients],
+        "signs": [asdict(one) for one in scans],
+        "conditions": [asdict(one) for one in met],
+        "conclusion": asdict(conclusions[0]),
+        "conclusion_with_c0": asdict(conclusions[1]),
+        "appendix": asdict(behind),
+        "rates": [asdict(one) for one in rates if one is not None],
     }
     return Study(
         target="F5",
@@ -120,11 +111,16 @@ def run(settings: Settings, tell: Say) -> Study:
         unit="",
         claims=judged,
         rule="; ".join(dict.fromkeys(claim.rule for claim in judged if claim.rule)),
-        settings=settings.to_dict(),
+        settings=asdict(settings),
         details={
-            **{name: [one.to_dict() for one in some] for name, some in lists.items()},
+            "sweeps": sweeps,
+            "windows": windows,
+            "variants": rows,
+            "gaps": gaps,
+            "together": joint,
+            "step_sizes": lrs,
             "checks": checks,
-            "figure": {"by_iteration": paths.to_dict()["by_iteration"]},
+            "figure": {"by_iteration": paths.bands()},
         },
     )
 
