@@ -297,7 +297,8 @@ def sign_scan(
         statements = _statements(setting, w, kind)
         for K in ks:
             chosen = _allowed(setting, w, K, c0)
-            scans.append(SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist(), c0))
+            scan = SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist())
+            scans.append(replace(scan, c0=c0))
     return scans
 
 
