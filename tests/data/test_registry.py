@@ -124,11 +124,6 @@ def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
         registry.load("digits", size=8)
 
 
-def test_an_unwritten_reader_does_not_stop_the_list(monkeypatch, tmp_path):
-    monkeypatch.setitem(registry.READERS, "later", "rcad.data.not_written:load")
-    assert registry.available(tmp_path)[-1].where is None
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -76,11 +76,6 @@ def test_without_a_header_columns_are_numbered(tmp_path: Path) -> None:
         assert data.train.y.tolist() == [0, 1]
 
 
-def test_below_the_data_folder(tmp_path: Path) -> None:
-    write(tmp_path, PEOPLE)
-    assert len(load("t.csv", data_dir=tmp_path, target="price").train) == 4
-
-
 @pytest.mark.parametrize(
     ("values", "task", "classes"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from types import ModuleType
 from typing import Any
@@ -10,9 +9,15 @@ from typing import Any
 import numpy as np
 
 from rcad.data.dataset import Dataset, Split
-from rcad.errors import InputError, need
+from rcad.errors import need, one_of
 
-NAMES = ("digits", "breast_cancer", "wine_recognition", "diabetes")
+_LOADERS = {
+    "digits": "load_digits",
+    "breast_cancer": "load_breast_cancer",
+    "wine_recognition": "load_wine",
+    "diabetes": "load_diabetes",
+}
+NAMES = tuple(_LOADERS)
 
 
 def load(name_or_path: str) -> Dataset:
@@ -21,51 +26,28 @@ def load(name_or_path: str) -> Dataset:
     "digits" are images, uint8 (1797, 1, 8, 8); the others are tables, float32 and unscaled. "diabetes" is
     regression.
     """
-    if name_or_path not in NAMES:
-        near = difflib.get_close_matches(name_or_path, NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
-        raise InputError(f"expected one of {', '.join(NAMES)}, but got {name_or_path!r}; {hint}")
+    one_of("the name", name_or_path, NAMES)
     bunch = _read(name_or_path, need("sklearn.datasets", "scikit-learn", "sklearn"))
+    rows, columns = bunch.data.shape
+    about = f"scikit-learn's {name_or_path}: {rows}"
     if name_or_path == "digits":
-        return _digits(bunch)
+        pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+        split = Split(pixels, bunch.target.astype(np.int64))
+        note = f"{about} images of 8x8, their levels 0..16 rounded to 0..255"
+        return Dataset(name_or_path, "classification", split, classes=tuple(map(str, range(10))), note=note)
+    x, names = bunch.data.astype(np.float32), tuple(map(str, bunch.feature_names))
     if name_or_path == "diabetes":
-        return _diabetes(bunch)
-    return Dataset(
-        name_or_path,
-        "classification",
-        Split(bunch.data.astype(np.float32), bunch.target.astype(np.int64)),
-        classes=tuple(map(str, bunch.target_names)),
-        columns=tuple(map(str, bunch.feature_names)),
-        note=f"scikit-learn's {name_or_path}: {len(bunch.target)} rows, {bunch.data.shape[1]} columns",
-    )
+        split = Split(x, bunch.target.astype(np.float32))
+        note = f"{about} rows, unscaled, progression after a year"
+        return Dataset(name_or_path, "regression", split, columns=names, note=note)
+    split, classes = Split(x, bunch.target.astype(np.int64)), tuple(map(str, bunch.target_names))
+    note = f"{about} rows, {columns} columns"
+    return Dataset(name_or_path, "classification", split, classes=classes, columns=names, note=note)
 
 
 @functools.cache
 def _read(name: str, sources: ModuleType) -> Any:
     """As scikit-learn gives it, kept: reading takes longer than a short run's training. Data sets are copies of it."""
-    if name == "diabetes":
-        # The default is scaled with the statistics of all rows, test rows among them.
-        return sources.load_diabetes(scaled=False)
-    loaders = {"digits": "load_digits", "wine_recognition": "load_wine", "breast_cancer": "load_breast_cancer"}
-    return getattr(sources, loaders[name])()
-
-
-def _digits(bunch: Any) -> Dataset:
-    pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
-    return Dataset(
-        "digits",
-        "classification",
-        Split(pixels, bunch.target.astype(np.int64)),
-        classes=tuple(map(str, range(10))),
-        note=f"scikit-learn's digits: {len(pixels)} images of 8x8, their levels 0..16 rounded to 0..255",
-    )
-
-
-def _diabetes(bunch: Any) -> Dataset:
-    return Dataset(
-        "diabetes",
-        "regression",
-        Split(bunch.data.astype(np.float32), bunch.target.astype(np.float32)),
-        columns=tuple(map(str, bunch.feature_names)),
-        note=f"scikit-learn's diabetes: {len(bunch.target)} rows, unscaled, progression after a year",
-    )
+    # By default diabetes is scaled with the statistics of all rows, test rows among them.
+    options = {"scaled": False} if name == "diabetes" else {}
+    return getattr(sources, _LOADERS[name])(**options)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rcad.data import cache
+from rcad.data import cache, embedded, uci
 from rcad.data.archives import is_archive, unpacked
 from rcad.data.dataset import Dataset, Progress
 from rcad.data.files import expanded
@@ -45,8 +45,8 @@ LAYOUT_READERS: dict[str, Reader] = {
 
 READERS: dict[str, Reader] = {
     **dict.fromkeys(OFFICIAL, "rcad.data.registry:load_official"),
-    **dict.fromkeys(("boston", "concrete", "energy", "wine", "yacht"), "rcad.data.uci:load"),
-    **dict.fromkeys(("digits", "breast_cancer", "wine_recognition", "diabetes"), "rcad.data.embedded:load"),
+    **dict.fromkeys(uci.FOLDERS, "rcad.data.uci:load"),
+    **dict.fromkeys(embedded.NAMES, "rcad.data.embedded:load"),
 }
 
 
@@ -131,7 +131,7 @@ def load_official(
 def available(data_dir: Path | str | None = None) -> list[Available]:
     """Every data set known by name, and where its files were found."""
     root = data_root(data_dir)
-    return [_available(name, reader, root) for name, reader in READERS.items()]
+    return [_available(name, root) for name in READERS]
 
 
 def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = None) -> list[tuple[Path, str | None]]:
@@ -151,24 +151,15 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
     return results + [(entry, cache.verify(entry)) for entry in cache.entries(cache_dir)]
 
 
-def _available(name: str, reader: Reader, root: Path | None) -> Available:
+def _available(name: str, root: Path | None) -> Available:
     if name in OFFICIAL:
         found = locate(name, root) if root is not None else None
         return Available(name, "images", str(found.path) if found else None, OFFICIAL[name].note)
-    module = reader.partition(":")[0] if isinstance(reader, str) else reader.__module__
-    if module.endswith(".embedded"):
-        kind = "images" if name == "digits" else "tabular"
-        return Available(name, kind, _package("sklearn"), "inside scikit-learn")
-    where = None
-    if root is not None and importlib.util.find_spec(module) is not None:
-        # A module that can say where its files lie has `find(name, data_dir) -> Path | None`.
-        find = getattr(importlib.import_module(module), "find", None)
-        where = find(name, root) if find is not None else None
-    return Available(name, "tabular", str(where) if where else None, "UCI, 20 standard splits")
-
-
-def _package(name: str) -> str | None:
-    return name if importlib.util.find_spec(name) is not None else None
+    if name in embedded.NAMES:
+        where = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
+        return Available(name, "images" if name == "digits" else "tabular", where, "inside scikit-learn")
+    folder = uci.find(name, root) if root is not None else None
+    return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
 
 
 def recognise(path: Path) -> Found | None:

@@ -114,10 +114,6 @@ class TargetScaler:
         """Targets (N,) -> float32 (N,) in units of the training deviation."""
         return ((np.asarray(y, dtype=np.float64) - self.mean) / self.scale).astype(np.float32)
 
-    def inverse(self, y: npt.NDArray[Any]) -> Array:
-        """Scaled targets or predicted means (N,) -> the target's own unit."""
-        return (np.asarray(y, dtype=np.float64) * self.scale + self.mean).astype(np.float32)
-
     def to_dict(self) -> dict[str, float]:
         return {"mean": self.mean, "scale": self.scale}
 

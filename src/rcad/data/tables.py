@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -33,7 +32,6 @@ class NoTargetError(InputError):
 def load(
     name_or_path: str,
     *,
-    data_dir: Path | None = None,
     target: str | int | None = None,
     task: AnyTask = "auto",
     header: bool = True,
@@ -47,8 +45,7 @@ def load(
     """Read a table without taking any statistic of it: `Standardizer.fit` does that, on the training rows.
 
     Args:
-        name_or_path: a file as given, or below `data_dir`.
-        data_dir: where else to look.
+        name_or_path: a file.
         target: the column to predict, by name or position (negative from the end).
         task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
         header: whether the first line of a text file holds the names; else they are x0, x1, ...
@@ -66,10 +63,7 @@ def load(
     """
     if task not in get_args(AnyTask):
         raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
-    path = expanded(name_or_path)
-    if not path.exists() and data_dir is not None and (data_dir / name_or_path).exists():
-        path = data_dir / name_or_path
-    table = read_table(path, header=header, delimiter=delimiter)
+    table = read_table(expanded(name_or_path), header=header, delimiter=delimiter)
     t = _target_position(table, target)
     for option, names in (("drop", drop), ("numeric", numeric), ("categorical", categorical)):
         for name in names:
