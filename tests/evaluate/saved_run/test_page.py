@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from rcad.evaluate.saved_run import page as module
-from rcad.evaluate.saved_run.figures import colours, figures, pooled
-from rcad.evaluate.saved_run.page import document
+from rcad.evaluate.saved_run.page import colours, document, figures, pooled
 from rcad.evaluate.saved_run.tables import comparison_notes, differences, notes, radius, signed, spread, tables
 from rcad.report import html
 from rcad.report.document import Document, Figure

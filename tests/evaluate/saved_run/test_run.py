@@ -15,9 +15,8 @@ from evaluate.saved_run.conftest import QUICK
 from rcad.errors import InputError
 from rcad.evaluate.saved_run import run as module
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
-from rcad.evaluate.saved_run.record import EVALUATION
 from rcad.evaluate.saved_run.run import erm_config, erm_twin, evaluate, evaluate_all
-from rcad.evaluate.saved_run.settings import SUITES, Settings
+from rcad.evaluate.saved_run.settings import EVALUATION, SUITES, Settings
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
 from rcad.train.checkpoint import load_tensors, save_tensors

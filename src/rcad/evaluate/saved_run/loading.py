@@ -56,6 +56,11 @@ class SavedRun:
     def is_image(self) -> bool:
         return len(self.shape) == 3
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Of the inputs, where they have any."""
+        return (0.0, 1.0) if self.is_image else None
+
     def limit(self, suite: str, settings: Settings) -> int:
         """How many test examples a suite takes."""
         on_gpu, few, many = LIMITS[suite]

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from rcad.evaluate.saved_run.figures import figures
-from rcad.evaluate.saved_run.tables import Summary, comparison_notes, differences, notes, tables
-from rcad.report.document import Document, Part, Section, Table
+import numpy as np
+
+from rcad.evaluate.saved_run.tables import (
+    Group,
+    Summary,
+    comparison_notes,
+    differences,
+    evaluations,
+    foreign_sets,
+    notes,
+    provenances,
+    tables,
+)
+from rcad.report.document import Document, Figure, Part, Section, Table
+from rcad.report.drawing import BLACK, GREY, bare, blank, colours_of, label
 from rcad.report.numbers import plural
 
+WIDTH, HEIGHT = 4.0, 3.4
+FEWEST = 5
+"""A bin with fewer examples says nothing about reliability and is not drawn."""
+LONGEST = 34
+"""Letters of a method's name in a legend."""
+Colours = Mapping[str, str]
 TITLES = {
     "calibration": "Calibration",
     "attacks": "Attacks",
@@ -82,3 +102,231 @@ def _runs(summary: Summary) -> Table:
             seconds = sum(e["seconds"] for e in by_suite.values())
             rows.append([run, group["data"], group["name"], str(seed), f"{seconds:.1f}"])
     return Table(["run", "data", "method", "seed", "seconds"], rows, "Every run and how long its suites took.")
+
+
+def colours(groups: Sequence[Group]) -> dict[str, str]:
+    """One colour per group, the same in every figure of a page; black is for one ERM."""
+    erm = next((group["name"] for group in groups if group["is_erm"]), None)
+    return colours_of([group["name"] for group in groups if group["name"] != erm]) | ({erm: BLACK} if erm else {})
+
+
+def figures(groups: Sequence[Group], suite: str) -> list[Figure]:
+    """A suite's figures for methods on one data set; none where no run has it."""
+    held = [group for group in groups if evaluations(group, suite)]
+    if not held:
+        return []
+    paint = colours(groups)
+    if suite == "calibration":
+        classes, values = ([g for g in held if bool(g["classes"]) == kind] for kind in (True, False))
+        made = [_reliability(classes, paint), _risk(classes, paint)] if classes else []
+        return made + ([_intervals(values, paint)] if values else [])
+    if suite == "attacks":
+        return [_attacks(held, paint)]
+    if suite == "corruptions":
+        return [_bars(held, paint), _severities(held, paint)]
+    by_set = [drawn(held, name, paint) for name in foreign_sets(held) for drawn in (_roc, _entropies)]
+    return [_alpha(held, paint), *by_set]
+
+
+def _reliability(groups: Sequence[Group], paint: Colours) -> Figure:
+    figure, ax = _axes(diagonal=1)
+    for group in groups:
+        colour = paint[group["name"]]
+        for key, style in (("reliability", "-"), ("reliability_scaled", "--")):
+            curves = [e["curves"][key] for e in evaluations(group, "calibration") if key in e["curves"]]
+            if not curves:
+                continue
+            confidence, accuracy, share = pooled(curves)
+            name = group["name"] if style == "-" else None
+            ax.plot(confidence, accuracy, style, color=colour, lw=1.4, label=name, alpha=1 if name else 0.6)
+            if name:
+                ax.scatter(confidence, accuracy, s=8 + 120 * share, color=colour, alpha=0.6, lw=0)
+    ax.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
+    return Figure(
+        _with_legend(figure, ax),
+        "Reliability: on the dotted line a model is right as often as it says. Bins of all seeds together, larger "
+        f"dots hold more examples, bins with fewer than {FEWEST} are left out; dashed: after temperature scaling.",
+        "Accuracy against confidence, in bins, for each method; the errors are in the table.",
+    )
+
+
+def pooled(curves: Sequence[Mapping[str, Any]]) -> tuple[Any, Any, Any]:
+    """Confidence, accuracy and share of examples by bin, over all seeds; bins are told by their lower edge."""
+    sums: dict[float, Any] = {}
+    for curve in curves:
+        columns = (curve[name] for name in ("lower", "count", "confidence", "accuracy"))
+        for lower, count, confidence, accuracy in zip(*columns, strict=True):
+            sums[lower] = sums.get(lower, np.zeros(3)) + count * np.asarray([confidence, accuracy, 1.0])
+    rows = np.asarray([sums[lower] for lower in sorted(sums)])
+    share = rows[:, 2] / rows[:, 2].sum()
+    enough = rows[:, 2] >= min(FEWEST, rows[:, 2].max())
+    return (rows[:, 0] / rows[:, 2])[enough], (rows[:, 1] / rows[:, 2])[enough], share[enough]
+
+
+def _risk(groups: Sequence[Group], paint: Colours) -> Figure:
+    figure, ax = _axes()
+    at = np.linspace(0.01, 1, 100)
+    for group in groups:
+        curves = [e["curves"]["risk_coverage"] for e in evaluations(group, "calibration")]
+        _line(ax, group, paint, 100 * at, [100 * np.interp(at, c["coverage"], c["risk"]) for c in curves])
+    ax.set(xlim=(0, 100), ylim=(0, None), xlabel="coverage, % of examples, surest first", ylabel="errors among them, %")
+    text = "Risk against coverage, mean over seeds: how many errors are left when the least confident are handed on."
+    alt = "Errors against coverage for each method; the areas are in the table."
+    return Figure(_with_legend(figure, ax), text, alt)
+
+
+def _intervals(groups: Sequence[Group], paint: Colours) -> Figure:
+    figure, ax = _axes(diagonal=100)
+    for group in groups:
+        curves = [e["curves"]["intervals"] for e in evaluations(group, "calibration")]
+        levels, shares = 100 * np.asarray(curves[0]["level"]), [100 * np.asarray(c["coverage"]) for c in curves]
+        _line(ax, group, paint, levels, shares)
+    ax.set(xlim=(0, 100), ylim=(0, 100), xlabel="level of the interval, %", ylabel="targets inside, %")
+    text = "How often the central interval of each level holds the target, mean over seeds; above the dots is too wide."
+    alt = "Targets inside against the interval's level for each method."
+    return Figure(_with_legend(figure, ax), text, alt)
+
+
+def _attacks(groups: Sequence[Group], paint: Colours) -> Figure:
+    figure, ax = _axes(5.4)
+    for group in groups:
+        records = evaluations(group, "attacks")
+        for key, style in (("worst", "-"), ("fgsm", "--")):
+            rows = [_by_radius(e, key) for e in records if key in e["curves"]["accuracy"]]
+            if rows:
+                _line(ax, group, paint, rows[0][0], [row[1] for row in rows], style, dots=style == "-")
+    ax.set(xlim=(0, None), xlabel="radius, l-infinity", ylabel="accuracy, %")
+    return Figure(
+        _with_legend(figure, ax),
+        "Accuracy against the attack's radius: the worst case over all attacks (solid), FGSM alone (dashed); dots are "
+        "seeds.",
+        "Accuracy under attack falls with the radius, for each method; the numbers are in the table.",
+    )
+
+
+def _by_radius(record: Mapping[str, Any], attack: str) -> tuple[list[float], list[float]]:
+    """Radii in ascending order, from 0 on, and the accuracy at each."""
+    pairs = sorted(zip(record["curves"]["eps"], record["curves"]["accuracy"][attack], strict=True))
+    eps, accuracy = zip((0.0, record["numbers"]["attacked_accuracy_clean"]), *pairs, strict=True)
+    return list(eps), list(accuracy)
+
+
+def _bars(groups: Sequence[Group], paint: Colours) -> Figure:
+    names = list(dict.fromkeys(n for g in groups for e in evaluations(g, "corruptions") for n in e["curves"]["scores"]))
+    figure = blank(WIDTH, 0.9 + 0.36 * len(names) + 0.12 * len(names) * (len(groups) - 1))
+    ax = figure.subplots()
+    thick = 0.8 / len(groups)
+    for k, group in enumerate(groups):
+        records = evaluations(group, "corruptions")
+        values = [[e["numbers"].get(f"corrupted_accuracy_{name}") for e in records] for name in names]
+        known = [[v for v in row if v is not None] for row in values]
+        at = np.arange(len(names)) + (k - (len(groups) - 1) / 2) * thick
+        means = [np.mean(row) if row else 0.0 for row in known]
+        ax.barh(at, means, thick * 0.9, color=paint[group["name"]], alpha=0.55, label=group["name"], lw=0)
+        for y, row in zip(at, known, strict=True) if len(records) > 1 else ():
+            ax.scatter(row, [y] * len(row), s=7, color=paint[group["name"]], zorder=3, lw=0)
+    ax.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
+    ax.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 100), xlabel="accuracy, %, mean over severities")
+    text = f"Accuracy by corruption ({provenances(groups)} images), mean over seeds; dots are seeds."
+    overall = ", ".join(f"{g['name']} {g['numbers']['corrupted_accuracy_mean']['mean']:.1f}%" for g in groups)
+    return Figure(_with_legend(figure, ax), text, f"Bars of accuracy by corruption and method; means: {overall}.")
+
+
+def _severities(groups: Sequence[Group], paint: Colours) -> Figure:
+    figure, ax = _axes()
+    for group in groups:
+        records = evaluations(group, "corruptions")
+        levels = records[0]["curves"]["severities"]
+        names = ["corrupted_accuracy_clean", *(f"corrupted_accuracy_severity_{level}" for level in levels)]
+        _line(ax, group, paint, [0, *levels], [[e["numbers"][name] for name in names] for e in records], dots=True)
+    ax.set(xlabel="severity (0: no corruption)", ylabel="accuracy, %")
+    text = "Accuracy by severity, mean over the corruptions and seeds; dots are seeds."
+    alt = "Accuracy against severity for each method; the ends are in the table."
+    return Figure(_with_legend(figure, ax), text, alt)
+
+
+def _alpha(groups: Sequence[Group], paint: Colours) -> Figure:
+    figure, ax = _axes()
+    ticks: list[float] = []
+    for group in groups:
+        for direction, style in (("adversarial", "-"), ("random", "--")):
+            curves = [e["curves"]["alpha"][direction] for e in evaluations(group, "ood")]
+            ticks = curves[0]["alphas"]
+            _line(ax, group, paint, range(len(ticks)), [curve["entropy"] for curve in curves], style)
+            if style == "-" and len(groups) <= 2:
+                low, high = (np.mean([[q[k] for q in c["quantiles"]] for c in curves], 0) for k in (0, -1))
+                ax.fill_between(range(len(ticks)), low, high, color=paint[group["name"]], alpha=0.12, lw=0)
+    ax.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks], fontsize=8)
+    ax.set(xlabel="alpha, L2 distance in the units of the input", ylabel="mean entropy, nats")
+    band = " Shaded: from the 10th to the 90th percentile of examples." if len(groups) <= 2 else ""
+    text = (
+        "What RCAD does: how unsure a model is after one step of length alpha, up its own loss (solid) and in a random "
+        f"direction (dashed); mean over seeds.{band}"
+    )
+    return Figure(_with_legend(figure, ax), text, "Entropy against alpha, along adversarial and random directions.")
+
+
+def _roc(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
+    figure, ax = _axes(diagonal=1)
+    at = np.linspace(0, 1, 101)
+    for group in groups:
+        curves = [e["curves"]["foreign"][name]["roc"] for e in evaluations(group, "ood")]
+        _line(ax, group, paint, at, [np.interp(at, c["foreign"], c["known"]) for c in curves])
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="foreign examples accepted", ylabel="known examples accepted")
+    text = (
+        f"Known test examples against {_in_words(name)}: accepted by low entropy, at every threshold; mean over seeds."
+    )
+    alt = f"ROC curves against {_in_words(name)}; the areas are in the table."
+    return Figure(_with_legend(figure, ax), text, alt)
+
+
+def _entropies(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
+    figure = blank(WIDTH, 0.7 + 1.15 * len(groups))
+    panels = figure.subplots(len(groups), 1, squeeze=False, sharex=True)[:, 0]
+    for ax, group in zip(panels, groups, strict=True):
+        histograms = [e["curves"]["foreign"][name]["histogram"] for e in evaluations(group, "ood")]
+        # The bins of a real target differ between seeds; then the first one is shown.
+        edges = histograms[0]["edges"]
+        same = [histogram for histogram in histograms if histogram["edges"] == edges]
+        known, foreign = (100 * np.mean([histogram[key] for histogram in same], 0) for key in ("known", "foreign"))
+        ax.stairs(known, edges, fill=True, color=paint[group["name"]], alpha=0.45, label="known")
+        ax.stairs(foreign, edges, color=GREY, lw=1.6, label="foreign")
+        ax.set_title(label(group["name"], 2 * LONGEST, 1), fontsize=9, loc="left")
+        ax.set_ylabel("%", fontsize=8)
+        bare(ax)
+    panels[0].legend(fontsize=8, frameon=False)
+    panels[-1].set_xlabel("predictive entropy, nats")
+    text = f"Entropy of known test examples (filled) and of {_in_words(name)} (line), in percent of each."
+    return Figure(figure, text, f"Histograms of entropy on known examples and on {_in_words(name)}, by method.")
+
+
+def _in_words(name: str) -> str:
+    return "their own adversarial examples (RCAD's)" if name == "perturbed" else name
+
+
+def _axes(width: float = WIDTH, diagonal: float = 0) -> tuple[Any, Any]:
+    """A figure and its axes; `diagonal` draws a dotted line of reference up to there."""
+    figure = blank(width, HEIGHT)
+    ax = figure.subplots()
+    if diagonal:
+        ax.plot([0, diagonal], [0, diagonal], color=GREY, lw=0.9, ls=(0, (1, 2)))
+    return figure, ax
+
+
+def _line(
+    ax: Any, group: Group, paint: Colours, x: Any, seeds: Sequence[Any], style: str = "-", dots: bool = False
+) -> None:
+    """The mean over seeds, named in the legend where it is solid; `dots` shows the seeds where there are several."""
+    colour, solid = paint[group["name"]], style == "-"
+    ax.plot(x, np.mean(seeds, 0), style, color=colour, lw=1.8 if solid else 1.3, label=group["name"] if solid else None)
+    for y in seeds if dots and len(seeds) > 1 else ():
+        ax.scatter(x, y, s=9, color=colour, alpha=0.5, lw=0, zorder=3)
+
+
+def _with_legend(figure: Any, ax: Any) -> Any:
+    bare(ax)
+    handles, labels = ax.get_legend_handles_labels()
+    short = [label(text, LONGEST, 1) for text in labels]
+    columns = 2 if max(map(len, short)) <= 18 else 1
+    figure.legend(handles, short, loc="outside upper center", ncols=columns, fontsize=8.5, frameon=False)
+    return figure

@@ -10,8 +10,7 @@ from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
-from rcad.evaluate.saved_run.record import EVALUATION, FOLDER, Evaluation, stored
-from rcad.evaluate.saved_run.settings import Settings
+from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, stored
 from rcad.evaluate.saved_run.suites import (
     NotApplicable,
     SuiteResult,
@@ -136,10 +135,22 @@ def evaluate_all(
         on_error: takes a run that cannot be evaluated, with its error, and the others follow; None raises it. A
             request that fits none of the runs, for one and the same reason, is an error all the same.
     """
-    lost, misfit = _looked_at(loader, runs, suites, settings)
-    if len(set(map(str, misfit.values()))) == 1 and len(lost) + len(misfit) == len(runs):
-        raise next(iter(misfit.values()))
-    unfit = {run: error for run in runs if (error := lost.get(run) or misfit.get(run))}
+    unfit: dict[str, InputError] = {}
+    misfit: set[str] = set()
+    fitting: set[DataConfig] = set()
+    for run in runs:
+        try:
+            if (data := finished(loader.store, run).config.data) in fitting:
+                continue  # of data that fit one run is tried
+            saved = loader.load(run)
+            misfit.add(run)
+            check(saved, loader, suites, settings)
+            misfit.remove(run)
+            fitting.add(data)
+        except InputError as error:
+            unfit[run] = error
+    if len({str(unfit[run]) for run in misfit}) == 1 and len(unfit) == len(runs):
+        raise unfit[misfit.pop()]
     if on_error is None and unfit:
         raise next(iter(unfit.values()))
     outcomes = []
@@ -156,29 +167,6 @@ def evaluate_all(
         reason = next(iter(outcomes[0].refused.values()))
         raise InputError(f"expected a suite that fits the runs, but got {', '.join(suites)}: {reason}")
     return outcomes
-
-
-def _looked_at(
-    loader: RunLoader, runs: Sequence[str], suites: Sequence[str], settings: Settings
-) -> tuple[dict[str, InputError], dict[str, InputError]]:
-    """Runs that cannot be brought back, and those that the request does not fit; of data that do one run is tried."""
-    lost: dict[str, InputError] = {}
-    misfit: dict[str, InputError] = {}
-    seen: set[DataConfig] = set()
-    for run in runs:
-        try:
-            if (data := finished(loader.store, run).config.data) in seen:
-                continue
-            saved = loader.load(run)
-        except InputError as error:
-            lost[run] = error
-            continue
-        try:
-            check(saved, loader, suites, settings)
-            seen.add(data)
-        except InputError as error:
-            misfit[run] = error
-    return lost, misfit
 
 
 def check(saved: SavedRun, loader: RunLoader, suites: Sequence[str], settings: Settings) -> None:

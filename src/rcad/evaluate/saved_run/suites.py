@@ -121,13 +121,14 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
         notes.append(f"APGD-DLR needs {DLR_CLASSES} classes and is left out.")
     if not saved.is_image:
         notes.append("Radii are deviations of the table's columns, and no bounds limit the attacked rows.")
-    middle = middle_radius(settings)
+    # The radius at which masking is looked for: with the defaults 8/255.
+    middle = sorted(settings.attack_eps)[len(settings.attack_eps) // 2]
     if settings.masking:
         checks = masking_checks(
             saved.model,
             x,
             y,
-            PGD(middle, bounds=_bounds(saved), steps=settings.steps),
+            PGD(middle, bounds=saved.bounds, steps=settings.steps),
             twin=None if twin is None else twin.model,
             seed=settings.seed,
             progress=lambda done, total: progress("signs of gradient masking", done, total),
@@ -144,18 +145,8 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
     return SuiteResult(numbers, curves, tuple(notes), len(y))
 
 
-def middle_radius(settings: Settings) -> float:
-    """The radius at which masking is looked for: with the defaults 8/255."""
-    radii = sorted(settings.attack_eps)
-    return radii[len(radii) // 2]
-
-
-def _bounds(saved: SavedRun) -> tuple[float, float] | None:
-    return (0.0, 1.0) if saved.is_image else None
-
-
 def _attacks_within(eps: float, saved: SavedRun, settings: Settings) -> dict[str, Attack]:
-    bounds, steps = _bounds(saved), settings.steps
+    bounds, steps = saved.bounds, settings.steps
     every = {
         "fgsm": FGSM(eps, bounds=bounds),
         "pgd": PGD(eps, bounds=bounds, steps=steps),
