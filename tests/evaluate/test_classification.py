@@ -84,25 +84,6 @@ def test_bins_are_handed_on() -> None:
     assert found["brier_reliability"] == brier_parts(output, y, bins=4).reliability
 
 
-def test_limits() -> None:
-    perfect = classification(*CASES["perfect"])
-    assert perfect["accuracy"] == perfect["top5"] == 100
-    for name in ("nll", "brier", "ece", "ece_mass", "ece_classwise", "aurc", "excess_aurc", "brier_reliability"):
-        assert perfect[name] == pytest.approx(0, abs=1e-12)
-    hopeless = classification(*CASES["hopeless"])
-    assert (hopeless["accuracy"], hopeless["aurc"]) == (0, 1)
-    assert hopeless["brier"] == pytest.approx(2)
-    assert hopeless["ece"] == pytest.approx(1)
-    assert hopeless["nll"] == pytest.approx(60)
-    output, y = CASES["constant"]
-    constant, share = classification(output, y), (y == 0).double().mean().item()
-    assert constant["accuracy"] == pytest.approx(100 * share)
-    assert constant["top5"] == pytest.approx(100 * (y < 5).double().mean().item())
-    assert constant["entropy"] == pytest.approx(math.log(7))
-    for name in ("ece", "ece_mass"):
-        assert constant[name] == pytest.approx(abs(share - 1 / 7))
-
-
 def by_sorting(output: Tensor, y: Tensor, k: int) -> float:
     """Percent of labels among the k first of the classes sorted by logit, then index."""
     hits = 0
@@ -182,18 +163,6 @@ def test_the_parts_add_up_exactly(seed: int, count: int, classes: int, bins: int
     assert parts.resolution <= parts.uncertainty + 1e-12
 
 
-def test_murphy_s_three_are_complete_when_a_bin_holds_one_forecast() -> None:
-    """Two forecasts: (0.8, 0.2) ten times, right 7 times; (0.3, 0.7) ten times, right 9 times."""
-    p = torch.tensor([[0.8, 0.2], [0.3, 0.7]], dtype=torch.float64).repeat_interleave(10, 0)
-    y = torch.tensor([0] * 7 + [1] * 3 + [1] * 9 + [0])
-    parts = brier_parts(p.log(), y)
-    assert parts.within_bins == pytest.approx(0, abs=1e-14)
-    assert parts.reliability == pytest.approx(2 * (0.5 * 0.1**2 + 0.5 * 0.2**2))
-    assert parts.resolution == pytest.approx(2 * (0.5 * 0.3**2 + 0.5 * 0.3**2))
-    assert parts.uncertainty == pytest.approx(2 * 0.4 * 0.6)
-    assert parts.brier == pytest.approx(total(parts))
-
-
 def area(losses: list[float]) -> float:
     """The mean, over k, of the mean of the first k."""
     return sum(sum(losses[:k]) / k for k in range(1, len(losses) + 1)) / len(losses)
@@ -233,23 +202,6 @@ def test_ties_count_as_the_mean_over_all_orders(rows: list[tuple[int, float]]) -
     assert risks(confidence, loss)[-1].item() == pytest.approx(loss.mean().item())
 
 
-def test_limits_of_risk() -> None:
-    assert risk_coverage(*CASES["perfect"]).aurc == 0
-    hopeless = risk_coverage(*CASES["hopeless"])
-    assert (hopeless.aurc, hopeless.excess_aurc) == (1, 0)
-    output, y = CASES["constant"]
-    constant = risk_coverage(output, y)
-    error = (y != 0).double().mean().item()
-    assert constant.aurc == pytest.approx(error)
-    assert constant.risk == pytest.approx((error,) * 100)
-    knowing = areas(torch.arange(10.0), (torch.arange(10) < 4).double())
-    assert knowing["excess_aurc"].item() == pytest.approx(0, abs=1e-15)
-    assert knowing["aurc"].item() == pytest.approx((1 / 7 + 2 / 8 + 3 / 9 + 4 / 10) / 10)
-    # Geifman et al.: r + (1 - r) log(1 - r) for the best order of infinitely many examples with error r.
-    wrong = (torch.arange(100_000) < 30_000).double()
-    assert areas(-wrong, wrong)["aurc"].item() == pytest.approx(0.3 + 0.7 * math.log(0.7), abs=1e-5)
-
-
 @pytest.mark.parametrize(("points", "expected"), [(1, 1), (7, 7), (300, 300), (1000, 300)])
 def test_points_of_the_curve(points: int, expected: int) -> None:
     output, y = CASES["random"]
@@ -260,14 +212,6 @@ def test_points_of_the_curve(points: int, expected: int) -> None:
     kept = [math.ceil(j * 300 / expected) for j in range(1, expected + 1)]
     assert found.risk == tuple(every.risk[k - 1] for k in kept)
     assert found.coverage == pytest.approx([k / 300 for k in kept])
-
-
-@given(seed=st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
-def test_only_the_order_of_confidences_matters(seed: int) -> None:
-    output, y = random_logits(60, 3, seed=seed)
-    confidence, loss = output.amax(1), (output.argmax(1) != y).double()
-    assert areas(confidence, loss) == areas(confidence.atan().exp(), loss)
 
 
 LOOSE = ("perfect", "hopeless", "constant", "one example", "tied rows")  # no best temperature, or none inside the range
@@ -301,19 +245,6 @@ def test_validation_nll_never_rises(seed: int, count: int, classes: int, power: 
     for nearby in (0.5, 0.99, 1.01, 2.0):
         if COLDEST <= nearby * found.value <= HOTTEST:
             assert found.nll_after <= nll(output, y, nearby * found.value) + 1e-12
-
-
-@given(seed=st.integers(0, 1000), factor=st.floats(0.05, 20))
-@settings(max_examples=40, deadline=None)
-def test_the_slope_vanishes_and_the_scale_of_the_logits_carries_over(seed: int, factor: float) -> None:
-    output, y = random_logits(200, 4, seed=seed)
-    found = fit_temperature(output, y)
-    beta = torch.tensor(1 / found.value, dtype=torch.float64, requires_grad=True)
-    cross_entropy(beta * output, y).backward()
-    assert abs(beta.grad.item()) < 1e-12  # to rounding: logits are of size 10, and 200 of them are averaged
-    again = fit_temperature(factor * output, y)
-    assert again.value == pytest.approx(factor * found.value, rel=1e-11)
-    assert again.nll_after == pytest.approx(found.nll_after, rel=1e-12)
 
 
 def test_where_there_is_nothing_to_fit() -> None:

@@ -84,16 +84,6 @@ def test_crps_is_its_integral(mean: float, log_variance: float, y: float) -> Non
     assert found == pytest.approx(below + above, rel=1e-6, abs=1e-7)
 
 
-def test_pit_error_at_its_limits() -> None:
-    below = regression(torch.tensor([[100.0, 0.0]] * 9), torch.zeros(9))
-    above = regression(torch.tensor([[-100.0, 0.0]] * 9), torch.zeros(9))
-    assert below["pit_error"] == above["pit_error"] == pytest.approx(0.5)
-    # All at the median: |1/2 - t| integrates to 1/4. At the centres of N equal parts: 1 / (4 N).
-    assert regression(torch.zeros(9, 2), torch.zeros(9))["pit_error"] == pytest.approx(0.25)
-    centres = torch.special.ndtri((torch.arange(10, dtype=torch.float64) + 0.5) / 10)
-    assert regression(torch.zeros(10, 2).double(), centres)["pit_error"] == pytest.approx(1 / 40)
-
-
 def test_an_interval_s_ends_count_as_inside() -> None:
     quantile = stats.norm.ppf(0.75)
     y = torch.tensor([quantile, -quantile, math.nextafter(quantile, 9), 0.0], dtype=torch.float64)

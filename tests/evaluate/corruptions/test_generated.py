@@ -98,6 +98,42 @@ def test_severity_grows_on_digits(name, digits):
     assert all(low < high for low, high in pairwise(distance)), distance
 
 
+def waves(count, channels, height, width):
+    rows, columns = torch.arange(height).view(-1, 1), torch.arange(width)
+    image = torch.stack([0.5 + 0.5 * torch.sin(rows / 5 + columns / 9 + k) for k in range(channels)])
+    return image.expand(count, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gaussian_noise", [0.485, 0.0617, 0.88, 0.0556, 0.5012, 0.0978]),
+        ("shot_noise", [0.4772, 0.0508, 0.8735, 0.0651, 0.4872, 0.079]),
+        ("impulse_noise", [0.4852, 0.0253, 0.8814, 0.0167, 0.5005, 0.0403]),
+        ("defocus_blur", [0.4841, 0.004, 0.8961, 0.0062, 0.5011, 0.0146]),
+        ("glass_blur", [0.4841, 0.0758, 0.8961, 0.0495, 0.5011, 0.0573]),
+        ("motion_blur", [0.4802, 0.0519, 0.9066, 0.0283, 0.5011, 0.0486]),
+        ("zoom_blur", [0.4877, 0.0574, 0.9065, 0.0113, 0.4983, 0.0937]),
+        ("snow", [0.6271, 0.143, 0.967, 0.0709, 0.7374, 0.2363]),
+        ("frost", [0.6307, 0.1483, 0.9447, 0.0554, 0.6565, 0.1682]),
+        ("fog", [0.4653, 0.1802, 0.6041, 0.2921, 0.3491, 0.2266]),
+        ("brightness", [0.5379, 0.0538, 0.9794, 0.0833, 0.5815, 0.0804]),
+        ("contrast", [0.4841, 0.2217, 0.8961, 0.0642, 0.5011, 0.2865]),
+        ("elastic_transform", [0.4869, 0.1016, 0.8991, 0.0261, 0.4988, 0.1466]),
+        ("pixelate", [0.4841, 0.0203, 0.9131, 0.036, 0.5011, 0.0285]),
+        ("jpeg_compression", [0.484, 0.0189, 0.8968, 0.007, 0.501, 0.0188]),
+    ],
+)
+def test_the_numbers_are_fixed(name, expected):
+    """Mean and mean change, in colour, in grey and on larger images: accuracies of other days must stay comparable."""
+    found = []
+    for shape in ((20, 3, 40, 36), (8, 1, 9, 9), (6, 3, 64, 70)):
+        x = waves(*shape)
+        moved = corrupt_numbered(x, name, 4, seed=5, first=3)
+        found += [moved.mean().item(), (moved - x).abs().mean().item()]
+    assert found == pytest.approx(expected, abs=2e-4)
+
+
 def test_no_images_are_no_error():
     for name in CORRUPTIONS:
         assert corrupt(torch.zeros(0, 3, 32, 32), name, 1, generator=seeded()).shape == (0, 3, 32, 32)
