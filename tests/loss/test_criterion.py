@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fused_cases import LoudScaler
-from rcad import RCAD, Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Objective, Term, rcad_loss
+from rcad import RCAD, Bernoulli, Criterion, Gaussian, GradientStep, InputError, Objective, Term, rcad_loss
 from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
 
 
@@ -59,60 +58,6 @@ def test_backward_returns_detached_losses_and_adds_to_grad() -> None:
         torch.testing.assert_close(p.grad, 2 * once[name])
 
 
-@pytest.mark.parametrize("norm", ["l2", "raw", "linf"])
-def test_fused_accumulation_equals_the_big_batch(norm: str) -> None:
-    x, y = images(12)
-    whole, parts = smooth_net(), smooth_net()
-    criterion = RCAD(0.5, 0.1, norm=norm)  # type: ignore[arg-type]
-    criterion.backward(whole, x, y)
-    for index in torch.arange(12).split(4):
-        criterion.backward(parts, x[index], y[index], accumulate=3)
-    assert_same_state(whole, parts)
-
-
-@pytest.mark.parametrize("norm", ["l2", "raw", "linf"])
-def test_a_scaled_loss_gives_scaled_gradients_and_the_same_direction(norm: str) -> None:
-    x, y = images()
-    plain, scaled = norm_net(), norm_net()
-    criterion = RCAD(0.5, 0.1, norm=norm)  # type: ignore[arg-type]
-    expected = criterion.backward(plain, x, y)
-    losses = criterion.backward(scaled, x, y, scaler=LoudScaler(1024.0))
-    torch.testing.assert_close(losses.total, expected.total)
-    for p in scaled.parameters():
-        assert p.grad is not None
-        p.grad /= 1024.0
-    assert_same_state(plain, scaled)
-
-
-def test_a_real_grad_scaler_steps_as_the_plain_loop_does() -> None:
-    x, y = images()
-    nets = [norm_net(), norm_net()]
-    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
-    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
-    for _ in range(3):
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        RCAD(0.5, 0.1)(nets[0], x, y).backward()
-        nn.utils.clip_grad_norm_(nets[0].parameters(), 1.0)
-        optimizers[0].step()
-        RCAD(0.5, 0.1).backward(nets[1], x, y, scaler=scaler)
-        scaler.unscale_(optimizers[1])
-        nn.utils.clip_grad_norm_(nets[1].parameters(), 1.0)
-        scaler.step(optimizers[1])
-        scaler.update()
-    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6)
-
-
-def test_autocast_works_with_the_fused_step() -> None:
-    x, y = images()
-    reference, fused = norm_net(), norm_net()
-    with torch.autocast("cpu", dtype=torch.float16):
-        RCAD(0.5, 0.1)(reference, x, y).backward()
-        RCAD(0.5, 0.1).backward(fused, x, y)
-    assert_same_state(reference, fused, rtol=2e-2, atol=2e-3)
-
-
 def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     x, y = images()
     one, two = norm_net(), norm_net()
@@ -154,19 +99,6 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     assert_same_state(nets[0], nets[1])
     (said,) = criterion._said
     assert "(two views are part of one larger graph, which the first backward would free)" in said
-
-
-def test_plain_loss_directions_take_their_own_backward_with_smoothing_only() -> None:
-    x, y = images()
-    where = GradientStep(0.5, loss="plain")
-    for smoothing in (0.0, 0.3):
-        terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, where)]
-        criterion = Criterion(Categorical(smoothing), terms)
-        one, two = norm_net(), norm_net()
-        criterion.backward(one, x, y)
-        criterion(two, x, y).backward()
-        assert_same_state(one, two)
-        assert bool(criterion._said) == bool(smoothing)
 
 
 def test_every_rests_between() -> None:
@@ -238,21 +170,6 @@ def test_wrong_calls_are_named(make: object, says: str) -> None:
     with pytest.raises(InputError) as error:
         make(smooth_net(), *images())  # type: ignore[operator]
     assert says in str(error.value)
-
-
-@pytest.mark.filterwarnings("ignore:no parameter of the model")
-def test_a_frozen_model_is_named_unless_its_input_learns() -> None:
-    net, (x, y) = smooth_net().requires_grad_(False), images()
-    moved = Term("moved", where=GradientStep(0.5))
-    for criterion in (RCAD(0.5, 0.1), Criterion(), Criterion(terms=[moved])):
-        with pytest.raises(
-            InputError, match="expected parameters that require a gradient, but the model has none; unf"
-        ):
-            criterion.backward(net, x, y)
-    shifts = [torch.zeros(3, 1, 1, requires_grad=True) for _ in range(2)]
-    RCAD(0.5, 0.1).backward(net, x + shifts[0], y)
-    RCAD(0.5, 0.1)(net, x + shifts[1], y).backward()
-    torch.testing.assert_close(shifts[0].grad, shifts[1].grad)
 
 
 def test_backward_under_no_grad_is_named() -> None:

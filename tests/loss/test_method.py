@@ -22,6 +22,7 @@ def test_a_method_prints_compares_hashes_and_saves_itself(name: str) -> None:
     assert eval(repr(value), vars(methods)) == value
     plain = json.loads(json.dumps(value.to_dict()))
     assert Method.from_dict(plain) == value
+    assert Method.parse(str(value)) == Method.parse(name) == value
     assert value.name == name
 
 

@@ -65,12 +65,6 @@ def test_plain_rows_and_text_go_both_ways() -> None:
     assert parse_method(method_text(rows)) == rows
 
 
-def test_plain_rows_build_a_method() -> None:
-    rows = method_rows([("data_augmentation", ()), ("rcad", {"alpha": 1, "bounds": (0.0, 1.0)})])
-    made = Method.from_dict({"methods": rows_to_plain(rows)})
-    assert made == compose(methods.data_augmentation(), methods.rcad(alpha=1, bounds=(0.0, 1.0)))
-
-
 def test_a_default_written_out_is_dropped() -> None:
     defaults = {"rcad": {"alpha": 0.5, "every": 1, "bounds": None}}
     rows = method_rows([("rcad", {"alpha": 0.5, "every": True, "bounds": None, "lam": 0.1}), ("erm", {"x": 1})])
@@ -109,13 +103,6 @@ def test_a_method_written_before_is_read_as_it_was_meant() -> None:
     assert Method.from_dict({"methods": [{"name": "rcad_released"}]}) == methods.rcad_released(jitter=0.01)
     # Text is written today.
     assert Method.parse("label_smoothing(eps=0.6) + rcad(alpha=1.0, lam=0.1)").extra[0].where.loss == "plain"
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_goes_both_ways(name: str) -> None:
-    made = METHODS[name]()
-    assert Method.from_dict(made.to_dict()) == made
-    assert Method.parse(str(made)) == Method.parse(name) == made
 
 
 def test_a_parameter_that_makes_no_difference_leaves_the_text_of_old_records() -> None:

@@ -24,17 +24,6 @@ def test_the_total_is_the_weighted_sum_of_the_parts() -> None:
     assert not any(value.requires_grad for value in (losses.output, *losses.parts.values()))
 
 
-def test_x_prime_is_a_constant() -> None:
-    """No gradient flows through the step: the gradient is that of a loss with x' computed beforehand."""
-    one, two = smooth_net(), smooth_net()
-    x, y = images()
-    Objective(one, terms=RCAD_TERMS)(x, y).total.backward()
-    x_adv = GradientStep(0.5)(two, x, y)
-    p = two(x_adv).softmax(1)
-    (nn.functional.cross_entropy(two(x), y) + 0.1 * (p * p.log()).sum(1).mean()).backward()
-    assert_same_state(one, two)
-
-
 @pytest.mark.parametrize("where", [GradientStep(0.5, steps=3), ProjectedAscent(0.5, steps=2), RandomStep(0.5)])
 def test_every_perturbation_may_stand_in_a_term(where: Any) -> None:
     net, (x, y) = norm_net(), images()
@@ -176,11 +165,6 @@ def test_every_counts_the_calls_unless_told_the_step() -> None:
     due, every_step = objective(x, y, step=0), Objective(net, terms=RCAD_TERMS)(x, y)
     gap = every_step.total - every_step.parts["nll"]
     torch.testing.assert_close(due.total - due.parts["nll"], 3 * gap)
-
-
-def test_a_batch_of_one_works() -> None:
-    net, (x, y) = smooth_net(), images(1)
-    assert torch.isfinite(Objective(net, terms=RCAD_TERMS)(x, y).total)
 
 
 def _call(change: Callable[[dict[str, Any]], None], **options: Any) -> None:
