@@ -99,7 +99,8 @@ def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
     cells = mesh.get_array().reshape(120, 120)
     assert (cells[5, 5], cells[60, 60], cells[-5, -5]) == (90.0, 95.0, 80.0)
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
-    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()][:4] == ["0.1", "0.2", "0.5", "1"]
+    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert "0.1 0.2 0.5 1 2" in " ".join(ticks)
 
 
 def test_one_parameter_is_drawn_as_dots() -> None:

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, need
 from rcad.report import html
-from rcad.runs.files import dumps, loads, make_folder, read_text, write_text
+from rcad.runs.files import dumps, make_folder, write_text
 from rcad.runs.record import versions
+from rcad.study.kept import check_packages, earlier
 from rcad.train.progress import SILENT, Portion, Progress
 
 ACTS = {"linear": "linear theory", "moons": "moons", "digits": "digits, 100 labels", "diabetes": "diabetes"}
@@ -99,38 +99,21 @@ def moons(settings: Settings, progress: Progress) -> Record:
 
 
 def digits(settings: Settings, progress: Progress) -> Record:
-    """`rcad compare` on 100 images: a small CNN, label smoothing and both controls."""
-    from rcad.study.compare import compare
-
-    model = (f"model.width={settings.digits_width}", "model.norm=none")
-    return dict(
-        compare(
-            "digits[:100]",
-            model="small_cnn",
-            settings=model,
-            seeds=settings.digits_seeds,
-            epochs=settings.digits_epochs,
-            device="cpu",
-            progress=progress,
-        ).record
-    )
+    """100 images: a small CNN, label smoothing and both controls."""
+    network = {"model": "small_cnn", "settings": (f"model.width={settings.digits_width}", "model.norm=none")}
+    return _compared("digits[:100]", progress, seeds=settings.digits_seeds, epochs=settings.digits_epochs, **network)
 
 
 def diabetes(settings: Settings, progress: Progress) -> Record:
-    """`rcad compare` on a table with a real target: every method tuned alike."""
+    """A table with a real target: every method tuned alike, with enough rows to choose by."""
+    tuned = {"budget": settings.diabetes_budget, "settings": ("data.validation=0.3",)}
+    return _compared("diabetes", progress, seeds=settings.diabetes_seeds, epochs=settings.diabetes_epochs, **tuned)
+
+
+def _compared(data: str, progress: Progress, **options: Any) -> Record:
     from rcad.study.compare import compare
 
-    return dict(
-        compare(
-            "diabetes",
-            settings=("data.validation=0.3",),  # enough rows to choose by
-            seeds=settings.diabetes_seeds,
-            budget=settings.diabetes_budget,
-            epochs=settings.diabetes_epochs,
-            device="cpu",
-            progress=progress,
-        ).record
-    )
+    return dict(compare(data, device="cpu", progress=progress, **options).record)
 
 
 def _judged(
@@ -165,26 +148,15 @@ class Demo:
     record: Record
 
 
-def check_packages() -> None:
-    """Everything that the demo will want, asked for before anything is computed."""
-    for module, package, extra in (
-        ("jinja2", "jinja2", "report"),
-        ("matplotlib.figure", "matplotlib", "report"),
-        ("scipy.stats", "scipy", "data"),
-        ("sklearn.datasets", "scikit-learn", "sklearn"),
-    ):
-        need(module, package, extra)
-
-
 def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
     """Compute, judge, write OUT/demo.json and OUT/index.html; an interruption leaves nothing behind."""
-    check_packages()
+    check_packages(("scipy.stats", "scipy", "data"), ("sklearn.datasets", "scikit-learn", "sklearn"))
     from rcad.demo.page import document, verdicts
     from rcad.paper import record as records
 
     settings, scale = (FAST, "fast") if fast else (FULL, "full")
     page, file = out / "index.html", out / "demo.json"
-    _refuse_foreign(page, file)
+    earlier([page, file], "demo", target="demo")
     if fast:
         records.refuse_to_replace_larger(file, "small")
     with _folder(out), _one_thread():
@@ -220,15 +192,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _refuse_foreign(page: Path, record: Path) -> None:
-    """Only an earlier demo may be replaced."""
-    found = loads(read_text(record), str(record)) if record.is_file() else {}
-    ours = isinstance(found, dict) and found.get("target") == "demo"
-    for path in (page, record):
-        if path.exists() and not ours:
-            raise InputError(f"expected a folder for the demo, but {path} is something else; pass another --out")
 
 
 @contextlib.contextmanager

@@ -69,9 +69,11 @@ class Table:
     last: Sequence[str | Cell] | None = None
 
     def __post_init__(self) -> None:
-        for row in (*self.rows, *([self.last] if self.last is not None else [])):
+        for row in self.body:
             if len(row) != len(self.header):
-                raise InputError(f"expected {len(self.header)} cells in a row, but got {len(row)}: {list(row)}")
+                raise InputError(
+                    f"expected {len(self.header)} cells in a row, but got {len(row)}: {[cell.text for cell in row]}"
+                )
         if self.choose and self.choose not in self.header:
             raise InputError(f"expected the name of a column to choose by, but got {self.choose!r}")
 

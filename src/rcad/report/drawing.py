@@ -9,14 +9,13 @@ import hashlib
 import io
 import os
 import re
-import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import MissingExtraError
+from rcad.errors import need
 from rcad.report.document import EXTRA, Figure
 
 _AROUND = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
@@ -25,15 +24,8 @@ _DROPPED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<defs>\s*<style[^>]*
 _NAMES = re.compile(r'(\bid="|href="#|url\(#)')
 _SIZE = re.compile(r' (width|height)="[^"]*"')
 # Okabe and Ito's colours. The one for the paper's numbers is used for nothing else.
-BLACK, BLUE, VERMILION, GREEN, ORANGE, SKY, PAPER = (
-    "#000000",
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#56B4E9",
-    "#CC79A7",
-)
+BLACK, BLUE, VERMILION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
+ORANGE, SKY, PAPER = "#E69F00", "#56B4E9", "#CC79A7"
 GREY, LIGHT = "#666666", "#BBBBBB"
 VERDICT_COLOURS = {"reproduced": GREEN, "not reproduced": ORANGE, "opposite": VERMILION, "undecided": LIGHT}
 VERDICT_SIGNS = {"reproduced": "+", "not reproduced": "\N{MINUS SIGN}", "opposite": "x", "undecided": "?"}
@@ -53,32 +45,19 @@ _REST = ("#8B6914", "#5D3A9B", GREEN, ORANGE, SKY, VERMILION, GREY)
 
 def _matplotlib() -> Any:
     """The package; a backend that MPLBACKEND names and this process does not have must not stop it."""
-    if "matplotlib" not in sys.modules:
-        named = os.environ.pop("MPLBACKEND", None)
-        try:
-            import matplotlib
-        except ImportError:
-            raise MissingExtraError("matplotlib", EXTRA) from None
-        finally:
-            if named is not None:
-                os.environ["MPLBACKEND"] = named
+    named = os.environ.pop("MPLBACKEND", None)
     try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("matplotlib", EXTRA) from None
-    return matplotlib
+        return need("matplotlib", "matplotlib", EXTRA)
+    finally:
+        if named is not None:
+            os.environ["MPLBACKEND"] = named
 
 
 def blank(width: float, height: float) -> Any:
     """A new matplotlib figure of this size in inches, apart from pyplot and its windows."""
     _matplotlib()
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as Canvas
-    except ImportError:
-        raise MissingExtraError("matplotlib", EXTRA) from None
-    figure = Canvas(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = need("matplotlib.figure", "matplotlib", EXTRA).Figure(figsize=(width, height), layout="constrained")
+    need("matplotlib.backends.backend_agg", "matplotlib", EXTRA).FigureCanvasAgg(figure)
     return figure
 
 
@@ -207,23 +186,14 @@ def strip(ax: Any, values: Sequence[float], place: float, colour: str, *, uprigh
 def beyond(ax: Any, values: Sequence[float], place: float, bounds: tuple[float, float]) -> None:
     """How many dots lie outside, at the edge that they left by."""
     low, high = bounds
+    style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 7.5, "color": GREY, "zorder": 5}
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
     for count, edge, align, text in (
         (sum(value < low for value in values), 0.01, "left", "← {} beyond"),
         (sum(value > high for value in values), 0.99, "right", "{} beyond →"),
     ):
         if count:
-            ax.text(
-                edge,
-                place,
-                text.format(count),
-                transform=ax.get_yaxis_transform(),
-                ha=align,
-                va="center",
-                fontsize=7.5,
-                color=GREY,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
-                zorder=5,
-            )
+            ax.text(edge, place, text.format(count), ha=align, bbox=box, **style)
 
 
 def legend(figure: Any, handles: Sequence[Any], columns: int = 4) -> None:

@@ -8,7 +8,7 @@ import re
 from importlib import resources
 from typing import Any
 
-from rcad.errors import MissingExtraError
+from rcad.errors import need
 from rcad.report.document import EXTRA, Command, Document, Figure, Table, code_spans
 
 _SCRIPT_END = re.compile("</script", re.IGNORECASE)
@@ -31,10 +31,7 @@ def fragment(document: Document) -> str:
 
 
 def _render(name: str, document: Document, **values: Any) -> str:
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtraError("jinja2", EXTRA) from None
+    jinja2 = need("jinja2", "jinja2", EXTRA)
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -63,11 +60,7 @@ def _prose(text: str) -> Any:
 
 
 def _markup() -> Any:
-    try:
-        from markupsafe import Markup
-    except ImportError:
-        raise MissingExtraError("jinja2", EXTRA) from None
-    return Markup
+    return need("markupsafe", "jinja2", EXTRA).Markup
 
 
 def _text(name: str) -> str:

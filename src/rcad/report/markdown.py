@@ -59,10 +59,7 @@ def _blocks(part: Part, figures: str) -> list[str]:
 def table(shown: Table) -> str:
     """The table alone; numbers flush right."""
     ruler = ["--:" if numeric else "---" for numeric in shown.numeric]
-    rows = [
-        [cell(one) for one in row] for row in (*shown.cells, *([shown.last_cells] if shown.last is not None else []))
-    ]
-    lines = [[escaped(name) for name in shown.header], ruler, *rows]
+    lines = [[escaped(name) for name in shown.header], ruler, *([cell(one) for one in row] for row in shown.body)]
     # A bar inside a cell would end it.
     return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
 

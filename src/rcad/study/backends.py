@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -75,14 +76,18 @@ def numbers_of(record: RunRecord, prefix: str) -> dict[str, float] | None:
 
 
 class Scheduled:
-    """Runs through the scheduler and its store; what is there already is not run again."""
+    """Runs through the scheduler and its store; what is there already is not run again. Raises `Stopped`."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._records: list[RunRecord] = []
 
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
-        self._records = finished(configs, self._place, progress)
+        outcome = scheduled(configs, self._place, progress)
+        if not outcome.complete:
+            raise Stopped(outcome.words(), outcome.exit_code)
+        found = {record.id: record for record in outcome.records}
+        self._records = [found[config_id(canonical(config))] for config in configs]
         return [numbers_of(record, HELD_OUT) for record in self._records]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
@@ -95,15 +100,6 @@ class Scheduled:
 def scheduled(configs: Sequence[RunConfig], place: Place, progress: Progress) -> Outcome:
     """The runs, shown by their held-out numbers: nobody should choose by the others."""
     return schedule(configs, place, progress, told=said_held_out)
-
-
-def finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> list[RunRecord]:
-    """The records of all of them, in order; `Stopped` where that cannot be."""
-    outcome = scheduled(configs, place, progress)
-    if not outcome.complete:
-        raise Stopped(outcome.words(), outcome.exit_code)
-    found = {record.id: record for record in outcome.records}
-    return [found[config_id(canonical(config))] for config in configs]
 
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:
@@ -147,13 +143,13 @@ class Stacked:
 
     def _parts(self, configs: Sequence[RunConfig]) -> list[list[int]]:
         """Runs of one shape, as many as fit into memory."""
-        parts: list[list[int]] = []
-        shapes: dict[tuple[object, ...], list[int]] = {}
+        shapes: dict[tuple[torch.Size, torch.Size], list[int]] = {}
         for k, config in enumerate(configs):
             problem = self._problems[config.seed]
             shapes.setdefault((problem.train[0].shape, problem.val[0].shape), []).append(k)
-        for same in shapes.values():
-            size = max(1, MOST_NUMBERS // self._problems[configs[same[0]].seed].train[0].numel())
+        parts: list[list[int]] = []
+        for (shape, _), same in shapes.items():
+            size = max(1, MOST_NUMBERS // shape.numel())
             parts += [same[start : start + size] for start in range(0, len(same), size)]
         return parts
 
@@ -167,23 +163,18 @@ class Stacked:
             progress.overall(before * epochs + done * len(part) * epochs / max(total, 1), len(configs) * epochs, text)
 
         # Without its test rows no problem can give them away.
-        problems = [_untested(self._problems[config.seed]) for config in chosen]
+        whole = [self._problems[config.seed] for config in chosen]
+        problems = [replace(one, test=(one.test[0][:0], one.test[1][:0])) for one in whole]
         with suitable_threads(problems[0].train[0]):
             result = train_configs(chosen, problems, progress=onward)
+        held = {name.removeprefix(HELD_OUT): c for name, c in result.curves.items() if name.startswith(HELD_OUT)}
         best = chosen[0].train.selection == "best"
-        picked = result.best_epoch if best else torch.full_like(result.best_epoch, epochs)
-        found: dict[int, Metrics | None] = {}
+        found: dict[int, Metrics | None] = dict.fromkeys(part)
         for row, k in enumerate(part):
-            if bool(result.diverged[row]):
-                found[k] = None
-                continue
-            column = int(picked[row]) - 1
-            found[k] = {
-                name.removeprefix(HELD_OUT): float(values[row, column])
-                for name, values in result.curves.items()
-                if name.startswith(HELD_OUT)
-            }
-            self._models[k] = result.model.take(torch.tensor([row]))
+            if not bool(result.diverged[row]):
+                epoch = int(result.best_epoch[row]) if best else epochs
+                found[k] = {name: float(curve[row, epoch - 1]) for name, curve in held.items()}
+                self._models[k] = result.model.take(torch.tensor([row]))
         return found
 
     def _test(self, k: int) -> Metrics | None:
@@ -195,9 +186,4 @@ class Stacked:
         unit = None if scale is None else torch.tensor([scale], dtype=torch.float64, device=x.device)
         scores = measure_stacked(self._models[k], Examples(x[None], y[None]), unit)
         values = {name: float(value) for name, value in scores.items()}
-        return values if all(torch.tensor(list(values.values())).isfinite()) else None
-
-
-def _untested(problem: Problem) -> Problem:
-    x, y = problem.test
-    return replace(problem, test=(x[:0], y[:0]))
+        return values if all(map(math.isfinite, values.values())) else None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import math
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +17,15 @@ from rcad.evaluate.saved_run.run import OnError, Outcome, erm_config, evaluate_a
 from rcad.evaluate.saved_run.settings import ATTACKS, NOISE, Settings, parse_suites
 from rcad.evaluate.saved_run.tables import NO_ERM, NO_MCE, NO_SPREAD
 from rcad.loss.method_rows import label
-from rcad.report import html
 from rcad.report.document import Document
-from rcad.report.markdown import markdown
-from rcad.report.result import Result
 from rcad.report.terminal import section_lines
 from rcad.runs.config import RunConfig
-from rcad.runs.files import check_folder, dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.runs.files import check_folder, finite_or_none
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.store import RECORD, Store
+from rcad.study import statistics
+from rcad.study.kept import Kept, check_packages, earlier
 from rcad.study.statistics import FEWEST, Paired, paired
 from rcad.train.progress import SILENT, Progress
 
@@ -43,17 +39,8 @@ ROUNDING = 1e-12
 """Differences that are this close, relative to the numbers they are of, are equal."""
 
 
-@dataclass(frozen=True)
-class EvaluationReport(Result):
-    """What `rcad.evaluate_run` found.
-
-    Attributes:
-        record: everything, as plain data: the groups, their numbers over seeds, their differences to ERM.
-        files: the page, the Markdown and the record, where they were written.
-    """
-
-    record: Mapping[str, Any]
-    files: tuple[Path, ...] = ()
+class EvaluationReport(Kept):
+    """What `rcad.evaluate_run` found; its record has the groups, their numbers over seeds, their differences to ERM."""
 
     @property
     def document(self) -> Document:
@@ -78,13 +65,7 @@ class EvaluationReport(Result):
 
     def save(self, folder: Path | str) -> EvaluationReport:
         """Write evaluation.json, evaluation.md and evaluation.html; the page comes last: where it is, all are whole."""
-        out, whole = Path(folder), self.document
-        make_folder(out)
-        page, text, record = (out / name for name in FILES)
-        write_text(record, dumps(self.record, indent=1) + "\n")
-        write_text(text, markdown(whole))
-        write_text(page, html.page(whole))
-        return replace(self, files=(page, text, record))
+        return self.written(*(Path(folder) / name for name in FILES))
 
 
 def evaluate_run(
@@ -183,20 +164,11 @@ def _chosen(store: Store, wanted: Sequence[str], leave_out: OnError) -> list[str
 
 def check_out(out: Path) -> None:
     """That the files can be written, before anything is measured: packages, the folder, nobody else's page."""
-    for package in ("jinja2", "matplotlib"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package, "report")
-    page, _, record = (out / name for name in FILES)
+    check_packages()
     if out.exists() and not out.is_dir():
         raise InputError(f"expected a folder for the report, but {out} is a file; pass another --out")
-    if page.exists() and not (record.is_file() and _is_ours(record)):
-        raise InputError(f"expected {page} to be free, but it is something else; pass another --out")
+    earlier([out / name for name in FILES], "report", kind=KIND)
     check_folder(out)
-
-
-def _is_ours(record: Path) -> bool:
-    plain = loads(read_text(record), str(record))
-    return isinstance(plain, dict) and plain.get("kind") == KIND
 
 
 def summary(
@@ -212,20 +184,20 @@ def summary(
         left_out: by run, why it could not be evaluated.
     """
     members: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.record.config.seed):
         members.setdefault(_kind(outcome.record.config), []).append(outcome)
-    groups = [sorted(group, key=lambda outcome: outcome.record.config.seed) for group in members.values()]
-    groups.sort(key=lambda group: not _is_erm(group))
-    names = _names([group[0].record for group in groups])
-    by_kind = {_kind(group[0].record.config): group for group in groups}
-    names_by_kind = {_kind(group[0].record.config): name for group, name in zip(groups, names, strict=True)}
+    first = {kind: group[0].record for kind, group in members.items()}
+    # In the order in which the runs were named, ERM before all.
+    order = dict.fromkeys(_kind(outcome.record.config) for outcome in outcomes)
+    kinds = sorted(order, key=lambda kind: not _is_erm(first[kind].config))
+    names = dict(zip(kinds, _names([first[kind] for kind in kinds]), strict=True))
     return finite_or_none(  # type: ignore[no-any-return]
         {
             "kind": KIND,
             "schema": 1,
             "suites": list(suites),
             "settings": {suite: settings.of(suite) for suite in suites},
-            "groups": [_group(group, name, by_kind, names_by_kind) for group, name in zip(groups, names, strict=True)],
+            "groups": [_group(kind, members, names) for kind in kinds],
             "left_out": [{"run": run, "why": why} for run, why in (left_out or {}).items()],
             "versions": versions(),
             "seconds": round(seconds, 1),
@@ -238,8 +210,7 @@ def _kind(config: RunConfig) -> str:
     return config_id(replace(config, seed=0))
 
 
-def _is_erm(group: Sequence[Outcome]) -> bool:
-    config = group[0].record.config
+def _is_erm(config: RunConfig) -> bool:
     return config == erm_config(config)
 
 
@@ -251,11 +222,12 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
     return [f"{n} ({r.id[:8]})" if n in again else n for n, r in zip(names, records, strict=True)]
 
 
-def _group(
-    group: Sequence[Outcome], name: str, by_kind: Mapping[str, Sequence[Outcome]], names_by_kind: Mapping[str, str]
-) -> dict[str, Any]:
-    base_kind = _kind(erm_config(group[0].record.config))
-    base = by_kind.get(base_kind, ())
+def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[str, str]) -> dict[str, Any]:
+    """One method over its seeds, beside the ERM runs with the same data and settings."""
+    group = members[kind]
+    config = group[0].record.config
+    is_base, base_kind = _is_erm(config), _kind(erm_config(config))
+    base = members.get(base_kind, ())
     rows = [_numbers(outcome) for outcome in group]
     notes = []
     for numbers, outcome in zip(rows, group, strict=True):
@@ -263,18 +235,17 @@ def _group(
             numbers |= _relative(outcome, _same_seed(base, outcome))
         except InputError as error:
             notes.append(f"{NO_MCE} for seed {outcome.record.config.seed}: {error}.")
-    is_base = _is_erm(group)
     if not base:
         notes.append(f"{NO_ERM} with the same data and settings is among these, so there is nothing to compare with.")
     return {
-        "name": name,
-        "data": group[0].record.config.data.name,
+        "name": names[kind],
+        "data": config.data.name,
         "is_erm": is_base,
         "classes": "test_accuracy" in group[0].record.metrics,
         "seeds": [outcome.record.config.seed for outcome in group],
         "runs": [outcome.record.id for outcome in group],
         "numbers": {key: _spread([row.get(key) for row in rows]) for key in dict.fromkeys(k for r in rows for k in r)},
-        "comparison": None if is_base or not base else _comparison(group, base, names_by_kind[base_kind]),
+        "comparison": None if is_base or not base else _comparison(group, base, names[base_kind]),
         "refused": {suite: text for outcome in group for suite, text in outcome.refused.items()},
         "notes": list(dict.fromkeys(notes)),
         "evaluations": [
@@ -302,53 +273,43 @@ def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return {
-        "mean": statistics.fmean(known) if known else None,
-        "sd": statistics.stdev(known) if len(known) > 1 else None,
-        "values": list(values),
-    }
+    found = statistics.summary(values)
+    return {"mean": found["mean"], "sd": found["sd"], "values": list(values)}
 
 
 def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) -> dict[str, Any]:
     """Differences to ERM, pair by pair: the same seed, and with it the same data."""
     pairs = [(outcome, other) for outcome in group if (other := _same_seed(base, outcome)) is not None]
-    seeds = [outcome.record.config.seed for outcome, _ in pairs]
-    if len(pairs) < SEVERAL:
-        count = "none" if not pairs else "1"
-        note = f"A difference to {name} needs {SEVERAL} or more common seeds, but there is {count}."
-        return {"to": name, "seeds": seeds, "differences": {}, "note": note}
-    ratio = _overlap([outcome.record for outcome, _ in pairs])
-    gains: dict[str, Any] = {}
     rows = [(_numbers(outcome), _numbers(other)) for outcome, other in pairs]
-    for key in rows[0][0]:
-        first, second = ([row[side].get(key) for row in rows] for side in (0, 1))
-        if any(value is None for value in (*first, *second)):
-            continue
-        try:
-            gains[key] = _difference(first, second, ratio)  # type: ignore[arg-type]
-        except MissingExtraError as error:
-            return {"to": name, "seeds": seeds, "differences": {}, "note": f"No differences: {error}"}
-    if len(pairs) < FEWEST:
+    ratio = _overlap([outcome.record for outcome, _ in pairs]) if pairs else 0.0
+    gains: dict[str, Any] = {}
+    if len(pairs) < SEVERAL:
+        note = f"A difference to {name} needs {SEVERAL} or more common seeds, but there is {len(pairs) or 'none'}."
+    elif len(pairs) < FEWEST:
         note = f"Over {len(pairs)} common seeds: no intervals and no p, which need {FEWEST} or more."
-        return {"to": name, "seeds": seeds, "differences": gains, "note": note}
-    corrected = " The splits overlap; intervals are corrected for that (Nadeau and Bengio, 2003)." if ratio else ""
-    note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}"
-    return {"to": name, "seeds": seeds, "differences": gains, "note": note}
+    else:
+        corrected = " The splits overlap; intervals are corrected for that (Nadeau and Bengio, 2003)." if ratio else ""
+        note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}"
+    try:
+        for key in rows[0][0] if len(pairs) >= SEVERAL else ():
+            first, second = ([row[side].get(key) for row in rows] for side in (0, 1))
+            if None not in (*first, *second):
+                gains[key] = _difference(first, second, ratio)  # type: ignore[arg-type]
+    except MissingExtraError as error:
+        gains, note = {}, f"No differences: {error}"
+    return {"to": name, "seeds": [o.record.config.seed for o, _ in pairs], "differences": gains, "note": note}
 
 
 def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -> dict[str, Any]:
     """`Paired` as plain data; without a test only the mean is known, and "why" says in a few words what is missing."""
-    gaps = [a - b for a, b in zip(first, second, strict=True)]
-    why = None
-    if len(gaps) < FEWEST:
-        why = f"only {len(gaps)} seeds"
-    elif max(gaps) - min(gaps) <= ROUNDING * max(map(abs, (*first, *second))):
+    gaps = statistics.pairs(first, second)
+    why = f"only {len(gaps)} seeds" if len(gaps) < FEWEST else None
+    if why is None and gaps.max() - gaps.min() <= ROUNDING * max(map(abs, (*first, *second))):
         # Student's t would be infinite and its p 0, which a handful of runs cannot show.
         why = NO_SPREAD
     if why is None:
         return {**paired(first, second, test_ratio=ratio).to_dict(), "why": None}
-    return {**dict.fromkeys(field.name for field in fields(Paired)), "mean": statistics.fmean(gaps), "why": why}
+    return {**dict.fromkeys(field.name for field in fields(Paired)), "mean": float(gaps.mean()), "why": why}
 
 
 def _overlap(records: Sequence[RunRecord]) -> float:

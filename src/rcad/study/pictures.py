@@ -130,14 +130,13 @@ def search_map(record: Record) -> Figure | None:
 
 def _log_axis(ax: Any, axis: str, low: float, high: float) -> None:
     """A logarithmic axis with plain numbers: 1, 2 and 5 in each decade, or decades alone where they are many."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     ax.set(**{f"{axis}scale": "log"})
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-    edges = (ax.get_xlim if axis == "x" else ax.get_ylim)()
-    ticks = [step * 10.0**k for k in decades for step in steps if edges[0] <= step * 10.0**k <= edges[1]]
     which = ax.xaxis if axis == "x" else ax.yaxis
-    which.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-    which.set_ticks([], minor=True)
+    which.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+    which.set_major_formatter("{x:g}")
+    which.set_minor_locator(NullLocator())
 
 
 def _nearest(

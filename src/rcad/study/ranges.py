@@ -16,7 +16,7 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, MethodRow, method_rows
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import override
-from rcad.study.space import DIGITS, Space, Values, parse_space
+from rcad.study.space import AUTO, Space, Values, parse_space, short
 
 
 class Own(NamedTuple):
@@ -123,7 +123,8 @@ def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) ->
 
 def applied(config: RunConfig, values: Values, methods: Defaults) -> RunConfig:
     """The config of a trial."""
-    settings = [f"{key if key in KEYS else f'method.{key}'}={_text(value)}" for key, value in values.items()]
+    texts = {key: "none" if value is None else value for key, value in values.items()}
+    settings = [f"{key if key in KEYS else f'method.{key}'}={text}" for key, text in texts.items()]
     return override(config, settings, methods=methods)
 
 
@@ -134,9 +135,8 @@ def beginning(config: RunConfig, space: Space, methods: Defaults, distance: floa
         distance: what alpha=auto stands for; None where there are no classes.
     """
     point = {one.key: _standing(config, one.key, methods) for one in space}
-    if distance is not None:
-        point = {key: float(f"{distance:.{DIGITS}g}") if value == "auto" else value for key, value in point.items()}
-    return point
+    auto = AUTO if distance is None else short(distance)
+    return {key: auto if value == AUTO else value for key, value in point.items()}
 
 
 def _standing(config: RunConfig, key: str, methods: Defaults) -> Any:
@@ -149,7 +149,3 @@ def _standing(config: RunConfig, key: str, methods: Defaults) -> Any:
         if (not owner or row == owner) and name in methods.get(row, {}):
             return dict(values).get(name, methods[row][name])
     raise InputError(f"expected a parameter of the method, but got {key!r}")
-
-
-def _text(value: Any) -> str:
-    return "none" if value is None else str(value)

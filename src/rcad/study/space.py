@@ -18,6 +18,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 Values = Mapping[str, Any]
 """What a trial sets, by key: a parameter of the method (alpha, rcad.alpha) or a field (optim.weight_decay)."""
 DIGITS = 4
+AUTO = "auto"
 TRIES = 50
 _PART = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*([a-z]+)\(([^()]*)\)\s*(?:,|$)")
 
@@ -64,8 +65,8 @@ class Parameter:
         if self.kind == "int":
             return int(self.low) + min(int(share * (self.high - self.low + 1)), int(self.high - self.low))
         if self.kind == "uniform":
-            return _short(self.low + share * (self.high - self.low))
-        return _short(self.low * (self.high / self.low) ** share)
+            return short(self.low + share * (self.high - self.low))
+        return short(self.low * (self.high / self.low) ** share)
 
     def grid(self, side: int) -> list[Any]:
         """So many values from end to end, fewer where there are fewer."""
@@ -107,7 +108,7 @@ def resolved(space: Space, distance: float | None) -> Space:
     """
     unit = 1.0 if distance is None else distance
     return tuple(
-        Parameter(one.key, "log", _short(one.low * unit), _short(one.high * unit)) if one.kind == "auto" else one
+        Parameter(one.key, "log", short(one.low * unit), short(one.high * unit)) if one.kind == "auto" else one
         for one in space
     )
 
@@ -147,9 +148,8 @@ def grid(space: Space, count: int) -> list[Values]:
     sides = [2 if side == 1 and 2 ** (k + 1) <= count else side for k in range(len(space))]
     lines: list[Sequence[Any]] = [one.grid(many) for one, many in zip(space, sides, strict=True)]
     # Whole numbers and choices may be fewer than a side: no point twice.
-    return [
-        dict(zip([one.key for one in space], point, strict=True)) for point in dict.fromkeys(itertools.product(*lines))
-    ]
+    points, keys = dict.fromkeys(itertools.product(*lines)), [one.key for one in space]
+    return [dict(zip(keys, point, strict=True)) for point in points]
 
 
 def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
@@ -163,7 +163,8 @@ def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
     return Parameter(key, kind, low, high)  # type: ignore[arg-type]
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
+    """Four digits of it."""
     return float(f"{value:.{DIGITS}g}")
 
 
@@ -179,7 +180,6 @@ class OptunaSearch:
     def __init__(self, space: Space, first: Values | None, *, seed: int = 0) -> None:
         optuna = need("optuna", "optuna", "tune")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._space = space
         self._distributions = {one.key: _distribution(optuna, one) for one in space}
         self._study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
         self._failed = optuna.trial.TrialState.FAIL
@@ -192,7 +192,8 @@ class OptunaSearch:
             first, self._first = self._first, None
             return first
         self._trial = self._study.ask(self._distributions)
-        return {key: _shortened(self._trial.params[key]) for key in self._distributions}
+        found = {key: self._trial.params[key] for key in self._distributions}
+        return {key: short(value) if isinstance(value, float) else value for key, value in found.items()}
 
     def tell(self, score: float | None) -> None:
         """How good it was, larger being better; None where it diverged."""
@@ -210,7 +211,3 @@ def _distribution(optuna: Any, one: Parameter) -> Any:
     if one.kind == "int":
         return optuna.distributions.IntDistribution(int(one.low), int(one.high))
     return optuna.distributions.FloatDistribution(one.low, one.high, log=one.kind == "log")
-
-
-def _shortened(value: Any) -> Any:
-    return _short(value) if isinstance(value, float) else value

@@ -84,16 +84,9 @@ class Asked:
 
     def options(self) -> list[str]:
         """The options of a command line, as far as they were given, without settings."""
-        options = {
-            "--target": self.target,
-            "--task": self.task,
-            "--size": self.size,
-            "--recipe": self.recipe,
-            "--epochs": self.epochs,
-            "--model": self.model,
-        }
-        words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-        return words + own_words(self.own)
+        names = ("target", "task", "size", "recipe", "epochs", "model")
+        given = [(name, value) for name in names if (value := getattr(self, name)) is not None]
+        return [word for name, value in given for word in (f"--{name}", str(value))] + own_words(self.own)
 
     def train_line(self, config: RunConfig, values: Values, seeds: Sequence[int]) -> str:
         """`rcad train ...` for the runs of `config`.
@@ -188,17 +181,15 @@ class Contestant:
 
 def controls_of(rows: tuple[MethodRow, ...]) -> list[tuple[MethodRow, ...]]:
     """RCAD's two controls: a random direction of the same length, and no step at all."""
+    if all(name != "rcad" for name, _ in rows):
+        return []
     found = []
     for control, shared in (("rcad_random", ("alpha", "lam", "norm", "bounds")), ("confidence_penalty", ("lam",))):
-        found.append(
-            method_rows(
-                [
-                    (control, {k: v for k, v in values if k in shared}) if name == "rcad" else (name, values)
-                    for name, values in rows
-                ]
-            )
-        )
-    return found if any(name == "rcad" for name, _ in rows) else []
+        swapped = [
+            (control, [(k, v) for k, v in own if k in shared]) if name == "rcad" else (name, own) for name, own in rows
+        ]
+        found.append(method_rows(swapped))
+    return found
 
 
 def lineup(asked: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[tuple[tuple[MethodRow, ...], Role]]:
@@ -293,23 +284,22 @@ def compete(
     """
     methods: Defaults = method_defaults()
     configs: list[RunConfig] = []
-    points: list[tuple[int, Values]] = []
+    points: list[Values] = []
+    own: dict[int, list[int]] = {}  # which of them belong to a seed
     for seed, (config, problem) in splits.items():
         distance = measured(problem)
         base = at_start(config, one.rows, problem)
         first = beginning(base, space, methods, distance)
-        for values in drawn(resolved(space, distance), max(budget, 1), first=first):
-            points.append((seed, values))
-            configs.append(applied(base, values, methods))
+        some = drawn(resolved(space, distance), budget, first=first)
+        own[seed] = list(range(len(points), len(points) + len(some)))
+        points += some
+        configs += [applied(base, values, methods) for values in some]
     identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), goal.metric]
     key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
     if known is not None and known.get("key") == key:
         return {**known, "name": one.name, "role": one.role}
     held = backend.fit(configs, progress)
-    chosen = [
-        max((k for k, point in enumerate(points) if point[0] == seed), key=lambda k: goal.key(held[k]))
-        for seed in splits
-    ]
+    chosen = [max(some, key=lambda k: goal.key(held[k])) for some in own.values()]
     tested = backend.test(chosen)
     return {
         "key": key,
@@ -320,14 +310,10 @@ def compete(
         "runs": len(configs),
         "seeds": {
             str(seed): {
-                "chosen": dict(points[k][1]),
+                "chosen": dict(points[k]),
                 "validation": held[k],
                 "test": test,
-                "trials": [
-                    {"values": dict(values), "validation": held[i]}
-                    for i, (own, values) in enumerate(points)
-                    if own == seed
-                ],
+                "trials": [{"values": dict(points[i]), "validation": held[i]} for i in own[seed]],
             }
             for seed, k, test in zip(splits, chosen, tested, strict=True)
         },
