@@ -100,5 +100,22 @@ def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:
         )
 
     plain = run_id()
-    assert plain == run_id("--set", "data.drop=", "--set", "data.skip_bad=false")
+    assert plain == run_id("--set", "data.drop=", "--set", "data.skip_bad=false") == run_id("--stream")
     assert len({plain, run_id("--drop", "a"), run_id("--skip-bad"), run_id("--labels", "b.csv")}) == 4
+
+
+def test_images_are_streamed_where_that_is_asked_for(cli: Cli) -> None:
+    for i in range(48):
+        path = Path("pictures", "val" if i % 4 == 3 else "train", "ab"[i // 4 % 2])
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8), 5 * i, np.uint8)).save(path / f"{i}.png")
+    Path("pictures/train/a/0.png").write_bytes(b"no image")
+    words = ("train", "--data", "pictures", "--method", "erm", "--epochs", "1")
+    refused = cli(*words, "--stream")
+    assert (refused.code, "expected pictures/train/a/0.png to be an image" in refused.err) == (2, True)
+    found = [cli(*words, "--skip-bad", "--runs", name, *more) for name, more in (("a", ()), ("b", ("--stream",)))]
+    assert [one.code for one in found] == [0, 0]
+    assert all("1 of 48 images skipped, e.g.: expected pictures/train/a/0.png" in one.out for one in found)
+    mine, other = (next(Path(name).glob("*/model.safetensors")).read_bytes() for name in "ab")
+    assert mine == other
+    assert "files:" in next(Path("b").glob("*/record.json")).read_text()

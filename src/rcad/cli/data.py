@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -128,7 +128,8 @@ def import_data(
     from rcad.train.progress import shown
 
     place = None if name is None else check_name(name, Path(path), data_dir)
-    options = {key: value for key, value in (("target", target), ("task", task), ("size", size)) if value is not None}
+    asked: dict[str, Any] = {"target": target, "task": task, "size": size}
+    options = {key: value for key, value in asked.items() if value is not None}
     own = Reading(drop=drop, labels=labels, file_column=file_column, label_column=label_column, skip_bad=skip_bad).own
     with shown(as_json=as_json) as progress:
         told = partial(progress.detail, "reading")

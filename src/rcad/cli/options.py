@@ -74,6 +74,9 @@ LabelColumn = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out images that are broken and rows without a target; say how many.")
 ]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Read images from disk as they are needed; done where they do not fit.")
+]
 Recipe = Annotated[
     str | None,
     typer.Option("--recipe", metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data."),
@@ -128,7 +131,7 @@ class Reading:
     cache_dir: CacheFolder = None
 
     @property
-    def places(self) -> dict[str, Path | None]:
+    def places(self) -> dict[str, Any]:
         return {"data_dir": self.data_dir, "cache_dir": self.cache_dir}
 
     @property

@@ -19,6 +19,7 @@ from rcad.cli.options import (
     Quiet,
     Reading,
     RunsFolder,
+    Stream,
     Training,
     about,
     bundled,
@@ -56,6 +57,7 @@ def train(
     method: Annotated[str | None, METHOD] = None,
     images: Images = None,
     reading: Reading,
+    stream: Stream = False,
     training: Training,
     config: Annotated[
         Path | None,
@@ -124,7 +126,7 @@ def train(
     if dry_run:
         print_configs(configs, as_json)
         return
-    place = Place.of(runs, **reading.places, device=device, engine=engine, joined=join)
+    place = Place.of(runs, **reading.places, device=device, engine=engine, joined=join, stream=stream)
 
     def trackers(config: RunConfig) -> list[TensorBoard]:
         return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")] if tensorboard else []

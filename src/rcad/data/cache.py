@@ -41,6 +41,7 @@ CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
 _OWN_NAMES = {
     "images": re.compile(r"\.?[a-z0-9-]+-[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
+    "streams": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
     "unpacked": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
     "fingerprints": re.compile(r"\.?[0-9a-f]{64}(\.\w+)?"),
 }
@@ -270,15 +271,15 @@ def fingerprint(files: Sequence[Path], root: Path, memory: Path) -> str:
     stats = [(file, _stat(file)) for file in sorted(files)]
     total = sum(stat.st_size for _, stat in stats)
     if len(stats) > CONTENT_FILES or total > CONTENT_BYTES:
-        return _hash("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
-    remembered = memory / _hash("memory", str(root), *(_identity(f, s) for f, s in stats))
+        return hashed("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
+    remembered = memory / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
     try:
         known = remembered.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         known = ""
     if len(known) == 64:
         return known
-    content = _hash("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
+    content = hashed("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
     newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_SECONDS:
         write_atomic(remembered, content + "\n")
@@ -301,5 +302,6 @@ def _name(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix()
 
 
-def _hash(*parts: str) -> str:
+def hashed(*parts: str) -> str:
+    """The sha256 of lines of text."""
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -24,13 +24,14 @@ class Split:
     """Examples and their targets.
 
     Args:
-        x: images as uint8 (N, C, H, W), or features as float32 (N, D).
+        x: an array: images as uint8 (N, C, H, W), or features as float32 (N, D). Images that stay on disk are a
+            `rcad.data.streams.Stream`.
         y: labels as int64 (N,), or real targets as float32 (N,).
 
     Features and targets are float64 where float32 would blur them (`rcad.data.scaling`).
     """
 
-    x: npt.NDArray[Any]
+    x: Any
     y: npt.NDArray[Any]
 
     def __len__(self) -> int:
@@ -69,7 +70,7 @@ class Dataset:
 
     @property
     def is_image(self) -> bool:
-        return self.train.x.ndim == 4
+        return bool(self.train.x.ndim == 4)
 
 
 def check_labels(

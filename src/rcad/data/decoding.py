@@ -179,7 +179,7 @@ def decode_splits(
     Returns:
         A sentence on the images left out, if any.
     """
-    grey, height, width = _first_image(next(iter(splits.values())), size, skip_bad)
+    grey, height, width = first_image(next(iter(splits.values())), size, skip_bad)
     bad: dict[str, dict[int, str]] = {}
     for channels in (1, 3) if grey else (3,):
         jobs = _jobs(folder, splits, (channels, height, width), size, skip_bad)
@@ -200,7 +200,7 @@ def decode_splits(
     return (f"{len(skipped)} of {total} images skipped, e.g.: {skipped[0]}",) if skipped else ()
 
 
-def _first_image(sources: Sequence[Source], size: int | None, skip_bad: bool) -> tuple[bool, int, int]:
+def first_image(sources: Sequence[Source], size: int | None, skip_bad: bool) -> tuple[bool, int, int]:
     """Whether the first image is grey, and its height and width."""
     for origin, data in (image for source in sources for image in source.images()):
         try:
@@ -266,7 +266,7 @@ def _decode_job(job: Job) -> Iterator[Block]:
             try:
                 image = decode(_bytes(data), origin, job.size, grey=job.shape[0] == 1)
                 if image.shape != job.shape:
-                    raise SizesDifferError(_differing(job.shape, image.shape, origin))
+                    raise SizesDifferError(differing(job.shape, image.shape, origin))
                 pixels[block.count] = image
             except (ColourError, SizesDifferError):
                 raise
@@ -375,7 +375,8 @@ def _follow(process: subprocess.Popen[bytes], jobs: Sequence[Job], answers: queu
         )
 
 
-def _differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:
+def differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:
+    """What is said of an image of another size than the first."""
     first, other = (f"{shape[2]}x{shape[1]}" for shape in (expected, got))
     return (
         f"expected every image to be {first} like the first, but got {other} in {origin}; "

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_several
 from rcad.data.decoding import ImageFiles, decode_splits, in_parts
 from rcad.data.images import check_size, is_image_name
+from rcad.data.streams import streamed, too_large
 from rcad.errors import InputError
 
 MOST_OTHERS = 100_000
@@ -31,6 +33,7 @@ def load(
     progress: Progress | None = None,
     size: int | None = None,
     skip_bad: bool = False,
+    stream: bool | None = None,
 ) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
@@ -42,6 +45,7 @@ def load(
     Args:
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
         skip_bad: leave out images that cannot be decoded; the note counts them.
+        stream: read images from disk as they are needed; None where they would not fit into memory.
     """
     check_size(size)
     root = Path(name_or_path)
@@ -55,7 +59,7 @@ def load(
                 f"expected the classes of {found['train']} in {found['test']}, "
                 f"but got {name!r} as well; rename or remove it"
             )
-    dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders", skip_bad=skip_bad)
+    dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders", skip_bad=skip_bad, stream=stream)
     unread = [one.name for one in _named(root, TEST_NAMES) if _has_folders(one) and one != found.get("test")]
     note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
     return dataclasses.replace(dataset, note=note)
@@ -72,6 +76,7 @@ def read(
     kind: str,
     extra_files: Sequence[Path] = (),
     skip_bad: bool = False,
+    stream: bool | None = False,
 ) -> Dataset:
     """Decode image files below `root` that are already sorted by class.
 
@@ -80,13 +85,17 @@ def read(
     """
     flat = {split: [name for c in classes for name in files.get(c, ())] for split, files in splits.items()}
     paths = [root / name for names in flat.values() for name in names]
+    sources = {split: in_parts(ImageFiles, root, names) for split, names in flat.items()}
+    labels = labels_of(splits, classes)
+    note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
+    if stream or (stream is None and too_large(sources, size, skip_bad=skip_bad)):
+        given: dict[str, Any] = {"size": size, "skip_bad": skip_bad, "cache_dir": cache_dir, "progress": progress}
+        return streamed([*paths, *extra_files], root, sources, labels, classes, note, **given)
 
     def build(folder: Path) -> Described:
-        sources = {split: in_parts(ImageFiles, root, names) for split, names in flat.items()}
-        omissions = decode_splits(folder, sources, labels_of(splits, classes), size, progress, skip_bad=skip_bad)
+        omissions = decode_splits(folder, sources, labels, size, progress, skip_bad=skip_bad)
         return Described(classes, note, omissions)
 
-    note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
     options = {"size": size, "classes": classes} | ({"skip_bad": True} if skip_bad else {})
     dataset = cached(kind, [*paths, *extra_files], root, options, build, cache_dir)
     # A copy of a folder finds the cache of the first, with its name.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from rcad.data.dataset import Dataset, Progress, check_labels, check_several, co
 from rcad.data.decoding import SOURCE_LENGTH, ParquetRows, Source, decode_splits
 from rcad.data.files import reason
 from rcad.data.images import check_size
+from rcad.data.streams import memory, streamed, too_large
 from rcad.errors import InputError, need
 
 IMAGE_COLUMNS = ("img", "image")
@@ -37,6 +38,7 @@ def load(
     label_column: str | None = None,
     classes: Sequence[str] | None = None,
     skip_bad: bool = False,
+    stream: bool | None = None,
 ) -> Dataset:
     """Images from a folder of Parquet shards, or from one shard (then there is no test split).
 
@@ -50,6 +52,7 @@ def load(
         label_column: by default `label` or `fine_label`.
         skip_bad: leave out images that cannot be decoded; the note counts them.
         classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
+        stream: read images from disk as they are needed; None where they would not fit into memory.
     """
     check_size(size)
     path = Path(name_or_path)
@@ -57,8 +60,18 @@ def load(
     files = [file for split in shards.values() for file in split]
     named = tuple(classes) if classes is not None else None
 
+    def opened() -> _Opened:
+        return _open_all(path, shards, (image_column, label_column), named)
+
+    if stream or (stream is None and _too_large(files, opened, size, skip_bad)):
+        found = opened()
+        given: dict[str, Any] = {"size": size, "skip_bad": skip_bad, "cache_dir": cache_dir, "progress": progress}
+        return streamed(files, files[0].parent, found.sources, found.labels, found.classes, found.note, **given)
+
     def build(folder: Path) -> Described:
-        return _build(folder, path, shards, (image_column, label_column), named, size, progress, skip_bad)
+        found = opened()
+        omissions = decode_splits(folder, found.sources, found.labels, size, progress, skip_bad=skip_bad)
+        return Described(found.classes, "; ".join([found.note, *omissions]), omissions)
 
     options = {"size": size, "image": image_column, "label": label_column, "classes": named}
     options |= {"skip_bad": True} if skip_bad else {}
@@ -94,16 +107,28 @@ def has_images(file: Path) -> bool:
     return any(name in schema.names and _leaf(schema, name) for name in IMAGE_COLUMNS)
 
 
-def _build(
-    folder: Path,
+class _Opened(NamedTuple):
+    """What the shards hold: images and labels by split, not yet decoded."""
+
+    sources: Mapping[str, Sequence[Source]]
+    labels: Mapping[str, npt.NDArray[np.int64]]
+    classes: tuple[str, ...]
+    note: str
+
+
+def _too_large(files: Sequence[Path], opened: Callable[[], _Opened], size: int | None, skip_bad: bool) -> bool:
+    """Small files are not opened for it: decoded, images take perhaps ten times as much, hardly twenty."""
+    if 20 * sum(file.stat().st_size for file in files) < memory() / 2:
+        return False
+    return too_large(opened().sources, size, skip_bad=skip_bad)
+
+
+def _open_all(
     path: Path,
     shards: Mapping[str, Sequence[Path]],
     columns: tuple[str | None, str | None],
     classes: tuple[str, ...] | None,
-    size: int | None,
-    progress: Progress | None,
-    skip_bad: bool,
-) -> Described:
+) -> _Opened:
     tables = {split: [_Shard(file, *columns) for file in files] for split, files in shards.items()}
     labels = {split: np.concatenate([shard.labels() for shard in parts]) for split, parts in tables.items()}
     for split, values in labels.items():
@@ -122,10 +147,8 @@ def _build(
     for name, split in chosen.items():
         checked[name] = check_labels(labels[split], len(classes), _Origin(tables[split]))
         sources[name] = [part for shard in tables[split] for part in shard.sources()]
-    omissions = decode_splits(folder, sources, checked, size, progress, skip_bad=skip_bad)
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
-    note = "; ".join([f"Parquet shards from {path.name}: {counts}", *omissions])
-    return Described(classes, note, omissions)
+    return _Opened(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
 
 
 class _Shard:

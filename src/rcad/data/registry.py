@@ -78,6 +78,7 @@ def load(
     data_dir: Path | str | None = None,
     cache_dir: Path | str | None = None,
     progress: Progress | None = None,
+    stream: bool | None = None,
     **options: Any,
 ) -> Dataset:
     """Read a data set by name or path.
@@ -87,11 +88,12 @@ def load(
         data_dir: the data folder; else $RCAD_DATA.
         cache_dir: where decoded images are kept; else $RCAD_CACHE, else ~/.cache/rcad.
         progress: called with (done, total) while images are decoded.
+        stream: leave images on disk and decode them as they are needed; None where they would not fit into memory.
         options: the reader's own, e.g. `size=64`.
     """
     name, root = str(name_or_path), data_root(data_dir)
     cache_path = cache.cache_root(cache_dir)
-    where = {"data_dir": root, "cache_dir": cache_path, "progress": progress}
+    where = {"data_dir": root, "cache_dir": cache_path, "progress": progress, "stream": stream}
     if name in READERS:
         dataset = _call(READERS[name], name, where, options)
     else:
@@ -106,6 +108,7 @@ def load_official(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
+    stream: bool | None = None,
     **options: Any,
 ) -> Dataset:
     """An image set from its official files or another layout that holds it (Parquet shards, class folders)."""
@@ -124,7 +127,7 @@ def load_official(
     if found.layout == "parquet" and "label_column" not in options:
         # Shards often carry no names; for a known set the classes and so the allowed labels are known.
         options.setdefault("classes", known.classes or tuple(map(str, range(known.n_classes))))
-    where = {"data_dir": data_dir, "cache_dir": cache_dir, "progress": progress}
+    where = {"data_dir": data_dir, "cache_dir": cache_dir, "progress": progress, "stream": stream}
     return _read(found, where, options)
 
 
@@ -268,5 +271,7 @@ def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dic
                 hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
                 taken = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
                 raise InputError(f"expected for {name_or_path} {taken}, but got {option!r}{hint}")
+    if where["stream"] and "stream" not in parameters:
+        raise InputError(f"expected class folders or Parquet shards to stream, but got {name_or_path}; read it whole")
     wanted = {key: value for key, value in where.items() if key in parameters}
     return function(name_or_path, **wanted, **options)

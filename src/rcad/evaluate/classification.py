@@ -53,7 +53,7 @@ def classification(output: Tensor, y: Tensor, *, bins: int = BINS) -> dict[str, 
     rows = label_scores(seen.logits, seen.y)
     values = {
         "accuracy": 100 * rows["hit"].mean(),
-        "top5": 100 * within_top(seen, 5).mean(),
+        "top5": 100 * seen.within_top(5).mean(),
         "nll": rows["nll"].mean(),
         "brier": rows["brier"].mean(),
         **{f"brier_{name}": part for name, part in decomposed(seen, binned).items()},
@@ -74,15 +74,7 @@ def top_accuracy(output: Tensor, y: Tensor, k: int = 5) -> float:
     """
     whole("k", k, minimum=1)
     seen = Labelled.of(output, y)
-    return fetch_numbers({"top": 100 * within_top(seen, k).mean()}, seen.checks)["top"]
-
-
-def within_top(seen: Labelled, k: int) -> Tensor:
-    """1.0 where the label is among the k largest logits."""
-    own = seen.logits.gather(1, seen.y[:, None])
-    earlier = torch.arange(seen.logits.shape[1], device=seen.y.device) < seen.y[:, None]
-    before = (seen.logits > own) | ((seen.logits == own) & earlier)
-    return (before.sum(1) < k).double()
+    return fetch_numbers({"top": 100 * seen.within_top(k).mean()}, seen.checks)["top"]
 
 
 @dataclass(frozen=True)

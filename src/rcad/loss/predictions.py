@@ -76,6 +76,13 @@ class Labelled:
         wrong = finite_check("logits", logits, "the model has diverged or its input is not finite")
         return cls(logits, labels.clamp(0, last), (wrong, outside))
 
+    def within_top(self, k: int) -> Tensor:
+        """1.0 where the label is among the k largest logits, the first of equals; (B,)."""
+        own = self.logits.gather(1, self.y[:, None])
+        earlier = torch.arange(self.logits.shape[1], device=self.y.device) < self.y[:, None]
+        before = (self.logits > own) | ((self.logits == own) & earlier)
+        return (before.sum(1) < k).double()
+
     @cached_property
     def p(self) -> Tensor:
         """The predicted probabilities (B, K)."""

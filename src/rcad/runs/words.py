@@ -16,7 +16,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PERCENT = ("accuracy", "error", "top5")
 _COUNTS = ("epochs", "selected_epoch")
 # What a reader looks for first, best first; a metric's name may have a prefix such as val_ or test_.
-_ORDER = ("accuracy", "top5", "nll", "rmse", "mae", "loss", "ece", "brier")
+_ORDER = ("accuracy", "nll", "rmse", "mae", "loss", "ece", "brier", "top5")
 
 
 def is_percent(name: str) -> bool:

@@ -20,6 +20,7 @@ from rcad.models.joined import Joined
 from rcad.train.machine import side_stream, timed
 from rcad.train.place import Engine
 from rcad.train.step import Plan, Stepper, Update, stepper_for
+from rcad.train.streamed import Streamed
 
 log = logging.getLogger("rcad")
 
@@ -38,6 +39,8 @@ class JoinedUpdate(Update):
             raise InputError("expected runs of one method to join, but their settings differ")
         if first.method.growth is not None:
             raise InputError("expected training sets that stay as they are to join runs, but these grow")
+        if isinstance(first.x, Streamed):
+            raise InputError("expected images in memory to join runs, but these are streamed from disk")
         if any(run.x.shape != first.x.shape for run in runs):
             raise InputError("expected training sets of one size to join runs, but theirs differ")
         names = [dict(run.model.named_parameters()) for run in runs]

@@ -19,6 +19,7 @@ from rcad.train.optim import build_optimizer, learning_rate
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
 from rcad.train.step import Plan, Stepper, Update, stepper_for
+from rcad.train.streamed import Streamed
 from rcad.train.task import Problem, derived, fetched, measuring
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Trainer:
         seat: Seat | None = None,
     ) -> None:
         self.config, self.problem, self.method, self.progress = config, problem, method, progress
+        if isinstance(problem.train[0], Streamed):
+            engine = "eager"  # see `stepper_for`
         self.on_epoch: Callable[[int, Row], None] = unheard
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]

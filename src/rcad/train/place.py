@@ -30,6 +30,8 @@ class Place:
         checkpoint_seconds: time between checkpoints, more where saving is slow.
         joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
             Results differ by rounding alone.
+        stream: leave images on disk and decode them as they are needed, as is done by itself where they would not fit
+            into memory. Results are the same.
     """
 
     store: Store
@@ -39,6 +41,7 @@ class Place:
     engine: EngineName = "auto"
     checkpoint_seconds: float = 15.0
     joined: int = 1
+    stream: bool = False
 
     @staticmethod
     def of(runs: Path, **options: object) -> Place:

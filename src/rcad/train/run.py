@@ -26,7 +26,7 @@ from rcad.train.machine import deterministic, device_words, peak_memory, side_st
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress, Row, Tracker
 from rcad.train.stop import Stop, stopping
-from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare
+from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
@@ -322,7 +322,7 @@ def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
     if store.status(config) == "new":
         return
     record = store.get(config_id(config))
-    if record.data_sha256 not in ("", problem.fingerprint):
+    if not same_data(record.data_sha256, problem.fingerprint):
         raise InputError(
             f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
             f"remove that run (rcad runs prune) or use another folder of runs"

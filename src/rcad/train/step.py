@@ -17,6 +17,7 @@ from rcad.loss.method import Method
 from rcad.runs.config import RunConfig
 from rcad.train.optim import set_learning_rate
 from rcad.train.place import Engine
+from rcad.train.streamed import Streamed
 
 AfterPass = Callable[[], None]
 
@@ -45,7 +46,7 @@ class Update:
         average: the moving average of the weights, if one is kept.
         generator: the source of augmentations and random directions.
         sums: loss, correct predictions and examples of the epoch under way.
-        x, y: the training examples.
+        x, y: the training examples; x is a `Streamed` where images stay on disk.
     """
 
     config: RunConfig
@@ -57,7 +58,7 @@ class Update:
     generator: torch.Generator
     sums: Tensor
     classes: int
-    x: Tensor
+    x: Tensor | Streamed
     y: Tensor
 
     @property
@@ -103,6 +104,13 @@ class Update:
         for member in self.members:
             if member.average is not None:
                 update_average(member.average, member.model, member.config.train.ema or 0.0)
+
+    def arrange(self, order: Tensor, first: Plan) -> Tensor:
+        """The epoch's order where `examples` needs it; images on disk are read ahead from the next step on."""
+        if isinstance(self.x, Streamed):
+            self.x.expect(order[first.start :], self.config.train.batch_size)
+            return order
+        return order.to(self.x.device)
 
     def examples(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """The training examples with these indices."""
@@ -158,7 +166,7 @@ class Stepper:
 
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
         """The epoch's order of examples and the learning rate of each optimizer step; `first` is the next one."""
-        self.order, self.rates = order.to(self.update.x.device), rates
+        self.order, self.rates = self.update.arrange(order, first), rates
 
     @property
     def settled(self) -> bool:
@@ -179,7 +187,7 @@ class Stepper:
 
 def stepper_for(update: Update, engine: Engine) -> Stepper:
     """What takes this update's steps."""
-    if engine == "eager":
+    if engine == "eager" or isinstance(update.x, Streamed):  # a captured step gathers its examples itself
         return Stepper(update)
     from rcad.train.cuda_graph import Captured
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
-from rcad.data.splits import Splits, parse_spec, resolve
+from rcad.data.splits import Splits, index_hash, parse_spec, resolve
+from rcad.data.streams import Stream
 from rcad.errors import InputError
 from rcad.loss.calibration import BINS, top_label_error
 from rcad.loss.growth import as_unit_float
@@ -31,6 +32,7 @@ from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
+from rcad.train.streamed import Streamed, in_parts
 
 
 def derived(seed: int, *purpose: str | int) -> int:
@@ -51,12 +53,14 @@ class Problem:
     """Everything the loop needs to know about the data.
 
     Args:
-        train, val, test: (x, y) on the device; x is uint8 pixels or float features, y labels or scaled targets.
+        train, val, test: (x, y) on the device; x is uint8 pixels or float features, y labels or scaled targets. Images
+            that stay on disk are a `Streamed`, which has what of a tensor training and evaluation use.
         splits: which examples they are, with hashes.
         classes: number of classes; 0 for regression.
         target_scale: the deviation by which regression targets were divided; None for classification.
         preprocessing: what must be done to new data before the model sees it, as plain JSON.
-        fingerprint: sha256 of the examples and targets of all three splits, as they were read.
+        fingerprint: sha256 of the examples and targets of all three splits, as they were read; of images that stay on
+            disk, that of their files.
     """
 
     train: tuple[Tensor, Tensor]
@@ -77,8 +81,15 @@ class Problem:
         return Categorical() if self.classes else Gaussian()
 
 
-def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, progress: Progress = SILENT) -> Dataset:
-    """The data set that a config names."""
+def read(
+    config: DataConfig,
+    data_dir: Path | None,
+    cache_dir: Path | None,
+    progress: Progress = SILENT,
+    *,
+    stream: bool | None = None,
+) -> Dataset:
+    """The data set that a config names; `stream` as `load` takes it."""
     name, _ = parse_spec(config.name)
     own = ("target", "size", "drop", "skip_bad", "labels", "file_column", "label_column")
     options = {name: getattr(config, name) or None for name in own}
@@ -88,7 +99,7 @@ def read(config: DataConfig, data_dir: Path | None, cache_dir: Path | None, prog
     def told(done: int, total: int) -> None:
         progress.detail("reading the data", done, total)
 
-    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=told, **given)
+    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=told, stream=stream, **given)
     for sentence in dataset.omissions:
         progress.note(sentence)
     return dataset
@@ -106,7 +117,8 @@ class Reader:
         key = replace(config, name=parse_spec(config.name)[0], seed=None, split=None)
         if self._last is None or self._last[0] != key:
             self._last = None
-            self._last = key, read(config, self._place.data_dir, self._place.cache_dir, progress)
+            place = self._place
+            self._last = key, read(config, place.data_dir, place.cache_dir, progress, stream=place.stream or None)
         return self._last[1]
 
 
@@ -145,9 +157,23 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
     return Problem(train, val, test, splits, classes, scale, mean, std, preprocessing, fingerprint, device)
 
 
+FILES = "files:"
+"""Begins a fingerprint that was told from the files: of images that stay on disk."""
+
+
+def same_data(one: str, other: str) -> bool:
+    """Whether two fingerprints may be of the same examples; those that were taken in different ways say nothing."""
+    return not one or one == other or one.startswith(FILES) != other.startswith(FILES)
+
+
 def content_hash(parts: tuple[Split, ...]) -> str:
     """What the examples are, not where they lie: two files of one name with other contents differ."""
     digest = hashlib.sha256()
+    if isinstance(parts[0].x, Stream):
+        for part in parts:
+            digest.update(f"{part.x.identity}{part.x.shape}{index_hash(part.x.rows)}".encode())
+            digest.update(np.ascontiguousarray(part.y).data)
+        return f"{FILES}{digest.hexdigest()}"
     for part in parts:
         for values in (part.x, part.y):
             digest.update(f"{values.dtype.str}{values.shape}".encode())
@@ -155,12 +181,15 @@ def content_hash(parts: tuple[Split, ...]) -> str:
     return digest.hexdigest()
 
 
-def channel_statistics(x: np.ndarray[Any, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def channel_statistics(x: np.ndarray[Any, Any] | Stream) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each channel of uint8 images (N, C, H, W), in [0, 1], from exact sums."""
-    images, values = torch.from_numpy(x), np.arange(256)
-    found = [torch.bincount(images[:, channel].reshape(-1), minlength=256).numpy() for channel in range(x.shape[1])]
-    total, squares = np.stack(found) @ values, np.stack(found) @ values**2
-    count = x.size / x.shape[1]
+    if isinstance(x, Stream):
+        total, squares = x.moments()
+    else:
+        images, values = torch.from_numpy(x), np.arange(256)
+        found = [torch.bincount(images[:, channel].reshape(-1), minlength=256).numpy() for channel in range(x.shape[1])]
+        total, squares = np.stack(found) @ values, np.stack(found) @ values**2
+    count = math.prod(x.shape) / x.shape[1]
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - mean**2, 1.0))
     return tuple((mean / 255).tolist()), tuple((deviation / 255).tolist())
@@ -172,7 +201,7 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     regression = isinstance(method.likelihood, Gaussian)
     if not problem.classes and method.likelihood is None:
         method = compose(gaussian(), method)
-        _check_table(method, problem)
+        _check_data(method, problem)
         return method
     check_cap(method)
     if isinstance(method.likelihood, Bernoulli):
@@ -183,7 +212,7 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     if bool(problem.classes) == regression:
         wanted, found = ("class labels", "real targets")[:: 1 if regression else -1]
         raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
-    _check_table(method, problem)
+    _check_data(method, problem)
     return method
 
 
@@ -210,8 +239,13 @@ def _measured(row: dict[str, Any], problem: Problem) -> dict[str, Any]:
     return {**row, "alpha": round(suggest_alpha(*problem.train, generator=generator), 4)}
 
 
-def _check_table(method: Method, problem: Problem) -> None:
-    """Settings that only make sense for pixels in [0, 1] are refused on tables."""
+def _check_data(method: Method, problem: Problem) -> None:
+    """Settings that only make sense for pixels in [0, 1] are refused on tables, growth for images on disk."""
+    if method.growth is not None and isinstance(problem.train[0], Streamed):
+        raise InputError(
+            f"expected a method that leaves the training set as it is, for its images are streamed from disk, but got "
+            f"{method.name!r}; choose another method, or take fewer images"
+        )
     if problem.train[0].ndim == 4:
         return
     if method.augment:
@@ -246,11 +280,14 @@ def model_of(config: RunConfig, problem: Problem) -> nn.Module:
 
 
 def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
-    x = torch.from_numpy(np.ascontiguousarray(part.x))
-    return x.to(device), torch.from_numpy(np.ascontiguousarray(part.y)).to(device)
+    y = torch.from_numpy(np.ascontiguousarray(part.y)).to(device)
+    if isinstance(part.x, Stream):
+        return cast(Tensor, Streamed(part.x, device)), y
+    return torch.from_numpy(np.ascontiguousarray(part.x)).to(device), y
 
 
 Told = Callable[[int, int], None]
+TOP = 5
 
 
 def measure(
@@ -268,7 +305,8 @@ def measure(
     Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
 
     Args:
-        calibration: adds a classifier's ece, the expected calibration error as a fraction.
+        calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
+            classes top5, how often the right one is among the five most probable, in percent.
         progress: told after each batch how many examples of how many are behind.
     """
     return fetched(measuring(model, problem, x, y, batch_size=batch_size, calibration=calibration, progress=progress))
@@ -290,7 +328,7 @@ def measuring(
     model.eval()
     outputs: list[Tensor] = []
     try:
-        for part in torch.split(x, batch_size):
+        for part in in_parts(x, batch_size):
             outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
             progress(min(len(outputs) * batch_size, len(x)), len(x))
     finally:
@@ -299,7 +337,10 @@ def measuring(
     output, y = torch.cat(outputs), y.to(problem.device)
     found = _scores(output, y, problem.target_scale)
     if calibration and problem.target_scale is None:
-        found["ece"] = top_label_error(Labelled.of(output, y), BINS, "width").float()
+        seen = Labelled.of(output, y)
+        found["ece"] = top_label_error(seen, BINS, "width").float()
+        if output.shape[1] > TOP:
+            found["top5"] = 100 * seen.within_top(TOP).mean().float()
     return found
 
 

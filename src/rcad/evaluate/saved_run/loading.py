@@ -29,7 +29,8 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.train.checkpoint import WEIGHTS, load_tensors
 from rcad.train.machine import pick_device
-from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read
+from rcad.train.streamed import in_parts
+from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read, same_data
 
 Progress = Callable[[str, int, int], None]
 BATCH = 512
@@ -81,7 +82,7 @@ class SavedRun:
         device = self.problem.device
         with watched(self.model, device):
             forward = Forward(self.model)
-            return torch.cat([forward(as_unit_float(part.to(device))).float() for part in torch.split(x, BATCH)])
+            return torch.cat([forward(as_unit_float(part.to(device))).float() for part in in_parts(x, BATCH)])
 
 
 def drawn(total: int, count: int, seed: int) -> Tensor:
@@ -114,7 +115,7 @@ class RunLoader:
         except InputError as error:
             raise InputError(f"{error} (or point --data-dir to where the run's data lie)") from None
         problem = prepare(bare, dataset, pick_device(self.device))
-        if record.data_sha256 != problem.fingerprint:
+        if not same_data(record.data_sha256, problem.fingerprint):
             raise InputError(self._changed(record))
         tensors = load_weights(self.store, record.id)
         model = model_of(bare, problem)

@@ -1,0 +1,134 @@
+"""Runs whose images stay on disk: the weights, records and resumes of runs whose images lie in memory."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.loss.method_rows import MethodRow
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import configure
+from rcad.runs.plain import config_id
+from rcad.runs.store import Store
+from rcad.train.checkpoint import load_tensors
+from rcad.train.joined import JoinedUpdate
+from rcad.train.loop import Trainer
+from rcad.train.place import Place
+from rcad.train.run import run
+from rcad.train.stop import Stop
+from rcad.train.streamed import Streamed
+from rcad.train.task import Reader, method_of, model_of, prepare
+
+SETTINGS = ("model.width=4", "train.batch_size=16", "optim.lr=0.01", "model.norm=batch")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Class folders of digits, train/ and val/."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    root = tmp_path_factory.mktemp("digits")
+    for k in range(180):
+        path = root / ("val" if k % 5 == 4 else "train") / f"{digits.target[k]}"
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((digits.images[k] * 15).astype("uint8")).save(path / f"{k}.png")
+    return root
+
+
+def config_of(folder: Path, method: str = "rcad") -> RunConfig:
+    return configure(str(folder), [(method, ())], epochs=3, settings=SETTINGS)
+
+
+def place(path: Path, cache: Path, *, stream: bool, **more: float) -> Place:
+    return Place(Store.open(path), cache_dir=cache, device="cpu", stream=stream, **more)  # type: ignore[arg-type]
+
+
+def weights(where: Place, config: RunConfig) -> dict[str, torch.Tensor]:
+    return load_tensors(where.store.folder(config_id(config)) / "model.safetensors")[0]
+
+
+@pytest.mark.parametrize("method", ["rcad", "cutmix", "data_augmentation"])
+def test_the_weights_are_those_of_a_run_in_memory(folder: Path, tmp_path: Path, method: str) -> None:
+    config = config_of(folder, method)
+    streamed, memory = (place(tmp_path / name, tmp_path / "c", stream=name == "s") for name in ("s", "m"))
+    first, second = run(config, streamed), run(config, memory)
+    assert first.id == second.id
+    assert first.metrics == second.metrics
+    assert first.metrics["test_top5"] >= first.metrics["test_accuracy"]
+    for name, value in weights(memory, config).items():
+        assert torch.equal(weights(streamed, config)[name], value), name
+    assert first.data_sha256.startswith("files:")
+    # Either way finds the other's record.
+    assert run(config, replace(memory, store=streamed.store)) == first
+    assert run(config, replace(streamed, store=memory.store)) == second
+
+
+def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(folder: Path, tmp_path: Path) -> None:
+    config = config_of(folder, "rcad")
+    where = place(tmp_path / "runs", tmp_path / "c", stream=True, checkpoint_seconds=0.0)
+    whole = run(config, replace(where, store=Store.open(tmp_path / "whole")))
+    stops = 0
+    while (record := run(config, where, stop=_after(5))).status == "interrupted":
+        stops += 1
+    assert stops > 3
+    assert record.metrics == whole.metrics
+    expected = weights(replace(where, store=Store.open(tmp_path / "whole")), config)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(where, config).items())
+
+
+def _after(questions: int) -> Stop:
+    """Asks to stop once it was asked so often."""
+    stop = Stop()
+    asked = iter(range(questions))
+    stop.is_set = lambda: next(asked, None) is None  # type: ignore[method-assign]
+    return stop
+
+
+def test_files_that_changed_are_other_data(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    config, where = config_of(copy, "erm"), place(tmp_path / "runs", tmp_path / "c", stream=True)
+    run(config, where)
+    next((copy / "train" / "1").glob("*.png")).unlink()
+    with pytest.raises(InputError, match=r"^expected the data that run .* was made from, but .* has changed since"):
+        run(config, where)
+
+
+def test_examples_that_were_not_expected_come_all_the_same(folder: Path, tmp_path: Path) -> None:
+    where = place(tmp_path / "runs", tmp_path / "c", stream=True)
+    config = config_of(folder)
+    x = prepare(config, Reader(where)(config.data), torch.device("cpu")).train[0]
+    memory = prepare(config, Reader(replace(where, stream=False))(config.data), torch.device("cpu")).train[0]
+    assert isinstance(x, Streamed)
+    x.expect(torch.arange(40), 8)
+    for index in (torch.arange(8), torch.tensor([3, 50, 3]), torch.arange(16, 24)):
+        assert torch.equal(x[index], memory[index])
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (("me_ada", ()), "leaves the training set as it is, for its images are streamed from disk, but got 'me_ada'"),
+        (("rcad", (("alpha", "auto"),)), "streamed from disk; give alpha a number"),
+    ],
+)
+def test_what_takes_images_in_memory_is_refused(folder: Path, tmp_path: Path, method: MethodRow, words: str) -> None:
+    config = replace(config_of(folder), method=(method,))
+    with pytest.raises(InputError, match=words):
+        run(config, place(tmp_path / "runs", tmp_path / "c", stream=True))
+
+
+def test_runs_are_not_joined_and_steps_are_not_captured(folder: Path, tmp_path: Path) -> None:
+    config, where = config_of(folder), place(tmp_path / "runs", tmp_path / "c", stream=True)
+    problem = prepare(config, Reader(where)(config.data), torch.device("cpu"))
+    trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), engine="graph")
+    assert trainer.stepper.name == "eager"
+    with pytest.raises(InputError, match="expected images in memory to join runs, but these are streamed from disk"):
+        JoinedUpdate([trainer.stepper.update] * 2)
