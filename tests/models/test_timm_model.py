@@ -1,4 +1,4 @@
-"""timm's real networks behind the interface of this package; the stand-in of `test_build` knows what this one shows."""
+"""timm's networks behind the interface of this package."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def test_features_and_head_are_the_whole_network(name: str) -> None:
     assert torch.equal(*outputs)
     assert model.features(x).shape == (4, model.num_features)
     assert isinstance(model.get_submodule(model.head_name), nn.Linear)
+    assert 0.3 in {getattr(layer, "p", getattr(layer, "drop_rate", None)) for layer in model.modules()}
 
 
 def test_the_network_s_own_statistics_are_layer_zero(timm: Any) -> None:

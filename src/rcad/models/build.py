@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +17,19 @@ from rcad.models.weights import load_weights
 if TYPE_CHECKING:
     from rcad.models.resnet import Stem
 
-_CONVNETS: dict[str, tuple[str, frozenset[str]]] = {
-    "resnet18": ("resnet:resnet18", frozenset({"norm", "mean", "std", "width", "stem"})),
-    "resnet34": ("resnet:resnet34", frozenset({"norm", "mean", "std", "width", "stem"})),
-    "resnet50": ("resnet:resnet50", frozenset({"norm", "mean", "std", "width", "stem"})),
-    "wrn28_10": ("wide_resnet:wrn28_10", frozenset({"norm", "mean", "std", "width", "dropout"})),
-    "wrn16_8": ("wide_resnet:wrn16_8", frozenset({"norm", "mean", "std", "width", "dropout"})),
-    "small_cnn": ("small_cnn:SmallCNN", frozenset({"norm", "mean", "std", "width", "dropout"})),
+_HOMES = {
+    "resnet18": "resnet:resnet18",
+    "resnet34": "resnet:resnet34",
+    "resnet50": "resnet:resnet50",
+    "wrn28_10": "wide_resnet:wrn28_10",
+    "wrn16_8": "wide_resnet:wrn16_8",
+    "small_cnn": "small_cnn:SmallCNN",
+    "mlp": "mlp:MLP",
 }
-"""Where each network is, which is imported when it is wanted, and its options."""
-_MLP_OPTIONS = frozenset({"mean", "std", "hidden", "dropout"})
-_TIMM_OPTIONS = frozenset({"mean", "std", "dropout"})
+"""Where each network is, which is imported when it is wanted; its signature says which options it has."""
+_GIVEN = {"num_outputs", "in_shape", "channels"}
 
-MODELS: tuple[str, ...] = (*_CONVNETS, "mlp", "timm:NAME")
+MODELS: tuple[str, ...] = (*_HOMES, "timm:NAME")
 """The names that `build` knows; NAME is any of timm's."""
 
 LARGEST_SMALL_IMAGE = 64
@@ -87,41 +89,29 @@ def build(
 
 
 def _construct(name: str, num_outputs: int, shape: tuple[int, ...], options: dict[str, Any]) -> Model:
-    if name == "mlp":
-        _check_options(name, options, _MLP_OPTIONS)
-        from rcad.models.mlp import MLP
-
-        return MLP(num_outputs=num_outputs, in_shape=shape, **options)
-    is_timm = name.startswith("timm:")
-    if not is_timm and name not in _CONVNETS:
-        near = difflib.get_close_matches(name, [*_CONVNETS, "mlp"], n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
-        raise InputError(f"expected a model out of {', '.join(MODELS)}, but got {name!r}; {hint}")
-    if len(shape) != 3:
-        raise InputError(f"expected images of shape (C, H, W) for {name}, but got {shape}; take 'mlp' for tables")
-    if is_timm:
-        _check_options(name, options, _TIMM_OPTIONS)
+    make: Callable[..., Model]
+    if name.startswith("timm:"):
         from rcad.models.timm_model import TimmModel
 
-        channels, height, breadth = shape
-        network = name.removeprefix("timm:")
-        return TimmModel(network, num_outputs=num_outputs, in_shape=(channels, height, breadth), **options)
-    home, known = _CONVNETS[name]
-    _check_options(name, options, known)
-    module, _, function = home.partition(":")
-    make: Callable[..., Model] = getattr(import_module(f"rcad.models.{module}"), function)
-    if name == "small_cnn":
-        return make(num_outputs=num_outputs, in_shape=shape, **options)
-    if "stem" in known:
-        options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
-    return make(num_outputs=num_outputs, channels=shape[0], **options)
-
-
-def _check_options(name: str, options: dict[str, Any], known: frozenset[str]) -> None:
+        make = partial(TimmModel, name.removeprefix("timm:"))
+    elif name in _HOMES:
+        module, _, function = _HOMES[name].partition(":")
+        make = getattr(import_module(f"rcad.models.{module}"), function)
+    else:
+        near = difflib.get_close_matches(name, list(_HOMES), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
+        raise InputError(f"expected a model out of {', '.join(MODELS)}, but got {name!r}; {hint}")
+    if name != "mlp" and len(shape) != 3:
+        raise InputError(f"expected images of shape (C, H, W) for {name}, but got {shape}; take 'mlp' for tables")
+    takes = set(signature(make).parameters)
     for option in options:
-        if option not in known:
-            names = ", ".join(sorted(known))
+        if option not in takes - _GIVEN:
+            names = ", ".join(sorted(takes - _GIVEN))
             raise InputError(f"expected options out of {names} for {name}, but got {option!r}; leave it out")
+    if "stem" in takes:
+        options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
+    size = {"in_shape": shape} if "in_shape" in takes else {"channels": shape[0]}
+    return make(num_outputs=num_outputs, **size, **options)
 
 
 def _check_numbers(num_outputs: int, shape: tuple[int, ...], dropout: float | None, width: int | None) -> None:

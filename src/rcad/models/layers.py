@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.functional import conv2d, pad
 
-from rcad.errors import InputError
+from rcad.errors import InputError, one_of
 
 
 class Model(nn.Module):
@@ -121,7 +121,7 @@ def norm2d(norm: Norm, channels: int) -> nn.Module:
 
     "group" takes 32 groups (Wu and He, 2018), fewer where that would leave less than two channels a group.
     """
-    check_norm(norm)
+    one_of("norm", norm, get_args(Norm))
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "group":
@@ -129,11 +129,6 @@ def norm2d(norm: Norm, channels: int) -> nn.Module:
         groups = next(g for g in range(most, 0, -1) if channels % g == 0)
         return nn.GroupNorm(groups, channels)
     return Affine(channels)
-
-
-def check_norm(norm: str) -> None:
-    if norm not in get_args(Norm):
-        raise InputError(f"expected norm to be one of {', '.join(get_args(Norm))}, but got {norm!r}")
 
 
 def init_convs(model: nn.Module, norm: Norm) -> None:

@@ -11,19 +11,9 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from rcad.errors import InputError
+from rcad.errors import one_of
 from rcad.kernels.bn_relu import activated, forked, normalised
-from rcad.models.layers import (
-    FirstConv2d,
-    Model,
-    Norm,
-    StridedPointwise,
-    check_norm,
-    init_convs,
-    init_fixup,
-    layer_zero,
-    norm2d,
-)
+from rcad.models.layers import FirstConv2d, Model, Norm, StridedPointwise, init_convs, init_fixup, layer_zero, norm2d
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -128,9 +118,7 @@ class ResNet(Model):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        check_norm(norm)
-        if stem not in get_args(Stem):
-            raise InputError(f"expected stem to be one of {', '.join(get_args(Stem))}, but got {stem!r}")
+        one_of("stem", stem, get_args(Stem))
         large = stem == "imagenet"
         self.normalize = layer_zero(channels, mean, std)
         size, stride = (7, 2) if large else (3, 1)

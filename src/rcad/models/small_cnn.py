@@ -9,7 +9,7 @@ from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated
-from rcad.models.layers import FirstConv2d, Model, Norm, check_norm, init_convs, layer_zero, norm2d
+from rcad.models.layers import FirstConv2d, Model, Norm, init_convs, layer_zero, norm2d
 
 
 class SmallCNN(Model):
@@ -39,7 +39,6 @@ class SmallCNN(Model):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        check_norm(norm)
         channels, height, breadth = in_shape
         if min(height, breadth) < 4:
             raise InputError(f"expected images of at least 4x4 pixels, but got {height}x{breadth}; take 'mlp'")

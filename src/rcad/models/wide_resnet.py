@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated
-from rcad.models.layers import FirstConv2d, Model, Norm, check_norm, init_convs, init_fixup, layer_zero, norm2d
+from rcad.models.layers import FirstConv2d, Model, Norm, init_convs, init_fixup, layer_zero, norm2d
 
 
 class WideBlock(nn.Module):
@@ -66,7 +66,6 @@ class WideResNet(Model):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        check_norm(norm)
         if depth < 10 or (depth - 4) % 6:
             raise InputError(f"expected depth to be 6n + 4 with n >= 1, but got {depth}")
         self.normalize = layer_zero(channels, mean, std)
