@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import rcad
 
 SOURCE = Path(rcad.__file__).parent
@@ -131,6 +133,17 @@ def test_the_integrations_are_loaded_only_when_they_are_asked_for() -> None:
     # Naming the package loads none of the frameworks either.
     loaded = run("import sys, rcad.integrations; print(*sys.modules)").split()
     assert not {"torch", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"} & set(loaded)
+
+
+def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the rooms that come after a run, no reader of files that the data are not in."""
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--data", "digits", "--method", "rcad", "--seeds", "3", "--epochs", "1", "--quiet"]
+    code = f"import sys; from rcad.cli.main import run; assert run({words}) == 0; print(*sys.modules)"
+    loaded = [name for name in run(code).split() if name.startswith("rcad.")]
+    rooms = {"cli", "data", "errors", "kernels", "loss", "models", "report", "runs", "train"}
+    assert {room(name) for name in loaded} <= rooms
+    assert len(loaded) <= 70, sorted(loaded)
 
 
 def test_a_page_needs_no_torch() -> None:

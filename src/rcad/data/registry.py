@@ -21,11 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rcad.data import cache, embedded, uci
-from rcad.data.archives import is_archive, unpacked
 from rcad.data.dataset import Dataset, Progress
 from rcad.data.files import expanded
-from rcad.data.image_folders import class_folders, split_folders
-from rcad.data.image_labels import find_labels
 from rcad.data.official_sets import OFFICIAL
 from rcad.errors import InputError
 
@@ -180,6 +177,9 @@ def locate(name: str, data_dir: Path) -> Found | None:
 
 
 def _recognise_folder(folder: Path) -> Found | None:
+    from rcad.data.image_folders import class_folders, split_folders
+    from rcad.data.image_labels import find_labels
+
     for known in OFFICIAL.values():
         if path := known.find(folder):
             return Found(known.name, path)
@@ -191,6 +191,8 @@ def _recognise_folder(folder: Path) -> Found | None:
 
 
 def _recognise_file(file: Path) -> Found | None:
+    from rcad.data.archives import is_archive
+
     name = file.name.lower()
     for known in OFFICIAL.values():
         if file.name in [remote.filename for remote in (*known.files, *known.optional)]:
@@ -241,6 +243,8 @@ def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
     if told and path.is_dir() and (found is None or found.layout == "folders"):
         return Found("labels", path)
     if found is not None and found.layout == "archive":
+        from rcad.data.archives import unpacked
+
         found = recognise(unpacked(found.path, cache_dir))
     if found is None:
         raise InputError(

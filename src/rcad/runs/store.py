@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rcad.errors import InputError, one_of
-from rcad.runs import export
 from rcad.runs.config import RunConfig
 from rcad.runs.files import dumps, leftovers, loads, make_folder, read_text, sync_folder, write_text
 from rcad.runs.locks import RunLock, held_here, is_locked
@@ -202,7 +201,9 @@ class Store:
     def export(self, path: str | Path, on_error: Callable[[InputError], None] | None = None) -> int:
         """Write every record to a .csv, .parquet or .json file; returns how many. `on_error` as in `records`."""
         records = self.records(on_error)
-        export.export(records, Path(path))
+        from rcad.runs.export import export
+
+        export(records, Path(path))
         return len(records)
 
     def _folders(self) -> list[str]:

@@ -27,7 +27,6 @@ from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import gaussian  # also fills METHODS
 from rcad.loss.model_calls import logits_of
 from rcad.loss.predictions import Labelled, label_scores, value_scores
-from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.train.place import Place
@@ -235,6 +234,8 @@ def _measured(row: dict[str, Any], problem: Problem) -> dict[str, Any]:
         raise InputError("expected class labels to measure alpha=auto, but got real targets; give alpha a number")
     if row["name"] not in MEASURABLE:
         raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
+    from rcad.loss.suggest_alpha import suggest_alpha
+
     generator = torch.Generator(problem.device).manual_seed(0)
     return {**row, "alpha": round(suggest_alpha(*problem.train, generator=generator), 4)}
 
