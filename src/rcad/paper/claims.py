@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from rcad.report.numbers import plural
 from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claims
 from rcad.study.statistics import FEWEST, Paired, paired
 
@@ -186,16 +187,19 @@ def _printed_p(claim: PlannedClaim, gain: Paired | None) -> str:
 
 
 def gain_of(
-    winner: Seeds, loser: Seeds, higher_is_better: bool = True, overlap: float = 0.0
+    winner: Seeds, loser: Seeds, higher_is_better: bool = True, overlap: float = 0.0, *, fewest: int = FEWEST
 ) -> tuple[Paired | None, str]:
-    """The gain, positive for the claim, over the seeds that both have; or why there is none."""
+    """The gain, positive for the claim, over the seeds that both have; or why there is none.
+
+    Leaving out a run that diverged would flatter its method.
+    """
     common = sorted(winner.keys() & loser.keys())
     if not common:
         return None, NOT_RUN
     first, second = [winner[seed] for seed in common], [loser[seed] for seed in common]
     if None in first or None in second:
         return None, DIVERGED
-    if len(common) < FEWEST:
+    if len(common) < fewest:
         return None, TOO_FEW
     sides = (first, second) if higher_is_better else (second, first)
     return paired(*sides, test_ratio=overlap), ""  # type: ignore[arg-type]
@@ -223,10 +227,9 @@ class Tally(NamedTuple):
 
     def told(self) -> tuple[str, str]:
         """How many got each verdict, in words: claims, and checks ("" where there are none)."""
-        claims, checks = len(self.claims), len(self.checks)
-        first = f"{claims} {'claim' if claims == 1 else 'claims'} of the paper: {by_verdict(self.claims)}"
-        second = f"{checks} {'check' if checks == 1 else 'checks'} of ours: {by_verdict(self.checks)}"
-        return first.removesuffix(": "), second if checks else ""
+        first = f"{plural(len(self.claims), 'claim')} of the paper: {by_verdict(self.claims)}"
+        second = f"{plural(len(self.checks), 'check')} of ours: {by_verdict(self.checks)}"
+        return first.removesuffix(": "), second if self.checks else ""
 
     def __str__(self) -> str:
         return "; ".join(part for part in self.told() if part)

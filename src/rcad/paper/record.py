@@ -177,11 +177,6 @@ class Study:
     def tally(self) -> Tally:
         return Tally.of(self.target, self.claims, self.controls)
 
-    @property
-    def days(self) -> Sequence[str]:
-        """When it was made, where the record says so."""
-        return [str(self.settings["date"])[:10]] if self.settings.get("date") else []
-
     def metric_of(self, column: str) -> str:
         return self.metrics.get(column, self.metric)
 

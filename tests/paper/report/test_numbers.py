@@ -253,9 +253,7 @@ def test_columns_that_were_not_run_are_told_and_not_shown() -> None:
     one = replace(one, places=places)
     assert grid(one).header == ["method", "n=500", "n=50,000"]
     assert {row[0].text for row in side_by_side(one).cells} == {"n=500", "n=50,000"}
-    assert chapters.not_run(one) == (
-        "n=1,000: no data. 1 claims about what was not run are neither judged nor counted."
-    )
-    assert chapters.verdict(one).startswith("1 claims: 1 reproduced")
+    assert chapters.not_run(one) == ("n=1,000: no data. 1 claim about what was not run is neither judged nor counted.")
+    assert chapters.verdict(one).startswith("1 claim: 1 reproduced")
     (line,) = verdict_table([one, study()]).cells
     assert [cell.text for cell in line] == ["made up, T4", "full", "1", "0", "0", "0"]

@@ -15,7 +15,7 @@ from rcad.paper.report.numbers import checks, counts, tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Cell, Document, Figure, Part, Section, Table
-from rcad.report.numbers import duration
+from rcad.report.numbers import duration, plural
 
 MANY = 7
 """From so many columns on they stand below each other in one panel."""
@@ -49,7 +49,7 @@ def verdict(study: Study) -> str:
     """How many claims got each verdict; those of ours on a second line."""
     if not study.tested:
         return ""
-    text = f"{len(study.tested)} claims: {tally(counts(study.tested))}"
+    text = f"{plural(len(study.tested), 'claim')}: {tally(counts(study.tested))}"
     twice = [claim.last for claim in study.tested if claim.last is not None]
     if twice and study.scale != "smoke":
         text += f". At the last epoch, of {len(twice)}: {tally(counts(twice))}"
@@ -64,7 +64,8 @@ def not_run(study: Study) -> str:
         return ""
     claims = sum(claim.verdict == NOT_RUN for claim in study.claims)
     why = " ".join(study.not_run) if study.not_run else f"Not run: {'; '.join(absent)}."
-    return f"{why} {claims} claims about what was not run are neither judged nor counted."
+    are = "is" if claims == 1 else "are"
+    return f"{why} {plural(claims, 'claim')} about what was not run {are} neither judged nor counted."
 
 
 def told(study: Study) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rcad.paper.record import Series, Study
-from rcad.paper.report.numbers import gain_over, mean_of, printed_gain, reference
+from rcad.paper.report.figures import PUBLISHED, finish, published_key
+from rcad.paper.report.numbers import better_by, gain_over, mean_of, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREY, PAPER
@@ -30,7 +31,7 @@ def panels(study: Study) -> list[Figure]:
     pictures = []
     for index, (panel, some) in enumerate(found.items()):
         if any(value is not None for one in some for values in one.y for value in values):
-            name = f"{study.target}-curves{index + 1 if len(found) > 1 else ''}"
+            name = f"curves{index + 1 if len(found) > 1 else ''}"
             names = any(isinstance(x, str) for one in some for x in one.x)
             pictures.append((_categories if names else _curves)(study, name, panel, some))
     return pictures
@@ -43,7 +44,7 @@ def _axes(study: Study, panel: str) -> tuple[str, str]:
         return along, "mean entropy, nats"
     base = reference(study)
     if study.target == "F3" and base is not None:
-        return along, f"better than {base} by, {'points' if study.unit == '%' else study.unit}"
+        return along, better_by(study, base)
     return along, study.label
 
 
@@ -68,19 +69,14 @@ def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figu
     ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(some)))
     drawing.bare(ax)
     handles, _ = ax.get_legend_handles_labels()
-    if _printed(some):
-        handles.append(drawing.key(ax, "as published", marker="D", ls=":", color=PAPER, ms=5, mfc="none", mew=1.4))
-    drawing.legend(figure, handles, 2)
-    drawing.stamp(figure, study.warning)
-    printed = " Diamonds: as published." if _printed(some) else ""
-    return Figure(
-        figure,
+    printed = _printed(some)
+    handles += [published_key(ax, ls=":")] if printed else []
+    caption = (
         f"{capital(panel)}{': ' if panel else ''}dots are seeds, lines means with 95% intervals, which "
-        f"may leave the picture.{printed}",
-        f"{study.title}: {up} by {along} for {', '.join(one.name for one in some)}.",
-        wide=False,
-        name=name,
+        f"may leave the picture.{' Diamonds: as published.' * printed}"
     )
+    alt = f"{study.title}: {up} by {along} for {', '.join(one.name for one in some)}."
+    return finish(figure, study, handles, caption, alt, name, columns=2)
 
 
 def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figure:
@@ -100,15 +96,9 @@ def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> 
     if study.target == "F3":
         ax.axvline(0, color=BLACK, lw=0.8)
     drawing.bare(ax)
-    drawing.legend(figure, _keys(ax, colours, printed=_printed(some)), 3)
-    drawing.stamp(figure, study.warning)
-    return Figure(
-        figure,
-        f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval.",
-        f"{study.title}, {panel}: {up} of {', '.join(one.name for one in some)} for {', '.join(places)}.",
-        wide=False,
-        name=name,
-    )
+    caption = f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval."
+    alt = f"{study.title}, {panel}: {up} of {', '.join(one.name for one in some)} for {', '.join(places)}."
+    return finish(figure, study, _keys(ax, colours, printed=_printed(some)), caption, alt, name, columns=3)
 
 
 def _line(ax: Any, y: float, values: Sequence[float], printed: float | None, colour: str) -> None:
@@ -135,9 +125,7 @@ def _keys(ax: Any, colours: dict[str, str], *, printed: bool) -> list[Any]:
         for name, colour in colours.items()
     ]
     found.append(drawing.key(ax, "seeds", marker="o", ls="", color=GREY, ms=4))
-    if printed:
-        found.append(drawing.key(ax, "as published", marker="D", ls="", color=PAPER, ms=5, mfc="none", mew=1.4))
-    return found
+    return [*found, published_key(ax)] if printed else found
 
 
 def _curve(ax: Any, one: Series, colour: str) -> None:
@@ -152,7 +140,7 @@ def _curve(ax: Any, one: Series, colour: str) -> None:
     ax.errorbar(x, middle, yerr=half, fmt="-", color=colour, lw=1.8, capsize=2.5, label=drawing.label(one.name, 42))
     printed = [(place, value) for place, value in zip(one.x, one.published, strict=False) if value is not None]
     if printed:
-        ax.plot(*zip(*printed, strict=True), "D:", color=PAPER, ms=5, mfc="none", mew=1.4, lw=1)
+        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **PUBLISHED)
 
 
 def _scale(ax: Any, x: list[float]) -> None:
@@ -171,8 +159,8 @@ def _scale(ax: Any, x: list[float]) -> None:
 def by_size(study: Study) -> Figure | None:
     """F3, right: gain over ERM by the number of examples, where the columns are numbers."""
     base = reference(study)
-    sizes = {column: _number(column) for column in study.columns_run}
-    if base is None or len(sizes) < 3 or None in sizes.values():
+    sizes = {column: n for column in study.columns_run if (n := _number(column)) is not None}
+    if base is None or len(sizes) < 3 or len(sizes) < len(study.columns_run):
         return None
     figure = drawing.blank(7.2, 4.2)
     ax = figure.subplots()
@@ -181,12 +169,11 @@ def by_size(study: Study) -> Figure | None:
     drawn = False
     for index, row in enumerate(rows):
         shift = 1 + 0.025 * (index - (len(rows) - 1) / 2)
-        found = [(sizes[c], one) for c in sizes if (one := gain_over(study, row, base, c)) is not None]
+        found = [(n * shift, one) for c, n in sizes.items() if (one := gain_over(study, row, base, c)) is not None]
         if found:
             drawn = True
-            x = [float(n or 0) * shift for n, _ in found]
             ax.errorbar(
-                x,
+                [n for n, _ in found],
                 [one.mean for _, one in found],
                 yerr=[one.high - one.mean for _, one in found],
                 fmt="o--" if row in study.controls else "o-",
@@ -197,32 +184,23 @@ def by_size(study: Study) -> Figure | None:
                 label=drawing.label(row, 30),
             )
         if row.casefold() == "rcad":
-            printed = [(sizes[c], gain) for c in sizes if (gain := printed_gain(study, row, base, c)) is not None]
+            printed = [(n, gain) for c, n in sizes.items() if (gain := printed_gain(study, row, base, c)) is not None]
             if printed:
-                ax.plot(
-                    *zip(*printed, strict=True), "D:", color=PAPER, mfc="none", mew=1.4, label=f"{row}, as published"
-                )
+                ax.plot(*zip(*printed, strict=True), "D:", label=f"{row}, as published", **PUBLISHED)
     if not drawn:
         return None
-    _scale(ax, [float(n) for n in sizes.values() if n])
+    _scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
-    ax.set_xlabel("training examples")
-    ax.set_ylabel(f"better than {base} by, {'points' if study.unit == '%' else study.unit}")
+    ax.set(xlabel="training examples", ylabel=better_by(study, base))
     drawing.bare(ax)
-    drawing.legend(figure, ax.get_legend_handles_labels()[0], 3)
-    drawing.stamp(figure, study.warning)
-    return Figure(
-        figure,
-        f"Gain over {base} by the number of training examples, with 95% intervals over paired seeds; controls dashed.",
-        f"{study.title}: gain over {base} by the number of training examples.",
-        wide=False,
-        name=f"{study.target}-by-size",
-    )
+    words = f"ain over {base} by the number of training examples"
+    caption, alt = f"G{words}, with 95% intervals over paired seeds; controls dashed.", f"{study.title}: g{words}."
+    return finish(figure, study, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
 
 
-def _number(text: str) -> int | None:
+def _number(text: str) -> float | None:
     found = _SIZE.fullmatch(text.strip())
-    return int(found[1].replace(",", "")) if found else None
+    return float(found[1].replace(",", "")) if found else None
 
 
 def by_column(study: Study) -> Figure | None:
@@ -231,19 +209,16 @@ def by_column(study: Study) -> Figure | None:
     rows = [row for row in study.rows if any((row, c) in study.places for c in columns)]
     if not columns or not rows:
         return None
-    found = {key: place.values(study.metric_of(place.column)) for key, place in study.places.items()}
+
+    def shown(row: str, column: str) -> tuple[list[float], float | None]:
+        place = study.place(row, column)
+        if place is None:
+            return [], None
+        return place.values(study.metric_of(column)), None if place.published is None else place.published.mean
+
+    cells = {row: [shown(row, column) for column in columns] for row in rows}
     series = [
-        Series(
-            row,
-            columns,
-            [found.get((row, column), []) for column in columns],
-            [
-                None
-                if (place := study.places.get((row, c))) is None or place.published is None
-                else place.published.mean
-                for c in columns
-            ],
-        )
-        for row in rows
+        Series(row, columns, [values for values, _ in some], [printed for _, printed in some])
+        for row, some in cells.items()
     ]
-    return _categories(study, f"{study.target}-by-column", "", series)
+    return _categories(study, "by-column", "", series)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,67 +159,47 @@ def _uncapped(found: JSON) -> Table:
 
 
 def _moons(study: Study) -> list[Detail]:
-    tuning, arms = study.details["tuning"], study.settings["arms"]
+    tuning, arms, ratio = study.details["tuning"], study.settings["arms"], study.details["weight_ratio"]
 
     def nll(place: Place) -> str:
         short = summary([run.metrics["nll"] for run in place.runs])
         return f"{fixed(short['mean'], 3)} ({fixed(short['median'], 3)})"
 
-    steps = []
-    for method in ("fgsm_linf", "fgsm_l2"):
-        rows = [
-            [column, *(fixed(value, 1) for value in found[method]["validation"])]
-            for column, found in tuning.items()
-            if method in found
-        ]
+    def steps(method: str) -> Table:
         alphas = [f"{one['alpha']:g}" for one in arms[method]["candidates"]]
-        steps.append(Table([f"{moons.LABELS[method]}, alpha", *alphas], rows))
-    chosen = [
-        [
-            moons.LABELS[method],
-            *(
-                _values(arm["candidates"][found[method]["chosen"]]) if method in found else ""
-                for found in tuning.values()
-            ),
-        ]
-        for method, arm in arms.items()
-    ]
+        scores = {column: found[method]["validation"] for column, found in tuning.items() if method in found}
+        rows = [[column, *(fixed(value, 1) for value in values)] for column, values in scores.items()]
+        return Table([f"{moons.LABELS[method]}, alpha", *alphas], rows)
+
+    def choice(method: str, found: JSON) -> str:
+        return _values(arms[method]["candidates"][found[method]["chosen"]]) if method in found else ""
+
+    chosen = [[moons.LABELS[method], *(choice(method, found) for found in tuning.values())] for method in arms]
     sizes = [
         [f"{row['n']:,}", str(row["draws"]), str(row["epochs"]), *(_mean(one.y[k]) for one in study.series)]
         for k, row in enumerate(study.details["sweep"])
     ]
-    ratio = study.details["weight_ratio"]
     names = [name for name in ratio if name != "epochs"]
-    weights = [
-        [str(epoch), *(fixed(float(np.mean(ratio[name], axis=0)[k]), 2) for name in names)]
-        for k, epoch in enumerate(ratio["epochs"])
-    ]
+    means = {name: np.mean(ratio[name], axis=0).tolist() for name in names}
+    weights = [[str(epoch), *(fixed(means[name][k], 2) for name in names)] for k, epoch in enumerate(ratio["epochs"])]
+    by_size = Table(
+        ["n", "draws", "epochs", *(one.name for one in study.series)],
+        sizes,
+        f"The first distribution; RCAD and the random direction as chosen at n = {study.settings['n']}, "
+        "ERM at its last epoch. Fewer draws and epochs for large n.",
+    )
+    by_epoch = Table(
+        ["epoch", *(moons.LABELS[name] for name in names)],
+        weights,
+        "Root mean square of the first layer's weights on the two true dimensions, divided by that on the "
+        "noise dimensions; mean over draws of the first distribution.",
+    )
     return [
         ("Test NLL: mean (median)", [_by_place(study, nll)]),
-        ("Validation accuracy by FGSM's step", steps),
+        ("Validation accuracy by FGSM's step", [steps("fgsm_linf"), steps("fgsm_l2")]),
         ("What was chosen", [Table(["method", *tuning], chosen)]),
-        (
-            "Accuracy by the number of examples",
-            [
-                Table(
-                    ["n", "draws", "epochs", *(one.name for one in study.series)],
-                    sizes,
-                    f"The first distribution; RCAD and the random direction as chosen at n = {study.settings['n']}, "
-                    "ERM at its last epoch. Fewer draws and epochs for large n.",
-                )
-            ],
-        ),
-        (
-            "Weights on true and noise dimensions",
-            [
-                Table(
-                    ["epoch", *(moons.LABELS[name] for name in names)],
-                    weights,
-                    "Root mean square of the first layer's weights on the two true dimensions, divided by that on the "
-                    "noise dimensions; mean over draws of the first distribution.",
-                )
-            ],
-        ),
+        ("Accuracy by the number of examples", [by_size]),
+        ("Weights on true and noise dimensions", [by_epoch]),
     ]
 
 
@@ -227,12 +207,36 @@ def _mean(values: Sequence[float | None]) -> str:
     return fixed(summary(values)["mean"], 1)
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}"
+def _filled(columns: Mapping[str, str], rows: Iterable[JSON], caption: str = "") -> Table:
+    """Each row of a record as the columns' formats show it; a header that ends in " %" has the sign for them."""
+    body = [
+        [form.format_map(row).removesuffix("%" if name.endswith(" %") else "") for name, form in columns.items()]
+        for row in rows
+    ]
+    return Table(list(columns), body, caption)
+
+
+def _ends(values: Sequence[float], form: str) -> str:
+    return f"{min(values):{form}} to {max(values):{form}}" if values else "none"
 
 
 def _band(band: JSON, k: int) -> str:
-    return f"{_percent(band['mean'][k])} ({_percent(band['q05'][k])} to {_percent(band['q95'][k])})"
+    mean, low, high = (f"{100 * band[name][k]:.1f}" for name in ("mean", "q05", "q95"))
+    return f"{mean} ({low} to {high})"
+
+
+FIGURE = {"": "{name}", "|w1|": "{w1:.3f}", "‖w2‖": "{w2:.3f}", "train %": "{train:.1%}"}
+FIGURE |= {"test % (5% to 95%)": "{test}", "better than ERM": "{better}"}
+TOGETHER = {"n": "{n:g}", "d": "{d:g}", "alpha": "{alpha:g}", "ERM %": "{erm:.1%}", "RCAD %": "{rcad:.1%}"}
+TOGETHER |= {"RCAD >= 99%": "{right:.1%}", "ERM <= 70%": "{capped:.1%}", "alpha=0.01 poorer": "{poorer:.1%}"}
+TOGETHER |= {"all three": "{together:.1%}"}
+VARIANTS = {"projection": "{projection}", "x~": "{reading}", "iterations": "{steps}", "alpha": "{alpha:g}"}
+VARIANTS |= {"‖w‖": "{norm:.3f}", "test %": "{accuracy:.1%}", "better than ERM": "{better:.1%}"}
+LEARNING_RATES = {"lr": "{lr:g}", "iterations": "{steps}", "alpha=0.01 %": "{small:.1%}"}
+LEARNING_RATES |= {"better than ERM": "{small_better:.1%}", "alpha=0.7 %": "{large:.1%}"}
+LEARNING_RATES |= {"better than ERM ": "{large_better:.1%}"}
+WINDOWS = {"beta": "{beta:g}", "helpful alpha": "{helpful}", "best alpha": "{best_alpha:g}", "ERM %": "{erm:.1%}"}
+WINDOWS |= {"best RCAD %": "{best:.1%}", "attracting alpha": "{attracting}"}
 
 
 def _theory(study: Study) -> list[Detail]:
@@ -240,13 +244,12 @@ def _theory(study: Study) -> list[Detail]:
     alphas = next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha")
     better = dict(zip((f"rcad alpha={value:g}" for value in alphas["values"]), alphas["better"], strict=True))
     figure = [
-        [
-            name.replace("erm", "ERM").replace("rcad", "RCAD"),
-            *(f"{found[part]['mean'][-1]:.3f}" for part in ("w1", "w2")),
-            _percent(found["train"]["mean"][-1]),
-            _band(found["test"], -1),
-            f"{better[name]:.1%}" if name in better else "",
-        ]
+        {
+            "name": name.replace("erm", "ERM").replace("rcad", "RCAD"),
+            **{part: found[part]["mean"][-1] for part in ("w1", "w2", "train")},
+            "test": _band(found["test"], -1),
+            "better": f"{better[name]:.1%}" if name in better else "",
+        }
         for name, found in record["figure"]["by_iteration"].items()
     ]
     gaps = "; ".join(
@@ -255,109 +258,42 @@ def _theory(study: Study) -> list[Detail]:
         for one in record["gaps"]
     )
     windows = [
-        [
-            f"{one['beta']:g}",
-            f"{min(one['helpful']):g} to {max(one['helpful']):g}" if one["helpful"] else "none",
-            f"{one['best_alpha']:g}",
-            *(_percent(one[name]) for name in ("erm", "best")),
-            f"{one['attracting'][0]:.3g} to {one['attracting'][1]:.3g}" if one["attracting"] else "none",
-        ]
+        {**one, "helpful": _ends(one["helpful"], "g"), "attracting": _ends(one["attracting"] or (), ".3g")}
         for one in record["windows"]
     ]
+    together = _filled(
+        TOGETHER,
+        record["together"],
+        "Three things of the figure that need no eye: RCAD reaches 99%, ERM stays at or below 70%, "
+        "alpha=0.01 is poorer than ERM. d=7 is what the figure's axes (x2 to x8) would mean.",
+    )
+    variants = _filled(
+        VARIANTS,
+        record["variants"],
+        "The ball is the paper's definition, the sphere its simplification. With x~ held constant on the "
+        "ball, w shrinks until it is as short as a step; its direction, and so its accuracy, survives only "
+        "for a while.",
+    )
+    rates = _filled(
+        LEARNING_RATES,
+        record["step_sizes"],
+        "The paper gives none. alpha=0.7 beats ERM at every rate, if slowly at small ones; whether "
+        "alpha=0.01 is poorer than ERM depends on the rate and on when one stops.",
+    )
+    window = _filled(
+        WINDOWS,
+        windows,
+        "helpful: grid points at which RCAD beats ERM in at least 95% of draws. attracting: alphas for "
+        "which w* attracts exact ascent at n = infinity, from the closed form.",
+    )
+    apart = f"On the sphere the two readings differ by the length of a step: {gaps}."
     return [
-        (
-            "The figure in numbers (means over draws)",
-            [Table(["", "|w1|", "‖w2‖", "train %", "test % (5% to 95%)", "better than ERM"], figure)],
-        ),
-        (
-            "The figure's claims together",
-            [
-                Table(
-                    [
-                        "n",
-                        "d",
-                        "alpha",
-                        "ERM %",
-                        "RCAD %",
-                        "RCAD >= 99%",
-                        "ERM <= 70%",
-                        "alpha=0.01 poorer",
-                        "all three",
-                    ],
-                    _lines(record["together"], "n d alpha", "erm rcad", "right capped poorer together"),
-                    "Three things of the figure that need no eye: RCAD reaches 99%, ERM stays at or below 70%, "
-                    "alpha=0.01 is poorer than ERM. d=7 is what the figure's axes (x2 to x8) would mean.",
-                )
-            ],
-        ),
-        (
-            "Projection and reading of x~",
-            [
-                Table(
-                    ["projection", "x~", "iterations", "alpha", "‖w‖", "test %", "better than ERM"],
-                    [
-                        [
-                            one["projection"],
-                            one["reading"],
-                            str(one["steps"]),
-                            f"{one['alpha']:g}",
-                            f"{one['norm']:.3f}",
-                            _percent(one["accuracy"]),
-                            f"{one['better']:.1%}",
-                        ]
-                        for one in record["variants"]
-                    ],
-                    "The ball is the paper's definition, the sphere its simplification. With x~ held constant on the "
-                    "ball, w shrinks until it is as short as a step; its direction, and so its accuracy, survives only "
-                    "for a while.",
-                ),
-                f"On the sphere the two readings differ by the length of a step: {gaps}.",
-            ],
-        ),
-        (
-            "RCAD's learning rate",
-            [
-                Table(
-                    ["lr", "iterations", "alpha=0.01 %", "better than ERM", "alpha=0.7 %", "better than ERM "],
-                    [
-                        [
-                            f"{one['lr']:g}",
-                            str(one["steps"]),
-                            _percent(one["small"]),
-                            f"{one['small_better']:.1%}",
-                            _percent(one["large"]),
-                            f"{one['large_better']:.1%}",
-                        ]
-                        for one in record["step_sizes"]
-                    ],
-                    "The paper gives none. alpha=0.7 beats ERM at every rate, if slowly at small ones; whether "
-                    "alpha=0.01 is poorer than ERM depends on the rate and on when one stops.",
-                )
-            ],
-        ),
-        (
-            "The window of alpha",
-            [
-                Table(
-                    ["beta", "helpful alpha", "best alpha", "ERM %", "best RCAD %", "attracting alpha"],
-                    windows,
-                    "helpful: grid points at which RCAD beats ERM in at least 95% of draws. attracting: alphas for "
-                    "which w* attracts exact ascent at n = infinity, from the closed form.",
-                )
-            ],
-        ),
+        ("The figure in numbers (means over draws)", [_filled(FIGURE, figure)]),
+        ("The figure's claims together", [together]),
+        ("Projection and reading of x~", [variants, apart]),
+        ("RCAD's learning rate", [rates]),
+        ("The window of alpha", [window]),
         *((_sweep_title(sweep), [_sweep(sweep)]) for sweep in record["sweeps"]),
-    ]
-
-
-def _lines(rows: Sequence[JSON], plain: str, percent: str, shares: str) -> list[list[str]]:
-    return [
-        [
-            *(f"{row[name]:g}" for name in plain.split()),
-            *(_percent(row[name]) for name in percent.split()),
-            *(f"{row[name]:.1%}" for name in shares.split()),
-        ]
-        for row in rows
     ]
 
 
@@ -370,9 +306,8 @@ def _sweep(sweep: JSON) -> Table:
     rows = [
         [
             f"{value:g}",
-            _band(sweep["erm_accuracy"], k),
-            _band(sweep["rcad_accuracy"], k),
-            f"{sweep['erm_noise']['mean'][k]:.2f} → {sweep['rcad_noise']['mean'][k]:.2f}",
+            *(_band(sweep[name], k) for name in ("erm_accuracy", "rcad_accuracy")),
+            " → ".join(f"{sweep[name]['mean'][k]:.2f}" for name in ("erm_noise", "rcad_noise")),
             f"{sweep['better'][k]:.1%}",
         ]
         for k, value in enumerate(sweep["values"])
@@ -393,43 +328,27 @@ def _alpha(study: Study) -> list[Detail]:
     results, settings = study.details, study.settings
     tried = alpha_settings(study)
     every = {**{f"linear, beta {one['beta']:g}": one for one in results["linear"]}, **tried}
-    linear = [
-        [
-            f"{one['beta']:g}",
-            f"{min(one['helpful']):.3g} to {max(one['helpful']):.3g}" if one["helpful"] else "none",
-            *_alpha_cells(one),
-        ]
-        for one in results["linear"]
-    ]
     header = ["best alpha", "suggested", "excess", "ERM", "best", "with suggested", "with excess"]
+    linear = Table(
+        ["beta", "window", *header],
+        [[f"{one['beta']:g}", _ends(one["helpful"], ".3g"), *_alpha_cells(one)] for one in results["linear"]],
+        f"The paper's problem (20 examples, 8 features of noise with deviation 1), "
+        f"{settings['linear_draws']} draws; exact accuracies, each draw with its own suggestion. The "
+        "window holds the alphas with which RCAD beats ERM in 95% of the draws.",
+    )
+    others = Table(
+        ["setting", *header],
+        [[name, *_alpha_cells(one)] for name, one in tried.items()],
+        f"Moons: n = {settings['n']:,}, noise 0.1 on every dimension, {settings['moons_draws']} draws that "
+        "no other table uses, 2,000 held-out examples each. Digits: a perceptron, "
+        f"{settings['sets']} training sets of {settings['labels']} images that share none, "
+        f"{settings['held']} other images to judge by. lam {settings['lam']:g}; held-out accuracy in "
+        "percent, means over draws.",
+    )
     found: list[Detail] = [
         ("In short", _alpha_summary(every)),
-        (
-            "Linear theory",
-            [
-                Table(
-                    ["beta", "window", *header],
-                    linear,
-                    f"The paper's problem (20 examples, 8 features of noise with deviation 1), "
-                    f"{settings['linear_draws']} draws; exact accuracies, each draw with its own suggestion. The "
-                    "window holds the alphas with which RCAD beats ERM in 95% of the draws.",
-                )
-            ],
-        ),
-        (
-            "Moons and digits",
-            [
-                Table(
-                    ["setting", *header],
-                    [[name, *_alpha_cells(one)] for name, one in tried.items()],
-                    f"Moons: n = {settings['n']:,}, noise 0.1 on every dimension, {settings['moons_draws']} draws that "
-                    "no other table uses, 2,000 held-out examples each. Digits: a perceptron, "
-                    f"{settings['sets']} training sets of {settings['labels']} images that share none, "
-                    f"{settings['held']} other images to judge by. lam {settings['lam']:g}; held-out accuracy in "
-                    "percent, means over draws.",
-                )
-            ],
-        ),
+        ("Linear theory", [linear]),
+        ("Moons and digits", [others]),
     ]
     for name, some in (("moons", results["moons"]), ("digits", [{"d": "digits", **results["digits"]}])):
         rows = [[str(one["d"]), *(f"{np.mean(point):.1f}" for point in one["grid"])] for one in some]
@@ -473,28 +392,16 @@ def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
     """The rule for real targets beside the tuned alphas."""
     every = {alpha for one in rows for alpha in one["tuned"]}
     spread = [set(one["tuned"]) == every for one in rows]
+    columns = {"data": "{dataset}", "tuned alpha: splits": "{splits}", "tuned, geometric mean": "{middle:.2f}"}
+    columns |= {"rule": "{value:.2f}", "rule over tuned": "{ratio:.1f}x", "within a factor of two": "{near:.0%}"}
     body = []
     for one in rows:
         tuned, rule = np.log(one["tuned"]), np.log(one["rule"])
-        times = {alpha: one["tuned"].count(alpha) for alpha in sorted(set(one["tuned"]))}
-        body.append(
-            [
-                one["dataset"],
-                ", ".join(f"{alpha:g}: {count}" for alpha, count in times.items()),
-                f"{math.exp(tuned.mean()):.2f}",
-                f"{math.exp(rule.mean()):.2f}",
-                f"{math.exp((rule - tuned).mean()):.1f}x",
-                f"{np.mean(np.abs(rule - tuned) <= math.log(2)):.0%}",
-            ]
-        )
-    header = [
-        "data",
-        "tuned alpha: splits",
-        "tuned, geometric mean",
-        "rule",
-        "rule over tuned",
-        "within a factor of two",
-    ]
+        middle, value, ratio = (math.exp(numbers.mean()) for numbers in (tuned, rule, rule - tuned))
+        times: Counter[float] = Counter(one["tuned"])
+        splits = ", ".join(f"{alpha:g}: {count}" for alpha, count in sorted(times.items()))
+        near = np.mean(np.abs(rule - tuned) <= math.log(2))
+        body.append({**one, "splits": splits, "middle": middle, "value": value, "ratio": ratio, "near": near})
     return [
         "Real targets have no classes, so the suggestion does not apply, and `rcad suggest-alpha` refuses them. A rule "
         "that could stand in for it is half the median distance to the nearest row whose target is a standard "
@@ -502,7 +409,7 @@ def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
         f"trained. T7's grid is coarse, and in {sum(spread)} of {len(rows)} data sets every alpha of it was chosen on "
         "some split: where that is so, the validation likelihood hardly depends on alpha, and no rule can be said to "
         "find the tuned one.",
-        Table(header, body),
+        _filled(columns, body),
     ]
 
 
@@ -514,25 +421,19 @@ def _tuned(study: Study) -> list[Detail]:
     chosen, curves = [], []
     for one in search["choices"]:
         trials = one["trials"]
-        best = None if one["chosen"] is None else trials[one["chosen"]]
-        chosen.append(
-            [
-                one["column"],
-                one["row"],
-                "every candidate diverged" if best is None else _values(best["values"]),
-                *(fixed(None if best is None else best["metrics"][name], 3) for name in ("nll", "accuracy")),
-                str(len(trials)),
-            ]
-        )
-        for index, trial in enumerate(trials):
-            numbers = [None if trial["metrics"] is None else trial["metrics"][name] for name in ("nll", "accuracy")]
-            mark = "chosen" if index == one["chosen"] else ""
-            curves.append([one["column"], one["row"], _values(trial["values"]), *(fixed(n, 3) for n in numbers), mark])
+        lines = [[one["column"], one["row"], _values(trial["values"]), *_held_out(trial)] for trial in trials]
+        curves += [[*line, "chosen" if k == one["chosen"] else ""] for k, line in enumerate(lines)]
+        lost = [one["column"], one["row"], "every candidate diverged", "-", "-"]
+        chosen.append([*(lost if one["chosen"] is None else lines[one["chosen"]]), str(len(trials))])
     header = ["data", "method", "values", "held-out NLL", "held-out accuracy, %"]
     return [
         ("What was chosen", [search["design"], Table([*header, "candidates"], chosen)]),
         ("Every candidate", [Table([*header, ""], curves, folded=f"Every candidate ({len(curves):,})")]),
     ]
+
+
+def _held_out(trial: JSON) -> list[str]:
+    return [fixed((trial["metrics"] or {}).get(name), 3) for name in ("nll", "accuracy")]
 
 
 DETAILS: Mapping[str, Callable[[Study], list[Detail]]] = {"T7": _uci, "T8": _moons, "F5": _theory, "alpha": _alpha}

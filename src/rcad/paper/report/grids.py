@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from rcad.paper.record import Place, Study
-from rcad.paper.report.numbers import Mean, gain_over, mean_of, place_mean, printed_gain, reference
+from rcad.paper.report.figures import PUBLISHED, finish, panels, published_key
+from rcad.paper.report.numbers import Mean, better_by, gain_over, mean_of, place_mean, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREEN, GREY, PAPER
@@ -36,17 +34,16 @@ def dots(study: Study) -> Figure | None:
         )
 
     rows = [row for row in study.rows if any((row, column) in study.places for column in study.columns)]
-    figure = _panels(study, rows, shown, study.label, None)
     better = "right" if study.higher_is_better else "left"
-    return figure and Figure(
-        figure,
+    caption = (
         f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
-        f"{better} is better. Controls are in italics.",
-        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
-        "are in the table below.",
-        wide=len(study.columns_run) > 1,
-        name=f"{study.target}-dots",
+        f"{better} is better. Controls are in italics."
     )
+    alt = (
+        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
+        "are in the table below."
+    )
+    return _panels(study, rows, shown, study.label, None, (caption, alt, "dots"))
 
 
 def gains(study: Study) -> Figure | None:
@@ -68,21 +65,17 @@ def gains(study: Study) -> Figure | None:
     rows = [row for row in study.rows if row != base and any(shown(row, column) for column in study.columns)]
     if not any((found := shown(row, column)) and found[0] for row in rows for column in study.columns):
         return None
-    unit = "points" if study.unit == "%" else study.unit
-    figure = _panels(study, rows, shown, f"better than {base} by, {unit}" if unit else f"better than {base} by", 0.0)
-    return figure and Figure(
-        figure,
+    caption = (
         f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
-        f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published.",
-        f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims.",
-        wide=len(study.columns_run) > 1,
-        name=f"{study.target}-gains",
+        f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published."
     )
+    alt = f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims."
+    return _panels(study, rows, shown, better_by(study, base), 0.0, (caption, alt, "gains"))
 
 
 def _by_seed(study: Study, place: Place) -> dict[int, float]:
-    metric = study.metric_of(place.column)
-    return {run.seed: value for run in place.runs if (value := run.metrics.get(metric)) is not None}
+    found = place.by_seed(study.metric_of(place.column))
+    return {seed: value for seed, value in found.items() if value is not None}
 
 
 def _unit(study: Study) -> str:
@@ -90,39 +83,40 @@ def _unit(study: Study) -> str:
 
 
 def _panels(
-    study: Study, rows: Sequence[str], shown: Callable[[str, str], Shown | None], axis: str, origin: float | None
-) -> Any:
-    """Methods from top to bottom in every panel, at most three panels side by side; None where nothing is there."""
+    study: Study,
+    rows: Sequence[str],
+    shown: Callable[[str, str], Shown | None],
+    axis: str,
+    origin: float | None,
+    words: tuple[str, str, str],
+) -> Figure | None:
+    """Methods from top to bottom in every panel; None where nothing is there.
+
+    Args:
+        words: caption, what it says to who cannot see it, and name.
+    """
     columns = [column for column in study.columns_run if any(shown(row, column) for row in rows)]
     if not rows or not columns:
         return None
+    figure, axes = panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
     across = min(3, len(columns))
-    down = math.ceil(len(columns) / across)
-    height = 0.30 * len(rows) + 0.75
-    figure = drawing.blank(2.0 + 3.0 * across, down * height + 0.75)
-    axes = np.atleast_1d(figure.subplots(down, across, sharey=True, squeeze=True)).ravel()
     for ax, column in zip(axes, columns, strict=False):
         _panel(ax, study, column, rows, shown, origin)
         drawing.bare(ax)
-    for ax in axes[len(columns) :]:
-        ax.set_visible(False)
     axes[0].set_yticks(range(len(rows)), [drawing.label(row) for row in rows])
-    for index, ax in enumerate(axes):
-        if index % across == 0:
-            for tick, row in zip(ax.get_yticklabels(), rows, strict=False):
-                tick.set_fontstyle("italic" if row in study.controls else "normal")
+    for ax in axes[::across]:
+        for tick, row in zip(ax.get_yticklabels(), rows, strict=False):
+            tick.set_fontstyle("italic" if row in study.controls else "normal")
     for ax in axes[max(0, len(columns) - across) : len(columns)]:
         ax.set_xlabel(axis, fontsize=9)
     keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
     keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
     found = [one for row in rows for column in columns if (one := shown(row, column)) is not None]
     if any(one[2] is not None for one in found):
-        keys.append(drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5, mfc="none", mew=1.4))
+        keys.append(published_key(axes[0]))
     if origin is None and study.ceiling:
         keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
-    drawing.legend(figure, keys)
-    drawing.stamp(figure, study.warning)
-    return figure
+    return finish(figure, study, keys, *words, wide=len(study.columns_run) > 1)
 
 
 def _panel(
@@ -174,35 +168,25 @@ def bars(study: Study) -> Figure | None:
     columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
         return None
-    across = min(3, len(columns))
-    down = math.ceil(len(columns) / across)
-    figure = drawing.blank(3.5 * across + 0.5, 2.7 * down + 0.5)
-    axes = np.atleast_1d(figure.subplots(down, across)).ravel()
+    figure, axes = panels(len(columns), 3.5, 2.7, left=0.5, below=0.5)
     for ax, column in zip(axes, columns, strict=False):
         _bars(ax, study, column, pairs)
-    for ax in axes[len(columns) :]:
-        ax.set_visible(False)
-    for index in range(0, len(axes), across):
-        axes[index].set_ylabel(study.label, fontsize=9)
+    for ax in axes[:: min(3, len(columns))]:
+        ax.set_ylabel(study.label, fontsize=9)
     keys = [
         drawing.key(axes[0], "alone", marker="s", ls="", color=drawing.LIGHT, ms=8),
         drawing.key(axes[0], "with RCAD", marker="s", ls="", color=drawing.BLUE, ms=8, alpha=0.55),
         drawing.key(axes[0], "seeds", marker="o", ls="", color=GREY, ms=4),
     ]
     printed = any(place.published is not None for place in study.places.values())
-    if printed:
-        keys.append(drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5, mfc="none", mew=1.4))
-    drawing.legend(figure, keys)
-    drawing.stamp(figure, study.warning)
-    return Figure(
-        figure,
+    keys += [published_key(axes[0])] if printed else []
+    caption = (
         f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
-        "The axes do not start at 0, so compare the tops, not the areas.",
-        f"{study.title}: pairs of bars for {', '.join(base for base, _ in pairs)} on each data set; the numbers are "
-        "in the table below.",
-        wide=True,
-        name=f"{study.target}-bars",
+        "The axes do not start at 0, so compare the tops, not the areas."
     )
+    bases = ", ".join(base for base, _ in pairs)
+    alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
+    return finish(figure, study, keys, caption, alt, "bars", wide=True)
 
 
 def pairs_of(rows: Sequence[str]) -> list[tuple[str, str]]:
@@ -233,7 +217,7 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
                 drawing.strip(ax, values, x, ink, upright=True)
                 seen += [*values, mean.value - (mean.half or 0), mean.value + (mean.half or 0)]
             if place.published is not None:
-                ax.plot(x, place.published.mean, "D", color=PAPER, ms=5, mfc="none", mew=1.4, zorder=5)
+                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **PUBLISHED)
                 seen.append(place.published.mean)
     low, high = drawing.limits(seen)
     ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rcad.paper.claims import NOT_RUN, TRIAL, Claim
+from rcad.paper.claims import NOT_RUN, TRIAL, Claim, gain_of
 from rcad.paper.published import Printed
 from rcad.paper.record import Place, Study
 from rcad.report.numbers import fixed
@@ -36,27 +36,17 @@ def place_mean(study: Study, place: Place, metric: str | None = None) -> Mean | 
     return mean_of(place.values(metric or study.metric_of(place.column)), study.overlap.get(place.column, 0.0))
 
 
-def gain_over(
-    study: Study, row: str, base: str, column: str, metric: str | None = None, *, higher: bool | None = None
-) -> Paired | None:
+def gain_over(study: Study, row: str, base: str, column: str, *, higher: bool | None = None) -> Paired | None:
     """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair.
 
     Args:
-        metric: another than the column's own, with whether higher is better.
+        higher: whether higher is better, where that is not asked of the study.
     """
-    one, other = study.place(row, column), study.place(base, column)
-    if one is None or other is None:
-        return None
-    name = metric or study.metric_of(column)
-    ours, theirs = one.by_seed(name), other.by_seed(name)
-    pairs = [(value, theirs[seed]) for seed, value in ours.items() if seed in theirs]
-    good = [(a, b) for a, b in pairs if a is not None and b is not None]
-    # A run that diverged has no pair, and leaving it out would flatter its method.
-    if len(good) < max(2, len(pairs)):
-        return None
-    sign = 1 if (study.higher_is_better if higher is None else higher) else -1
-    first, second = [sign * a for a, _ in good], [sign * b for _, b in good]
-    return paired(first, second, test_ratio=study.overlap.get(column, 0.0))
+    one, other = (
+        place.by_seed(study.metric_of(column)) if (place := study.place(name, column)) else {} for name in (row, base)
+    )
+    better = study.higher_is_better if higher is None else higher
+    return gain_of(one, other, better, study.overlap.get(column, 0.0), fewest=2)[0]
 
 
 def printed_gain(study: Study, row: str, base: str, column: str) -> float | None:
@@ -70,6 +60,12 @@ def printed_gain(study: Study, row: str, base: str, column: str) -> float | None
 def reference(study: Study) -> str | None:
     """The row that others are compared with; F1 calls ERM on augmented images DA."""
     return next((row for name in ("erm", "da") for row in study.rows if row.casefold() == name), None)
+
+
+def better_by(study: Study, base: str) -> str:
+    """What stands along an axis of gains over a row."""
+    unit = "points" if study.unit == "%" else study.unit
+    return f"better than {base} by, {unit}" if unit else f"better than {base} by"
 
 
 def beside_published(study: Study, place: Place) -> AgainstPublished | None:

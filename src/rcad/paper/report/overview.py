@@ -15,7 +15,7 @@ from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
 from rcad.report.drawing import BLUE, GREY, PAPER, VERDICT_COLOURS, VERDICT_SIGNS
-from rcad.report.numbers import duration
+from rcad.report.numbers import duration, plural
 from rcad.runs.pack import is_pack
 from rcad.study.judge import VERDICTS
 
@@ -36,7 +36,7 @@ def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links:
     for scale in dict.fromkeys(["full", *SCALES, *(study.scale for study in studies)]):
         chosen = [claim for study, claim in claims if study.scale == scale]
         if chosen:
-            lines.append(f"{len(chosen)} claims at {scale} scale: {tally(counts(chosen))}.")
+            lines.append(f"{plural(len(chosen), 'claim')} at {scale} scale: {tally(counts(chosen))}.")
             added = [claim for study, claim in claims if study.scale == scale and study.added(claim)]
             lines += [f"{checks(added)}."] if added else []
     trials = [study for study in studies if study.warning]

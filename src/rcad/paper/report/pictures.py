@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
+from rcad.paper.report.figures import finish, panels
 from rcad.paper.report.numbers import mean_of
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -36,15 +37,12 @@ def images(study: Study) -> Figure | None:
             if entropy is not None:
                 ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
         line[0].set_ylabel(drawing.label(str(found["labels"][k]), 14), fontsize=9)
-    drawing.stamp(figure, study.warning)
-    return Figure(
-        figure,
+    caption = (
         "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
-        "below each the entropy of the model's prediction there.",
-        f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}.",
-        wide=True,
-        name=f"{study.target}-images",
+        "below each the entropy of the model's prediction there."
     )
+    alt = f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}."
+    return finish(figure, study, [], caption, alt, "images", wide=True)
 
 
 def theory(study: Study) -> Figure | None:
@@ -60,9 +58,10 @@ def theory(study: Study) -> Figure | None:
         text, colour = name.replace("erm", "ERM").replace("rcad alpha=", "RCAD, alpha "), colours.get(name, GREY)
         for ax, solid, dashed in ((weights, "w1", "w2"), (accuracies, "test", "train")):
             percent = 100 if ax is accuracies else 1
-            _band(ax, start, bands[name][solid], colour, text, percent)
             middle = [percent * value for value in bands[name][dashed]["mean"]]
-            ax.plot(range(start, start + len(middle)), middle, color=colour, lw=1.4, ls=(0, (4, 2)))
+            steps = range(start, start + len(middle))
+            _band(ax, steps, bands[name][solid], colour, text, percent)
+            ax.plot(steps, middle, color=colour, lw=1.4, ls=(0, (4, 2)))
     for ax, title, unit in (
         (weights, "Solid: weight on the true feature, |w₁|\ndashed: on the noise, ‖w₂‖ (mean)", "weight"),
         (accuracies, "Solid: test accuracy\ndashed: training accuracy (mean)", "accuracy, %"),
@@ -72,31 +71,25 @@ def theory(study: Study) -> Figure | None:
     _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
     for ax in (weights, accuracies, window):
         drawing.bare(ax)
-    drawing.legend(figure, [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]], 6)
-    drawing.stamp(figure, study.warning)
-    return Figure(
-        figure,
+    caption = (
         f"{study.settings['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
-        "the draws. Right: the step helps in a window around the distance between the classes.",
-        "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD.",
-        wide=True,
-        name=f"{study.target}-theory",
+        "the draws. Right: the step helps in a window around the distance between the classes."
     )
+    alt = "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD."
+    keys = [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]]
+    return finish(figure, study, keys, caption, alt, "theory", wide=True, columns=6)
 
 
-def _band(ax: Any, start: int, band: Mapping[str, Sequence[float]], colour: str, text: str, scale: float) -> None:
+def _band(ax: Any, x: Sequence[float], band: JSON, colour: str, text: str | None, scale: float) -> None:
     low, middle, high = (scale * np.asarray(band[name]) for name in ("q05", "median", "q95"))
-    steps = range(start, start + len(middle))
-    ax.plot(steps, middle, color=colour, lw=1.8, label=text)
-    ax.fill_between(steps, low, high, color=colour, alpha=0.13, lw=0)
+    ax.plot(x, middle, color=colour, lw=1.8, label=text)
+    ax.fill_between(x, low, high, color=colour, alpha=0.13, lw=0)
 
 
 def _window(ax: Any, sweep: JSON) -> None:
     beta = sweep["base"]["problem"]["beta"]
     for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
-        low, middle, high = (100 * np.asarray(sweep[name][q]) for q in ("q05", "median", "q95"))
-        ax.plot(sweep["values"], middle, color=colour, lw=1.8)
-        ax.fill_between(sweep["values"], low, high, color=colour, alpha=0.13, lw=0)
+        _band(ax, sweep["values"], sweep[name], colour, None, 100)
     ax.axvline(beta, color=GREEN, ls=":", lw=1.6, label=f"alpha = beta = {beta:g}")
     ax.set_title("Test accuracy by alpha:\nERM (black) and RCAD (blue)", fontsize=9.5)
     ax.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
@@ -133,29 +126,21 @@ def boundaries(study: Study) -> Figure | None:
     bar.set_label("probability of the lower moon, %", fontsize=9)
     figure.supxlabel("first true feature", fontsize=9)
     figure.supylabel("second true feature", fontsize=9)
-    drawing.stamp(figure, study.warning)
-    return Figure(
-        figure,
+    caption = (
         "The first draw: colour is the probability, the line its boundary, points are training examples. The share of "
-        "the noise-free half circles on the right side is above each panel.",
-        "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right.",
-        wide=True,
-        name=f"{study.target}-boundaries",
+        "the noise-free half circles on the right side is above each panel."
     )
+    alt = "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right."
+    return finish(figure, study, [], caption, alt, "boundaries", wide=True)
 
 
 def alphas(study: Study) -> Figure | None:
     """Held-out accuracy by alpha for each setting, with ERM's level and the suggestion."""
     settings = alpha_settings(study)
-    across = min(3, len(settings))
-    down = -(-len(settings) // across)
-    sketch = drawing.blank(3.6 * across, 2.6 * down + 0.5)
-    axes = sketch.subplots(down, across, squeeze=False).ravel()
+    figure, axes = panels(len(settings), 3.6, 2.6, left=0, below=0.5)
     for ax, (name, one) in zip(axes, settings.items(), strict=False):
         _alpha_panel(ax, name, one)
-    for ax in axes[len(settings) :]:
-        ax.set_visible(False)
-    for ax in axes[len(settings) - across : len(settings)]:
+    for ax in axes[len(settings) - min(3, len(settings)) : len(settings)]:
         ax.set_xlabel("alpha", fontsize=9)
     axes[0].set_ylabel("held-out accuracy, %", fontsize=9)
     keys = [
@@ -163,14 +148,9 @@ def alphas(study: Study) -> Figure | None:
         drawing.key(axes[0], "ERM", color=BLACK, lw=1.2),
         drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
     ]
-    drawing.legend(sketch, keys)
-    drawing.stamp(sketch, study.warning)
-    return Figure(
-        sketch,
-        "Accuracy on held-out examples by alpha; no test set was read.",
-        f"A curve of accuracy by alpha for {', '.join(settings)}.",
-        wide=True,
-        name="alpha-grid",
+    caption = "Accuracy on held-out examples by alpha; no test set was read."
+    return finish(
+        figure, study, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
     )
 
 
