@@ -197,15 +197,6 @@ def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
     assert [path.suffix for path in (tmp_path / "cache" / "unpacked").iterdir()] == [".lock"]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
-    archive = make_zip(tmp_path / "a.zip", ("top/x.txt", FILE))
-    place = unpacked(archive, tmp_path / "cache").parent
-    stale = place.with_name(f".{place.name}.partial-abc")
-    place.rename(stale)
-    assert (unpacked(archive, tmp_path / "cache") / "x.txt").is_file()
-    assert not stale.exists()
-
-
 def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
     archive = make_tar(tmp_path / "a.tar.gz", ("x" * 3000, tarfile.REGTYPE))
     assert len(list(tar_files(archive, ("x",)))) == 1

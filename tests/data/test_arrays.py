@@ -97,8 +97,3 @@ def test_the_note_says_how_the_targets_were_taken(tmp_path):
     assert "regression, since the targets are floats" in load(save(tmp_path, x=x, y=LABELS.astype(float))).note
     assert load(save(tmp_path, x=x, y=LABELS)).note.endswith("integers or text")
     assert load(save(tmp_path, x=x, y=np.asarray([0, 2, 4, 4, 0, 2]))).note.endswith("; no training example of class 1")
-
-
-def test_no_examples_are_called_so(tmp_path):
-    with pytest.raises(InputError, match=r"^expected examples in .*d\.npz, but got x \(0, 5\); save some$"):
-        load(save(tmp_path, x=np.zeros((0, 5)), y=np.zeros(0, int)))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -220,25 +219,6 @@ def test_threads_building_at_once_agree(source, monkeypatch, locks):
     assert verify(source.entry) is None
     assert source.built == 1 or not locks
     assert not list((source.cache_dir / "images").glob(".*partial*"))
-
-
-def test_processes_building_at_once_agree(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; import numpy as np; from rcad.data.registry import load\n"
-        "d = load(sys.argv[1], cache_dir=sys.argv[2]); print(int(d.train.x.sum()))"
-    )
-    from PIL import Image
-
-    for name in ("a", "b"):
-        (tmp_path / "set" / name).mkdir(parents=True)
-        for i in range(20):
-            Image.new("RGB", (8, 8), (i, 2, 3)).save(tmp_path / "set" / name / f"{i}.png")
-    arguments = [sys.executable, "-c", program, str(tmp_path / "set"), str(tmp_path / "cache")]
-    processes = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = [process.communicate(timeout=60)[0].strip() for process in processes]
-    assert outputs == [str(2 * 64 * (sum(range(20)) + 20 * 5))] * 3
-    (entry,) = entries(tmp_path / "cache")
-    assert verify(entry) is None
 
 
 def test_root_is_argument_then_environment_then_home(tmp_path, monkeypatch):

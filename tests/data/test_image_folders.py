@@ -16,126 +16,120 @@ def save(path, colour, size=(8, 8)):
     Image.new("RGB", size, (colour, 0, 0)).save(path)
 
 
+def saved(root, **colours):
+    """Images of one colour below `root`; in a keyword "__" is a slash."""
+    for key, colour in colours.items():
+        save(root / f"{key.replace('__', '/')}.png", colour)
+    return root
+
+
+def load(root, **options):
+    return image_folders.load(str(root), cache_dir=root.parent / "cache", **options)
+
+
 def reds(split):
-    return split.x[:, 0, 0, 0].tolist()
+    return None if split is None else split.x[:, 0, 0, 0].tolist()
 
 
-def test_plain_folders(tmp_path):
-    root = tmp_path / "pets"
-    save(root / "dog" / "b.png", 3)
-    save(root / "cat" / "z.PNG", 2)
-    save(root / "cat" / "deep" / "a.bmp", 1)
-    (root / "cat" / "notes.txt").write_text("not an image")
-    (root / "cat" / "._z.png").write_text("left by a Mac")
+SPLIT = {"cat__a": 1, "dog__b": 2}
+
+
+def both(train, test):
+    return {f"{folder}__{key}": value + 4 * k for k, folder in enumerate((train, test)) for key, value in SPLIT.items()}
+
+
+PETS, TRAINS = ("cat", "dog"), ("bus", "train")
+
+
+@pytest.mark.parametrize(
+    ("images", "classes", "train", "test"),
+    [
+        ({"dog__b": 3, "cat__z": 2, "cat__deep__a": 1}, PETS, {1: 0, 2: 0, 3: 1}, None),
+        ({"train__dog__a": 1, "train__cat__b": 2, "train__cat__c": 3, "val__cat__d": 9}, PETS, {2: 0, 3: 0, 1: 1}, [9]),
+        (both("Train", "Test"), PETS, {1: 0, 2: 1}, [5, 6]),
+        (both("training", "Validation"), PETS, {1: 0, 2: 1}, [5, 6]),
+        (both("TRAINING", "testing"), PETS, {1: 0, 2: 1}, [5, 6]),
+        # A test folder without class folders has no labels: the validation folder serves.
+        (both("train", "val") | {"test__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
+        (both("train", "test") | {"val__cat__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
+        ({"bus__a": 1, "train__b": 2, "train__.thumbnails__c": 3}, TRAINS, {3: 1, 2: 1, 1: 0}, None),
+    ],
+)
+def test_layouts(tmp_path, images, classes, train, test):
+    root = saved(tmp_path / "pets", **images)
     (root / ".git").mkdir()
-    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
-    assert dataset.classes == ("cat", "dog")
-    assert reds(dataset.train) == [1, 2, 3]
-    assert dataset.train.y.tolist() == [0, 0, 1]
-    assert dataset.train.x.shape == (3, 3, 8, 8)
-    assert dataset.test is None
+    (root / "notes.txt").write_text("not an image")
+    next(root.glob("[!.]*/")).joinpath("._z.png").write_text("left by a Mac")
+    dataset = load(root)
+    assert dataset.classes == classes
+    assert dict(zip(reds(dataset.train), dataset.train.y.tolist(), strict=True)) == train
+    assert dataset.train.x.shape[1:] == (3, 8, 8)
+    assert reds(dataset.test) == test
+    assert dataset.note.endswith(
+        "from pets; not read: val" if "val__cat__a" in images and "test__cat__a" in images else "from pets"
+    )
+
+
+def test_a_train_folder_of_unsorted_images_is_no_class_beside_a_test_folder(tmp_path):
+    root = saved(tmp_path / "vehicles", bus__a=1, train__b=2, test__c=3)
+    with pytest.raises(InputError, match=r"^expected one sub-folder per class in .*train, but got none"):
+        load(root)
 
 
 def test_a_link_that_leads_back_is_not_followed(tmp_path):
-    root = tmp_path / "pets"
-    save(root / "cat" / "a.png", 1)
-    save(root / "dog" / "b.png", 2)
-    save(tmp_path / "elsewhere" / "c.png", 3)
+    root = saved(tmp_path / "pets", **SPLIT)
+    saved(tmp_path / "elsewhere", c=3)
     (root / "cat" / "again").symlink_to(root / "cat")
     (root / "dog" / "deep").mkdir()
     (root / "dog" / "deep" / "up").symlink_to(tmp_path)
     (root / "dog" / "more").symlink_to(tmp_path / "elsewhere")
-    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
+    dataset = load(root)
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([1, 2, 3], [0, 1, 1])
 
 
 def test_a_folder_that_cannot_be_a_class_ends_the_search(tmp_path, monkeypatch):
-    root = tmp_path / "disk"
-    save(root / "cat" / "a.png", 1)
+    root = saved(tmp_path / "disk", cat__a=1, usr__b=2)
     for i in range(6):
         (root / "etc" / f"{i}" / "conf").mkdir(parents=True)
-    save(root / "usr" / "b.png", 2)
     looked = []
     walk = image_folders.os.walk
     monkeypatch.setattr(image_folders.os, "walk", lambda path, **kw: (looked.append(path.name), walk(path, **kw))[1])
     with pytest.raises(InputError, match=r"^expected images in .*etc, but got none among 12 other files and folders; "):
-        image_folders.load(str(root), cache_dir=tmp_path / "cache")
+        load(root)
     assert looked == ["cat", "etc"]  # what comes after it is not even looked at
     monkeypatch.setattr(image_folders, "MOST_OTHERS", 5)
     with pytest.raises(InputError, match=r"but .*etc has over 5 other files and folders; check that .*disk is"):
-        image_folders.load(str(root), cache_dir=tmp_path / "cache")
+        load(root)
 
 
 def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
     monkeypatch.setattr(image_folders, "MOST_OTHERS", 2)
-    for name in ("cat", "dog"):
-        for i in range(4):
-            save(tmp_path / "pets" / name / f"{i}.png", i)
-            (tmp_path / "pets" / name / f"{i}.txt").write_text("about it")
-    assert len(image_folders.load(str(tmp_path / "pets"), cache_dir=tmp_path / "cache").train) == 8
-
-
-@pytest.mark.parametrize("test_name", ["val", "test", "validation"])
-def test_imagenet_style(tmp_path, test_name):
-    root = tmp_path / "imagenet"
-    for i, wnid in enumerate(("n02", "n01", "n03")):
-        save(root / "train" / wnid / "a.png", i)
-        save(root / "train" / wnid / "b.png", 10 + i)
-    save(root / test_name / "n01" / "c.png", 42)
-    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
-    assert reds(dataset.train) == [1, 11, 0, 10, 2, 12]
-    assert dataset.train.y.tolist() == [0, 0, 1, 1, 2, 2]
-    assert (reds(dataset.test), dataset.test.y.tolist()) == ([42], [0])
-
-
-@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("training", "Validation"), ("TRAINING", "testing")])
-def test_splits_by_other_names_are_no_classes(tmp_path, train, test):
-    root = tmp_path / "pets"
-    for folder, colour in ((train, 1), (test, 5)):
-        save(root / folder / "cat" / "a.png", colour)
-        save(root / folder / "dog" / "b.png", colour + 1)
-    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
-    assert dataset.classes == ("cat", "dog")
-    assert (reds(dataset.train), reds(dataset.test)) == ([1, 2], [5, 6])
-
-
-def test_trains_are_a_class(tmp_path):
-    root = tmp_path / "vehicles"
-    save(root / "bus" / "a.png", 1)
-    save(root / "train" / "b.png", 2)
-    (root / "train" / ".thumbnails").mkdir()
-    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache")
-    assert (dataset.classes, reds(dataset.train)) == (("bus", "train"), [1, 2])
-    save(root / "test" / "c.png", 3)  # images that nobody sorted
-    with pytest.raises(InputError, match=r"^expected one sub-folder per class in .*train, but got none"):
-        image_folders.load(str(root), cache_dir=tmp_path / "cache")
-
-
-def test_an_unlabelled_test_folder_gives_way_to_val(tmp_path):
-    root = tmp_path / "imagenet"
-    for split, wnid, colour in (("train", "n1", 1), ("train", "n2", 2), ("val", "n1", 3)):
-        save(root / split / wnid / "a.png", colour)
-    save(root / "test" / "a.png", 9)
-    assert reds(image_folders.load(str(root), cache_dir=tmp_path / "cache").test) == [3]
+    root = saved(tmp_path / "pets", **{f"{name}__{i}": i for name in ("cat", "dog") for i in range(4)})
+    for image in list(root.rglob("*.png")):
+        image.with_suffix(".txt").write_text("about it")
+    assert len(load(root).train) == 8
 
 
 def test_size_makes_differing_images_alike(tmp_path):
     root = tmp_path / "pets"
-    save(root / "cat" / "a.png", 1, (8, 12))
-    save(root / "dog" / "b.png", 2, (20, 10))
+    save(root / "cat" / "a.PNG", 1, (8, 12))
+    save(root / "dog" / "b.bmp", 2, (20, 10))
     with pytest.raises(InputError, match="size="):
-        image_folders.load(str(root), cache_dir=tmp_path / "cache")
-    dataset = image_folders.load(str(root), cache_dir=tmp_path / "cache", size=6)
+        load(root)
+    dataset = load(root, size=6)
     assert dataset.train.x.shape == (2, 3, 6, 6)
     assert reds(dataset.train) == [1, 2]
 
 
 def test_long_lists_keep_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
-    for i in range(10):
-        save(tmp_path / "set" / "ab"[i % 2] / f"{i}.png", i)
-    dataset = image_folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache")
-    assert reds(dataset.train) == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
+    root = saved(tmp_path / "set", **{f"{'ab'[i % 2]}__{i}": i for i in range(10)})
+    assert reds(load(root).train) == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
+
+
+def test_a_copy_has_its_own_name_in_the_note(tmp_path):
+    notes = [load(saved(tmp_path / name, **SPLIT)).note for name in ("first", "second")]
+    assert notes == ["2 images in 2 classes from first", "2 images in 2 classes from second"]
 
 
 def tiny(folder, wnids=("n02", "n01")):
@@ -187,27 +181,3 @@ def test_tiny_imagenet_annotations_are_part_of_the_key(tmp_path):
     text.write_text(text.read_text().replace("val_0.JPEG\tn02", "val_0.JPEG\tn01"))
     assert before.test.y.tolist() == [0, 1]
     assert load_tiny_imagenet(str(root), **options).test.y.tolist() == [0, 0]
-
-
-def test_tiny_imagenet_md5_is_checked(tmp_path):
-    with pytest.raises(InputError, match="expected md5 90528d7ca1a48142e341f4ef8d21d0de"):
-        load_tiny_imagenet(str(zipped(tiny(tmp_path))), cache_dir=tmp_path / "cache")
-
-
-def test_a_copy_has_its_own_name_in_the_note(tmp_path):
-    for root in ("first", "second"):
-        save(tmp_path / root / "cat" / "a.png", 1)
-        save(tmp_path / root / "dog" / "b.png", 2)
-    notes = [
-        image_folders.load(str(tmp_path / root), cache_dir=tmp_path / "cache").note for root in ("first", "second")
-    ]
-    assert notes == ["2 images in 2 classes from first", "2 images in 2 classes from second"]
-
-
-def test_the_note_names_a_split_that_is_not_read(tmp_path):
-    for split, colour in (("train", 1), ("val", 2), ("test", 3)):
-        save(tmp_path / "set" / split / "cat" / "a.png", colour)
-        save(tmp_path / "set" / split / "dog" / "b.png", colour)
-    dataset = image_folders.load(str(tmp_path / "set"), cache_dir=tmp_path / "cache")
-    assert reds(dataset.test) == [3, 3]
-    assert dataset.note.endswith("from set; not read: val")
