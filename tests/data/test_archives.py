@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rcad.data import archives
 from rcad.data.archives import check_member, extract, tar_files, unpacked, zip_names
-from rcad.data.files import check_digest, digest
 from rcad.errors import InputError
 
 
@@ -132,16 +131,6 @@ def test_more_than_the_disk_holds_is_refused_first(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="GB free"):
         extract(archive, tmp_path)
     assert not (tmp_path / "x").exists()
-
-
-def test_digests(tmp_path):
-    file = tmp_path / "f"
-    file.write_bytes(b"abc")
-    assert digest(file, "md5") == "900150983cd24fb0d6963f7d28e17f72"
-    check_digest(file, "900150983CD24FB0D6963F7D28E17F72", "")
-    check_digest(file, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "")
-    with pytest.raises(InputError, match=r"expected md5 0{32} for .*f, but got 9001.*; try again"):
-        check_digest(file, "0" * 32, "try again")
 
 
 def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):

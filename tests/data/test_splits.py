@@ -66,24 +66,6 @@ def test_a_uniform_subset_has_n_examples(y: np.ndarray, seed: int, data: st.Data
     assert index.max() < len(y)
 
 
-def test_a_uniform_subset_is_not_balanced_and_a_seed_matters() -> None:
-    y = np.arange(1000) % 10
-    one, two = (subset(y, 100, seed=s, balanced=False) for s in (0, 1))
-    assert counts(y[one], np.arange(10)).std() > 0
-    assert not np.array_equal(one, two)
-    assert not np.array_equal(subset(y, 100, seed=0), subset(y, 100, seed=1))
-    assert not np.array_equal(holdout(y, seed=0)[1], holdout(y, seed=1)[1])
-
-
-def test_every_example_is_as_likely() -> None:
-    y = np.arange(30) % 3
-    drawn = np.zeros(30)
-    for seed in range(400):
-        drawn[holdout(y, 0.2, seed=seed)[1]] += 1
-    # Binomial(400, 0.2) has deviation 8: all thirty lie within five of them.
-    assert np.abs(drawn - 80).max() < 40
-
-
 def test_ties_between_classes_do_not_favour_the_first() -> None:
     y = np.repeat(np.arange(100), 5)
     chosen = np.unique(y[holdout(y, 0.1, seed=3)[1]])

@@ -16,21 +16,15 @@ from rcad.data.scaling import compact
 from rcad.errors import InputError
 
 Array = npt.NDArray[Any]
-_LAYOUTS = ("NCHW", "NHWC")
 
 
-def load(name_or_path: str, *, layout: str | None = None) -> Dataset:
+def load(name_or_path: str) -> Dataset:
     """Images or features from an .npz; read into memory, since they are already decoded.
 
     Images (N, H, W), (N, C, H, W) or (N, H, W, C) with C of 1 or 3 become uint8 (N, C, H, W); floats must lie in [0, 1]
     and are rounded to the nearest of 256 levels. Features (N, D) become float32. Integer or text targets are classes;
     float targets are regression.
-
-    Args:
-        layout: "NCHW" or "NHWC", needed only where the shape fits both.
     """
-    if layout is not None and layout not in _LAYOUTS:
-        raise InputError(f"expected layout to be 'NCHW' or 'NHWC', but got {layout!r}")
     path = Path(name_or_path)
     arrays = read_arrays(path)
     if "x_train" in arrays or "y_train" in arrays:
@@ -38,7 +32,7 @@ def load(name_or_path: str, *, layout: str | None = None) -> Dataset:
         names += [("x_test", "y_test")] if {"x_test", "y_test"} & arrays.keys() else []
     else:
         names = [("x", "y")]
-    pairs = [_pair(arrays, x, y, path, layout) for x, y in names]
+    pairs = [_pair(arrays, x, y, path) for x, y in names]
     if len(pairs) == 2 and pairs[0][0].shape[1:] != pairs[1][0].shape[1:]:
         shapes = " and ".join(str(x.shape[1:]) for x, _ in pairs)
         raise InputError(f"expected x_train and x_test of {path} to agree in shape, but got {shapes}; store them alike")
@@ -104,7 +98,7 @@ def _read_array(file: IO[bytes], length: int, path: Path) -> Array:
     return array
 
 
-def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path, layout: str | None) -> tuple[Array, Array]:
+def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path) -> tuple[Array, Array]:
     for name in (x_name, y_name):
         if name not in arrays:
             got = ", ".join(arrays) or "nothing"
@@ -123,7 +117,7 @@ def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path, layout
             "store (N, ...) and (N,)"
         )
     origin = f"{path}:{x_name}"
-    return (_features(x, origin) if x.ndim == 2 else _images(x, origin, layout)), y
+    return (_features(x, origin) if x.ndim == 2 else _images(x, origin)), y
 
 
 def _features(x: Array, origin: str) -> Array:
@@ -133,13 +127,20 @@ def _features(x: Array, origin: str) -> Array:
     return compact(x)
 
 
-def _images(x: Array, origin: str, layout: str | None) -> npt.NDArray[np.uint8]:
+def _images(x: Array, origin: str) -> npt.NDArray[np.uint8]:
     if x.ndim == 3:
         x = x[:, None]
     elif x.ndim != 4:
         raise InputError(f"expected images of 3 or 4 dimensions in {origin}, but got {x.shape}; store (N, C, H, W)")
-    elif _layout(x.shape, origin, layout) == "NHWC":
-        x = x.transpose(0, 3, 1, 2)
+    else:
+        first, last = (x.shape[axis] in (1, 3) for axis in (1, 3))
+        if first == last:
+            got = "both" if first else "neither"
+            raise InputError(
+                f"expected 1 or 3 channels, first or last, in {origin}, but got {got} in shape {x.shape}; "
+                "store (N, C, H, W), wider than 3 pixels"
+            )
+        x = x if first else x.transpose(0, 3, 1, 2)
     if x.dtype.kind == "f":
         _check_finite(x, origin)
         high = 1.0
@@ -160,19 +161,6 @@ def _images(x: Array, origin: str, layout: str | None) -> npt.NDArray[np.uint8]:
     if x.dtype.kind == "f":
         x = np.rint(x * 255)
     return np.ascontiguousarray(x, dtype=np.uint8)
-
-
-def _layout(shape: tuple[int, ...], origin: str, asked: str | None) -> str:
-    fits = [name for name, axis in zip(_LAYOUTS, (1, 3), strict=True) if shape[axis] in (1, 3)]
-    if asked in fits:
-        return str(asked)
-    if not fits or asked is not None:
-        raise InputError(f"expected 1 or 3 channels in {origin}, but got shape {shape}; store (N, C, H, W)")
-    if len(fits) == 2:
-        raise InputError(
-            f"expected one way to read shape {shape} in {origin}, but got two; pass layout='NCHW' or 'NHWC'"
-        )
-    return fits[0]
 
 
 def _check_finite(x: Array, origin: str) -> None:

@@ -11,17 +11,17 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from rcad.data.files import DISK_ERRORS, check_digest, exclusive_lock, make_folder, writing
+from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, make_folder, writing
 from rcad.data.official_sets import OFFICIAL, Remote
 from rcad.errors import InputError
 
 Progress = Callable[[int, int], None]
 _BLOCK = 1 << 18
+_PATIENCE = 30.0
+"""Seconds without a byte that count as a lost connection."""
 
 
-def fetch(
-    name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress | None = None, timeout: float = 30.0
-) -> list[Path]:
+def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress | None = None) -> list[Path]:
     """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
 
     Args:
@@ -33,17 +33,14 @@ def fetch(
     known = OFFICIAL[name]
     remotes = (*known.files, *(known.optional if extra else ()))
     folder = Path(data_dir) / name
-    return [fetch_file(remote, folder, progress=progress, timeout=timeout) for remote in remotes]
+    return [fetch_file(remote, folder, progress=progress) for remote in remotes]
 
 
-def fetch_file(
-    remote: Remote, folder: Path, *, progress: Progress | None = None, attempts: int = 4, timeout: float = 30.0
-) -> Path:
+def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None, attempts: int = 4) -> Path:
     """Download one file into `folder`, continuing a `.part` file that an earlier attempt left there.
 
     Args:
         attempts: how often a lost connection is taken up again before giving up.
-        timeout: seconds without a byte that count as a lost connection.
     """
     if not remote.url.startswith(("http://", "https://")):
         raise InputError(f"expected an http or https address, but got {remote.url!r}")
@@ -53,12 +50,12 @@ def fetch_file(
     remedy = "free some space there, or pass another data_dir= (--data-dir)"
     with writing(folder, "download", remedy), exclusive_lock(folder / f".{target.name}.lock"):
         if target.exists():
-            check_digest(target, remote.md5, again)
+            check_md5(target, remote.md5, again)
             return target
         part = target.with_name(f"{target.name}.part")
-        _receive_all(remote.url, part, target, progress, attempts, timeout)
+        _receive_all(remote.url, part, target, progress, attempts)
         try:
-            check_digest(part, remote.md5, f"fetch it again; the server's file may have changed ({remote.url})")
+            check_md5(part, remote.md5, f"fetch it again; the server's file may have changed ({remote.url})")
         except InputError:
             part.unlink()  # continuing a wrong file could never succeed
             raise
@@ -66,11 +63,11 @@ def fetch_file(
     return target
 
 
-def _receive_all(url: str, part: Path, target: Path, progress: Progress | None, attempts: int, timeout: float) -> None:
+def _receive_all(url: str, part: Path, target: Path, progress: Progress | None, attempts: int) -> None:
     reason = "the connection was lost"
     for attempt in range(attempts):
         try:
-            if _receive(url, part, progress, timeout):
+            if _receive(url, part, progress):
                 return
         except urllib.error.HTTPError as error:
             reason = f"HTTP {error.code} {error.reason}"
@@ -87,14 +84,14 @@ def _receive_all(url: str, part: Path, target: Path, progress: Progress | None, 
     )
 
 
-def _receive(url: str, part: Path, progress: Progress | None, timeout: float) -> bool:
+def _receive(url: str, part: Path, progress: Progress | None) -> bool:
     """One connection; returns whether the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "rcad"})
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        response = urllib.request.urlopen(request, timeout=timeout)
+        response = urllib.request.urlopen(request, timeout=_PATIENCE)
     except urllib.error.HTTPError as error:
         if error.code != 416:
             raise

@@ -52,17 +52,11 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
     return hasher.hexdigest()
 
 
-def check_digest(path: Path, expected: str, remedy: str) -> None:
-    """Compare a file with a published digest.
-
-    Args:
-        expected: hexadecimal md5 (32 digits) or sha256 (64 digits).
-        remedy: what the message tells the user to do when the two differ.
-    """
-    algorithm = {32: "md5", 64: "sha256"}[len(expected)]
-    found = digest(path, algorithm)
-    if found != expected.lower():
-        raise InputError(f"expected {algorithm} {expected} for {path}, but got {found}; {remedy}")
+def check_md5(path: Path, expected: str, remedy: str) -> None:
+    """Compare a file with its published md5; `remedy` is what the message tells the user to do when they differ."""
+    found = digest(path, "md5")
+    if found != expected:
+        raise InputError(f"expected md5 {expected} for {path}, but got {found}; {remedy}")
 
 
 def make_folder(folder: Path, purpose: str, remedy: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rcad.data.files import check_digest
+from rcad.data.files import check_md5
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class OfficialSet:
         for remote in (*self.files, *self.optional):
             if remote.filename == file.name:
                 remedy = "download it again, or pass check=False if you made this file yourself"
-                check_digest(file, remote.md5, remedy)
+                check_md5(file, remote.md5, remedy)
 
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ Style = Literal["plain", "point", "comma", "date", "day first", "month first"]
 
 # With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
 _MANY_NUMBERS = 20
+MOST_LEVELS = 100
+"""More different texts in a column are taken for a mistake, e.g. a typing error in a number."""
 # Fewer rows may be all different by chance.
 _FEW_ROWS = 10
 _ID_NAME = re.compile(r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id")
@@ -73,15 +75,7 @@ class TableEncoder:
     left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def fit(
-        cls,
-        table: Table,
-        columns: Sequence[int],
-        *,
-        numeric: Collection[str] = (),
-        categorical: Collection[str] = (),
-        max_levels: int = 100,
-    ) -> TableEncoder:
+    def fit(cls, table: Table, columns: Sequence[int]) -> TableEncoder:
         """Choose an encoding for each of `columns`.
 
         A column is numeric when all its values are numbers or dates, in one way of writing them. A column that names
@@ -90,18 +84,14 @@ class TableEncoder:
         Args:
             table: all rows; only which levels exist is taken from them.
             columns: positions of the features in the table.
-            numeric: names of columns where anything but a number is an error.
-            categorical: names of columns that are one-hot even if they hold numbers.
-            max_levels: more than these are taken for a mistake (a typing error in a number).
         """
         codes, left_out = [], []
         for j in columns:
-            name = table.names[j]
-            reason = None if name in numeric or name in categorical else _names_rows(table, j)
+            reason = _names_rows(table, j)
             if reason is not None:
-                left_out.append((name, reason))
+                left_out.append((table.names[j], reason))
             else:
-                codes.append(_choose(table, j, numeric, categorical, max_levels))
+                codes.append(_choose(table, j))
         return cls(tuple(codes), tuple(left_out))
 
     @property
@@ -262,27 +252,23 @@ def _names_rows(table: Table, j: int) -> str | None:
     return "a different whole number in every row" if whole and distinct == len(table) else None
 
 
-def _choose(
-    table: Table, j: int, numeric: Collection[str], categorical: Collection[str], max_levels: int
-) -> ColumnCode:
-    name = table.names[j]
-    if name not in categorical:
-        style = style_of(table.columns[j])
-        if name in numeric or style is not None:
-            if beyond_float64(numbers(table, j, style or "plain")):
-                raise InputError(
-                    f"expected column {name!r} of {table.path} to hold numbers that float64 tells apart, but they are "
-                    "beyond 2^53 and too close; is it an identifier? drop the column"
-                )
-            return ColumnCode(name, style=style or "plain")
-        check_numbers(table, j)
+def _choose(table: Table, j: int) -> ColumnCode:
+    name, style = table.names[j], style_of(table.columns[j])
+    if style is not None:
+        if beyond_float64(numbers(table, j, style)):
+            raise InputError(
+                f"expected column {name!r} of {table.path} to hold numbers that float64 tells apart, but they are "
+                "beyond 2^53 and too close; is it an identifier? drop the column"
+            )
+        return ColumnCode(name, style=style)
+    check_numbers(table, j)
     text = as_text(table, j)
-    if len(text.levels) > max_levels:
+    if len(text.levels) > MOST_LEVELS:
         k = next((k for k, level in enumerate(text.levels) if number_of(level) is None), 0)
         place = table.where(int(np.argmax(text.codes == k)), j)
         raise InputError(
-            f"expected numbers or at most {max_levels} levels in {place}, but got {_shown(text.levels[k])!r} and "
-            f"{len(text.levels)} levels; correct it, drop the column (--drop) or raise max_levels"
+            f"expected numbers or at most {MOST_LEVELS} levels in {place}, but got {_shown(text.levels[k])!r} and "
+            f"{len(text.levels)} levels; correct it, or drop the column (--drop)"
         )
     return ColumnCode(name, (*sorted(text.levels), None))
 

@@ -117,14 +117,8 @@ def number_of(text: str) -> float | None:
         return None
 
 
-def read_table(path: Path, *, header: bool = True, delimiter: str | None = None) -> Table:
-    """Read a table from any of `SUFFIXES`.
-
-    Args:
-        path: the file.
-        header: whether the first line of a text file holds the names; else they are x0, x1, ...
-        delimiter: of a text file; by default found out from its first lines (.tsv: tab).
-    """
+def read_table(path: Path) -> Table:
+    """Read a table from any of `SUFFIXES`; the first line of a text file holds the names of its columns."""
     if not path.is_file():
         raise InputError(f"expected a table, but found no file at {path}; check the path")
     suffix = path.suffix.lower()
@@ -135,36 +129,30 @@ def read_table(path: Path, *, header: bool = True, delimiter: str | None = None)
     elif suffix in (".npy", ".npz"):
         table = _read_numpy(path)
     else:
-        table = _read_text(path, header, "\t" if suffix == ".tsv" and delimiter is None else delimiter)
+        table = _read_text(path)
     _check_names(table)
     if len(table) < 2:
         raise InputError(f"expected at least 2 rows in {path}, but got {len(table)}")
     return table
 
 
-def _read_text(path: Path, header: bool, delimiter: str | None) -> Table:
+def _read_text(path: Path) -> Table:
     raw = read_bytes(path)
     text = _decode(raw, path)
     if not text.strip():
         raise InputError(f"expected a table in {path}, but the file is empty")
-    if delimiter is not None and len(delimiter) != 1:
-        raise InputError(f"expected delimiter to be one character, but got {delimiter!r}")
-    delimiter = delimiter or _sniff(text)
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniff(text)
     first, names = next(_rows(text, delimiter, path))
-    if header and all(number_of(name) is not None for name in names):
-        raise InputError(
-            f"expected column names in line {first} of {path}, but got numbers; add names or use header=False"
-        )
-    begin = 1 if header else 0
+    if all(number_of(name) is not None for name in names):
+        raise InputError(f"expected column names in line {first} of {path}, but got numbers; add a line of names")
     arrays = _fast_columns(raw, text, delimiter, len(names))
-    columns = [array.slice(begin) for array in arrays] if arrays else _slow_columns(text, delimiter, path, begin)
+    columns = [array.slice(1) for array in arrays] if arrays else _slow_columns(text, delimiter, path)
 
     def line(row: int) -> str:
-        place = next(number for k, (number, _) in enumerate(_rows(text, delimiter, path)) if k == row + begin)
+        place = next(number for k, (number, _) in enumerate(_rows(text, delimiter, path)) if k == row + 1)
         return f"line {place}"
 
     length = len(columns[0]) if columns else 0
-    names = names if header else [f"x{j}" for j in range(len(names))]
     return Table(path, tuple(names), tuple(map(Text, columns)), length, line)
 
 
@@ -188,8 +176,8 @@ def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str
         raise InputError(f"expected line {reader.line_num} of {path} to be a row, but got: {error}") from None
 
 
-def _slow_columns(text: str, delimiter: str, path: Path, begin: int) -> list[list[str | None]]:
-    rows = [cells for _, cells in _rows(text, delimiter, path)][begin:]
+def _slow_columns(text: str, delimiter: str, path: Path) -> list[list[str | None]]:
+    rows = [cells for _, cells in _rows(text, delimiter, path)][1:]
     return [[None if cell.lower() in MISSING else cell for cell in column] for column in zip(*rows, strict=True)]
 
 

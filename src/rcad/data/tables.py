@@ -34,12 +34,7 @@ def load(
     *,
     target: str | int | None = None,
     task: AnyTask = "auto",
-    header: bool = True,
-    delimiter: str | None = None,
     drop: Collection[str] = (),
-    numeric: Collection[str] = (),
-    categorical: Collection[str] = (),
-    max_levels: int = 100,
     skip_bad: bool = False,
 ) -> Dataset:
     """Read a table without taking any statistic of it: `Standardizer.fit` does that, on the training rows.
@@ -48,12 +43,7 @@ def load(
         name_or_path: a file.
         target: the column to predict, by name or position (negative from the end).
         task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
-        header: whether the first line of a text file holds the names; else they are x0, x1, ...
-        delimiter: of a text file; None finds it out.
         drop: columns to leave out.
-        numeric: columns where anything but a number is an error; they are kept even if they name the rows.
-        categorical: columns that are one-hot even if they hold numbers.
-        max_levels: the most levels of a categorical column.
         skip_bad: leave out the rows without a target; the note counts them.
 
     Returns:
@@ -63,17 +53,13 @@ def load(
     """
     if task not in get_args(AnyTask):
         raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
-    table = read_table(expanded(name_or_path), header=header, delimiter=delimiter)
+    table = read_table(expanded(name_or_path))
     t = _target_position(table, target)
-    for option, names in (("drop", drop), ("numeric", numeric), ("categorical", categorical)):
-        for name in names:
-            column_position(table, name, option)
-    both = sorted(set(numeric) & set(categorical))
-    if both:
-        raise InputError(f"expected column {both[0]!r} to be numeric or categorical, but got both")
+    for name in drop:
+        column_position(table, name, "drop")
     table, skipped = with_targets(table, t, skip_bad)
     columns = [j for j, name in enumerate(table.names) if j != t and name not in drop]
-    encoder = TableEncoder.fit(table, columns, numeric=numeric, categorical=categorical, max_levels=max_levels)
+    encoder = TableEncoder.fit(table, columns)
     omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
     left_out = "".join(f"; {sentence}" for sentence in omissions)
     if not encoder.codes:
