@@ -1,4 +1,7 @@
-"""Images sorted into folders: root/<class>/*.png, or root/train/<class>/*.jpg with root/val or root/test beside it."""
+"""Image files in folders, which name their classes, or in one folder beside a table that does.
+
+root/<class>/*.png, or root/train/<class>/*.jpg with root/val or root/test beside it; train/*.jpg with train.csv.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +17,12 @@ import numpy.typing as npt
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_several
 from rcad.data.decoding import ImageFiles, decode_splits, in_parts
+from rcad.data.files import expanded
 from rcad.data.images import check_size, is_image_name
 from rcad.data.streams import streamed, too_large
+from rcad.data.table_encoder import as_text
+from rcad.data.table_files import Table, read_table
+from rcad.data.tables import class_labels, column_position, some_names, with_targets
 from rcad.errors import InputError
 
 MOST_OTHERS = 100_000
@@ -169,3 +176,151 @@ def _leads_back(parent: str, name: str) -> bool:
     """Whether a link goes to a folder that it lies in: following it would have no end."""
     path = os.path.join(parent, name)
     return os.path.islink(path) and Path(os.path.realpath(parent)).is_relative_to(os.path.realpath(path))
+
+
+IMAGE_FOLDERS = ("images", "train_images", "train", "img", "imgs", "photos")
+"""Where the images may lie beside the table; they may also lie right there."""
+LABEL_FILES = ("train", "labels", "train_labels", "trainlabels")
+LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "y")
+_LOOKED_AT = 50
+
+
+class Found(NamedTuple):
+    """Where the images and the table are, and which column names the files."""
+
+    images: Path
+    file: Path
+    column: str
+
+
+def load_labelled(
+    name_or_path: str,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+    labels: str | None = None,
+    file_column: str | None = None,
+    label_column: str | None = None,
+    size: int | None = None,
+    skip_bad: bool = False,
+) -> Dataset:
+    """Images of one folder, labelled by a table; in the order of the table.
+
+    Args:
+        name_or_path: the folder of the images, or one that holds it and the table.
+        labels: the table: a path, or a name in that folder or below `data_dir`; by default found.
+        file_column: the column of file names, with or without suffix; by default found.
+        label_column: the column of classes; by default the only other one, or one called label, class, ...
+        size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
+        skip_bad: leave out rows without a label or an image, and images that cannot be decoded; the note counts them.
+    """
+    check_size(size)
+    root = Path(name_or_path)
+    found = _located(root, labels, data_dir, file_column)
+    table = read_table(found.file)
+    files, target = column_position(table, found.column, "file_column"), _label_column(table, found, label_column)
+    table, unlabelled = with_targets(table, target, skip_bad)
+    known = _by_name(found.images)
+    text = as_text(table, files)
+    names = [None if code < 0 else known.get(text.levels[code]) for code in text.codes.tolist()]
+    missing = [row for row, name in enumerate(names) if name is None]
+    if missing and not (skip_bad and len(missing) < len(names) - 1):
+        got = text.levels[text.codes[missing[0]]] if text.codes[missing[0]] >= 0 else ""
+        more = f", as are {len(missing) - 1} more of {len(names)}" if len(missing) > 1 else ""
+        raise InputError(
+            f"expected the image {got[:80]!r} of {table.where(missing[0], files)} in {found.images}, but it is "
+            f"missing{more}; correct the table, or pass --skip-bad"
+        )
+    y, classes = class_labels(table.take(np.flatnonzero([name is not None for name in names])), target)
+    chosen = [name for name in names if name is not None]
+    counts = ((unlabelled, "a label"), (len(missing), "an image"))
+    skipped = tuple(f"{count} rows without {what} skipped" for count, what in counts if count)
+    top = Path(os.path.commonpath([found.images.absolute(), found.file.parent.absolute()]))
+    note = f"{len(chosen):,} images in {len(classes)} classes from {found.images.name}, labels in {found.file.name}"
+
+    def build(folder: Path) -> Described:
+        sources = {"train": in_parts(ImageFiles, found.images, chosen)}
+        omissions = (*skipped, *decode_splits(folder, sources, {"train": y}, size, progress, skip_bad=skip_bad))
+        return Described(classes, "; ".join([note, *omissions]), omissions)
+
+    paths = [found.images.absolute() / name for name in sorted(set(chosen))]
+    options = {"size": size, "file": found.column, "label": table.names[target], "skip_bad": skip_bad}
+    return cached("labels", [*paths, found.file.absolute()], top, options, build, cache_dir)
+
+
+def find_labels(folder: Path) -> Found | None:
+    """The one table beside a flat folder of images whose every name it holds; None where it is not that plain."""
+    tables = [path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv") and path.is_file()]
+    named = [path for path in tables if path.stem.lower() in LABEL_FILES] or tables
+    if len(named) != 1:
+        return None
+    for images in [folder / name for name in IMAGE_FOLDERS] + [folder]:
+        if not images.is_dir() or not (known := _by_name(images)):
+            continue
+        try:
+            table = read_table(named[0])
+        except InputError:
+            return None
+        column = _file_column(table, known)
+        if column is not None:
+            return Found(images, named[0], column)
+    return None
+
+
+def _located(folder: Path, labels: str | None, data_dir: Path | None, file_column: str | None) -> Found:
+    if labels is None:
+        found = find_labels(folder)
+        if found is None:
+            raise InputError(f"expected a table of labels in {folder}, but found none; pass labels= (--labels)")
+        return found if file_column is None else found._replace(column=file_column)
+    given = expanded(labels)
+    places = [given, folder / given, folder.parent / given, *([data_dir / given] if data_dir else [])]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise InputError(f"expected a table of labels at {labels}, but there is none, nor in {folder}; check the path")
+    inside = [folder / name for name in IMAGE_FOLDERS]
+    images = next((place for place in (folder, *inside) if place.is_dir() and _by_name(place)), None)
+    if images is None:
+        raise InputError(f"expected images in {folder}, but got none; name their folder (--images)")
+    column = file_column or _file_column(read_table(file), _by_name(images))
+    if column is None:
+        raise InputError(
+            f"expected a column of {file} that names the images in {images}, but found none; pass file_column= "
+            "(--file-column)"
+        )
+    return Found(images, file, column)
+
+
+def _by_name(folder: Path) -> Mapping[str, str]:
+    """The images right in a folder by name, and by name without suffix where that names one."""
+    names = [entry.name for entry in os.scandir(folder) if is_image_name(entry.name) and entry.is_file()]
+    stems: dict[str, str] = {}
+    for name in names:
+        stem = name.rpartition(".")[0]
+        stems[stem] = "" if stem in stems else name
+    return {stem: name for stem, name in stems.items() if name} | {name: name for name in names}
+
+
+def _file_column(table: Table, known: Mapping[str, str]) -> str | None:
+    """The first column of which the first rows all name images."""
+    for j, name in enumerate(table.names):
+        text = as_text(table, j)
+        first = text.codes[:_LOOKED_AT].tolist()
+        if sum(code >= 0 and text.levels[code] in known for code in first) > len(first) / 2:
+            return name
+    return None
+
+
+def _label_column(table: Table, found: Found, asked: str | None) -> int:
+    if asked is not None:
+        return column_position(table, asked, "label_column")
+    others = [name for name in table.names if name != found.column]
+    usual = [name for name in others if name.lower() in LABEL_COLUMNS]
+    chosen = others if len(others) == 1 else usual
+    if len(chosen) != 1:
+        raise InputError(
+            f"expected one column of classes in {found.file}, but got {some_names(others) or 'none'}; pass "
+            "label_column= (--label-column)"
+        )
+    return table.names.index(chosen[0])

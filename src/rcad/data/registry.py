@@ -20,10 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rcad.data import cache, embedded, uci
+from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress
 from rcad.data.files import expanded
 from rcad.data.official_sets import OFFICIAL
+from rcad.data.small_sets import EMBEDDED, UCI, find_uci
 from rcad.errors import InputError
 
 Reader = str | Callable[..., Dataset]
@@ -35,15 +36,15 @@ LAYOUT_READERS: dict[str, Reader] = {
     "tiny-imagenet": "rcad.data.official_readers:load_tiny_imagenet",
     "parquet": "rcad.data.image_parquet:load",
     "folders": "rcad.data.image_folders:load",
-    "labels": "rcad.data.image_labels:load",
+    "labels": "rcad.data.image_folders:load_labelled",
     "npz": "rcad.data.arrays:load",
     "tabular": "rcad.data.tables:load",
 }
 
 READERS: dict[str, Reader] = {
     **dict.fromkeys(OFFICIAL, "rcad.data.registry:load_official"),
-    **dict.fromkeys(uci.FOLDERS, "rcad.data.uci:load"),
-    **dict.fromkeys(embedded.NAMES, "rcad.data.embedded:load"),
+    **dict.fromkeys(UCI, "rcad.data.small_sets:load_uci"),
+    **dict.fromkeys(EMBEDDED, "rcad.data.small_sets:load_embedded"),
 }
 
 
@@ -155,10 +156,10 @@ def _available(name: str, root: Path | None) -> Available:
     if name in OFFICIAL:
         found = locate(name, root) if root is not None else None
         return Available(name, "images", str(found.path) if found else None, OFFICIAL[name].note)
-    if name in embedded.NAMES:
+    if name in EMBEDDED:
         where = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
         return Available(name, "images" if name == "digits" else "tabular", where, "inside scikit-learn")
-    folder = uci.find(name, root) if root is not None else None
+    folder = find_uci(name, root) if root is not None else None
     return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
 
 
@@ -177,8 +178,7 @@ def locate(name: str, data_dir: Path) -> Found | None:
 
 
 def _recognise_folder(folder: Path) -> Found | None:
-    from rcad.data.image_folders import class_folders, split_folders
-    from rcad.data.image_labels import find_labels
+    from rcad.data.image_folders import class_folders, find_labels, split_folders
 
     for known in OFFICIAL.values():
         if path := known.find(folder):

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.data import embedded
+from rcad.data.small_sets import load_embedded
 from rcad.data.splits import subset
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.growth import as_unit_float
@@ -156,7 +156,7 @@ def moons(settings: Settings, say: Say) -> list[dict[str, Any]]:
 
 def digits(settings: Settings, say: Say) -> dict[str, Any]:
     """Held-out accuracy over multiples of the suggestion; images that no training set holds judge."""
-    data = embedded.load("digits").train
+    data = load_embedded("digits").train
     nested = [subset(data.y, settings.labels * (k + 1), seed=1) for k in range(settings.sets + 1)]
     sets = [np.setdiff1d(large, small) for small, large in pairwise(nested)]
     left = np.setdiff1d(np.arange(len(data.y)), nested[-1])

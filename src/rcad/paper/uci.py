@@ -14,8 +14,8 @@ import torch
 
 from rcad.data.dataset import Dataset, Split
 from rcad.data.scaling import Standardizer, TargetScaler
+from rcad.data.small_sets import UCI, load_uci
 from rcad.data.splits import holdout
-from rcad.data.uci import FOLDERS, load
 from rcad.loss.method import Method, compose
 from rcad.loss.methods import ada as ada_
 from rcad.loss.methods import adversarial_training, confidence_penalty, gaussian, me_ada, rcad, rcad_random
@@ -54,7 +54,7 @@ class Settings:
     """All that the numbers depend on besides the data and the versions.
 
     Args:
-        datasets: names of `data.uci`, or "synthetic".
+        datasets: names of `data.small_sets.UCI`, or "synthetic".
         splits: how many of the standard splits.
         validation: share of the training rows that is held out to tune.
         cap: of the log-variance inside the entropy, in units of the standardised target; None for no cap.
@@ -62,7 +62,7 @@ class Settings:
         budget: configurations used of each method's list; None for all.
     """
 
-    datasets: tuple[str, ...] = tuple(FOLDERS)
+    datasets: tuple[str, ...] = tuple(UCI)
     splits: int = 20
     validation: float = 0.2
     cap: float | None = 0.0
@@ -225,7 +225,7 @@ def _finite(value: float | None) -> bool:
 
 
 def read(name: str, data_dir: Path | None) -> Dataset:
-    return synthetic() if name == "synthetic" else load(name, data_dir=data_dir)
+    return synthetic() if name == "synthetic" else load_uci(name, data_dir=data_dir)
 
 
 def synthetic(rows: int = 60, splits: int = 20) -> Dataset:

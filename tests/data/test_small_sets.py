@@ -1,13 +1,16 @@
+"""UCI's files, read and refused; the data sets inside scikit-learn."""
+
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rcad.data.uci import FOLDERS, find, load
-from rcad.errors import InputError
+from rcad.data.small_sets import EMBEDDED, UCI, find_uci, load_embedded, load_uci
+from rcad.errors import InputError, MissingExtraError
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_reads_rows_and_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load("yacht", data_dir=root)
+    data = load_uci("yacht", data_dir=root)
     assert data.task == "regression"
     assert data.train.x.dtype == data.train.y.dtype == np.float32
     assert data.train.x.tolist() == [[i + 0.5, i * i] for i in range(6)]
@@ -43,9 +46,9 @@ def test_reads_rows_and_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ([5, 1, 2, 3], [0, 4]),
     ]
     monkeypatch.setenv("RCAD_DATA", str(root))
-    assert load("yacht").note == data.note
-    assert find("yacht", root) == root / "uci" / "yacht"
-    assert find("boston", root) is None
+    assert load_uci("yacht").note == data.note
+    assert find_uci("yacht", root) == root / "uci" / "yacht"
+    assert find_uci("boston", root) is None
 
 
 @pytest.mark.parametrize(
@@ -73,18 +76,18 @@ def test_reads_rows_and_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_broken_files(root: Path, file: str, content: str, message: str) -> None:
     (root / "uci" / "yacht" / f"{file}.txt").write_text(content)
     with pytest.raises(InputError, match=message) as caught:
-        load("yacht", data_dir=root)
+        load_uci("yacht", data_dir=root)
     assert "\n" not in str(caught.value)
 
 
 def test_where_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RCAD_DATA", raising=False)
     with pytest.raises(InputError, match="a data folder for boston, but got none"):
-        load("boston")
+        load_uci("boston")
     with pytest.raises(InputError, match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
-        load("boston", data_dir=tmp_path)
+        load_uci("boston", data_dir=tmp_path)
     with pytest.raises(InputError, match=r"expected one of boston, .* but got 'bosten'"):
-        load("bosten", data_dir=tmp_path)
+        load_uci("bosten", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -93,11 +96,72 @@ def test_where_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_the_real_ones(name: str, rows: int, features: int) -> None:
     real = Path(os.environ.get("RCAD_DATA") or Path(__file__).parents[3] / "shared" / "data")
-    if find(name, real) is None:
-        pytest.skip(f"no uci/{FOLDERS[name]} in {real}")
-    data = load(name, data_dir=real)
+    if find_uci(name, real) is None:
+        pytest.skip(f"no uci/{UCI[name]} in {real}")
+    data = load_uci(name, data_dir=real)
     assert data.train.x.shape == (rows, features)
     assert len(data.standard_splits) == 20
     for train, test in data.standard_splits:
         assert len(test) == pytest.approx(rows / 10, abs=1)
         assert len(train) + len(test) == rows
+
+
+def test_digits_are_images() -> None:
+    from sklearn.datasets import load_digits
+
+    data = load_embedded("digits")
+    assert data.is_image
+    assert data.train.x.shape == (1797, 1, 8, 8)
+    assert data.train.x.dtype == np.uint8
+    assert data.train.y.dtype == np.int64
+    assert data.classes == tuple("0123456789")
+    levels = {int(v): round(v * 255 / 16) for v in range(17)}
+    raw = load_digits().images
+    assert np.array_equal(data.train.x[:, 0], np.vectorize(levels.get)(raw))
+    assert data.train.x.max() == 255
+    assert "0..16" in data.note
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("breast_cancer", (569, 30), ("malignant", "benign")),
+        ("wine_recognition", (178, 13), ("class_0", "class_1", "class_2")),
+        ("diabetes", (442, 10), ()),
+    ],
+)
+def test_tables(name: str, shape: tuple[int, int], classes: tuple[str, ...]) -> None:
+    data = load_embedded(name)
+    assert data.name == name
+    assert data.train.x.shape == shape
+    assert data.train.x.dtype == np.float32
+    assert data.classes == classes
+    assert len(data.columns) == shape[1]
+    assert data.task == ("classification" if classes else "regression")
+    assert data.train.y.dtype == (np.int64 if classes else np.float32)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_whoever_writes_into_the_arrays_changes_no_later_reading(name: str) -> None:
+    first = load_embedded(name)
+    x, y = first.train.x.copy(), first.train.y.copy()
+    first.train.x[:], first.train.y[:] = 7, 1
+    again = load_embedded(name)
+    assert np.array_equal(again.train.x, x)
+    assert np.array_equal(again.train.y, y)
+
+
+def test_diabetes_is_not_scaled_with_all_rows() -> None:
+    data = load_embedded("diabetes")
+    age = data.train.x[:, data.columns.index("age")]
+    assert age.min() == 19
+    assert age.max() == 79
+
+
+def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="but got 'digit'; did you mean 'digits'"):
+        load_embedded("digit")
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    for name in EMBEDDED:
+        with pytest.raises(MissingExtraError, match=r'scikit-learn to be installed: pip install "rcad\[sklearn\]"'):
+            load_embedded(name)

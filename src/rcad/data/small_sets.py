@@ -1,37 +1,40 @@
-"""The UCI regression sets with the 20 standard 90/10 splits of Gal and Ghahramani's experiments."""
+"""Small data sets known by name: UCI's regression sets with their standard splits, and those inside scikit-learn."""
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
 from rcad.data.files import read_bytes, reason
-from rcad.errors import InputError
+from rcad.errors import InputError, need, one_of
 
 Index = npt.NDArray[np.int64]
 
-FOLDERS = {
+UCI = {
     "boston": "bostonHousing",
     "concrete": "concrete",
     "energy": "energy",
     "wine": "wine-quality-red",
     "yacht": "yacht",
 }
-"""The folder of each data set below DATA_DIR/uci."""
+"""The folder of each data set below DATA_DIR/uci, with the 20 splits 90/10 of Gal and Ghahramani's experiments."""
 
 
-def find(name: str, data_dir: Path) -> Path | None:
+def find_uci(name: str, data_dir: Path) -> Path | None:
     """The folder that holds a data set, or None."""
-    folder = data_dir / "uci" / FOLDERS[name]
+    folder = data_dir / "uci" / UCI[name]
     return folder if (folder / "data.txt").is_file() else None
 
 
-def load(name_or_path: str, *, data_dir: Path | None = None) -> Dataset:
-    """Read one of `FOLDERS`.
+def load_uci(name_or_path: str, *, data_dir: Path | None = None) -> Dataset:
+    """Read one of `UCI`.
 
     Args:
         name_or_path: boston, concrete, energy, wine or yacht.
@@ -40,16 +43,16 @@ def load(name_or_path: str, *, data_dir: Path | None = None) -> Dataset:
     Returns:
         x float32 (N, D) and y float32 (N,), both unscaled, with the standard splits as indices into them.
     """
-    if name_or_path not in FOLDERS:
-        raise InputError(f"expected one of {', '.join(FOLDERS)}, but got {name_or_path!r}")
+    if name_or_path not in UCI:
+        raise InputError(f"expected one of {', '.join(UCI)}, but got {name_or_path!r}")
     root = data_dir or (Path(os.environ["RCAD_DATA"]) if os.environ.get("RCAD_DATA") else None)
     if root is None:
         raise InputError(
             f"expected a data folder for {name_or_path}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
         )
-    folder = find(name_or_path, root)
+    folder = find_uci(name_or_path, root)
     if folder is None:
-        wanted = root / "uci" / FOLDERS[name_or_path] / "data.txt"
+        wanted = root / "uci" / UCI[name_or_path] / "data.txt"
         raise InputError(f"expected {name_or_path} at {wanted}, but there is no such file; put its folder there")
     return read_folder(name_or_path, folder)
 
@@ -111,3 +114,45 @@ def _numbers(file: Path) -> npt.NDArray[np.float64]:
         row = int(np.argmin(np.isfinite(rows).all(axis=1)))
         raise InputError(f"expected finite numbers in {file}, but got {lines[row].strip()!r} in row {row + 1}")
     return rows
+
+
+_LOADERS = {
+    "digits": "load_digits",
+    "breast_cancer": "load_breast_cancer",
+    "wine_recognition": "load_wine",
+    "diabetes": "load_diabetes",
+}
+EMBEDDED = tuple(_LOADERS)
+
+
+def load_embedded(name_or_path: str) -> Dataset:
+    """Read one of `EMBEDDED`; none has a test set of its own.
+
+    "digits" are images, uint8 (1797, 1, 8, 8); the others are tables, float32 and unscaled. "diabetes" is
+    regression.
+    """
+    one_of("the name", name_or_path, EMBEDDED)
+    bunch = _read_embedded(name_or_path, need("sklearn.datasets", "scikit-learn", "sklearn"))
+    rows, columns = bunch.data.shape
+    about = f"scikit-learn's {name_or_path}: {rows}"
+    if name_or_path == "digits":
+        pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+        split = Split(pixels, bunch.target.astype(np.int64))
+        note = f"{about} images of 8x8, their levels 0..16 rounded to 0..255"
+        return Dataset(name_or_path, "classification", split, classes=tuple(map(str, range(10))), note=note)
+    x, names = bunch.data.astype(np.float32), tuple(map(str, bunch.feature_names))
+    if name_or_path == "diabetes":
+        split = Split(x, bunch.target.astype(np.float32))
+        note = f"{about} rows, unscaled, progression after a year"
+        return Dataset(name_or_path, "regression", split, columns=names, note=note)
+    split, classes = Split(x, bunch.target.astype(np.int64)), tuple(map(str, bunch.target_names))
+    note = f"{about} rows, {columns} columns"
+    return Dataset(name_or_path, "classification", split, classes=classes, columns=names, note=note)
+
+
+@functools.cache
+def _read_embedded(name: str, sources: ModuleType) -> Any:
+    """As scikit-learn gives it, kept: reading takes longer than a short run's training. Data sets are copies of it."""
+    # By default diabetes is scaled with the statistics of all rows, test rows among them.
+    options = {"scaled": False} if name == "diabetes" else {}
+    return getattr(sources, _LOADERS[name])(**options)
