@@ -68,35 +68,43 @@ def test_the_trainer_equals_a_loop_over_the_core_bit_for_bit(method: str, tmp_pa
     same_parameters(ours, plain)
 
 
-@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
-def test_with_lam_0_it_is_the_plain_trainer_bit_for_bit(head: str, tmp_path: Path) -> None:
-    rows = texts(per_token=head == "TokenClassification")
-    ours, plain, first = bert(head), bert(head), bert(head)
+def frozen() -> Any:
+    model = bert()
+    model.get_input_embeddings().weight.requires_grad_(False)
+    return model
+
+
+def tied() -> Any:
+    model: Any = bert("MaskedLM", tie_word_embeddings=True)
+    assert model.cls.predictions.decoder.weight is model.get_input_embeddings().weight
+    return model
+
+
+def masked() -> list[dict[str, Tensor]]:
+    return [{**row, "labels": row["input_ids"].masked_fill(row["attention_mask"] == 0, -100)} for row in texts()]
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "tolerance"),
+    [
+        (bert, texts(), {}),
+        (frozen, texts(), {}),
+        # A token model's loss is a weighted mean here and a plain one there: the same number, rounded elsewhere.
+        (lambda: bert("TokenClassification"), texts(per_token=True), {"rtol": 1e-5, "atol": 1e-7}),
+        (tied, masked(), {"rtol": 1e-5, "atol": 1e-7}),
+    ],
+    ids=["sequences", "frozen table", "tokens", "tied embeddings"],
+)
+def test_with_lam_0_it_is_the_plain_trainer_bit_for_bit(
+    make: Any, rows: Any, tolerance: dict[str, float], tmp_path: Path
+) -> None:
+    ours, plain, first = make(), make(), make()
     train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
     train(plain, tmp_path, rows, trainer=transformers.Trainer)
-    assert moved(ours.base_model.embeddings.word_embeddings, first.base_model.embeddings.word_embeddings) > 1e-3
-    # A token model's loss is a weighted mean here and a plain one there: the same number, rounded elsewhere.
-    tolerance = {} if head == "SequenceClassification" else {"rtol": 1e-5, "atol": 1e-7}
-    same_parameters(ours, plain, **tolerance)
-
-
-def test_with_lam_0_and_a_frozen_table(tmp_path: Path) -> None:
-    ours, plain, first = bert(), bert(), bert()
-    for model in (ours, plain):
-        model.get_input_embeddings().weight.requires_grad_(False)
-    train(ours, tmp_path, texts(), method="rcad(alpha=1.5, lam=0.0)")
-    train(plain, tmp_path, texts(), trainer=transformers.Trainer)
     assert moved(ours, first) > 1e-3
-    same_parameters(ours, plain)
-
-
-def test_with_lam_0_and_tied_embeddings(tmp_path: Path) -> None:
-    rows = [{**row, "labels": row["input_ids"].masked_fill(row["attention_mask"] == 0, -100)} for row in texts()]
-    ours, plain = bert("MaskedLM", tie_word_embeddings=True), bert("MaskedLM", tie_word_embeddings=True)
-    assert ours.cls.predictions.decoder.weight is ours.get_input_embeddings().weight
-    train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
-    train(plain, tmp_path, rows, trainer=transformers.Trainer)
-    same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
+    table = (model.base_model.embeddings.word_embeddings for model in (ours, first))
+    assert (moved(*table) > 1e-3) == (make is not frozen)
+    same_parameters(ours, plain, **tolerance)
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
@@ -335,52 +343,46 @@ def test_a_loss_of_ones_own_in_place_of_the_methods_is_refused(kind: Any, says: 
     same_parameters(model, first)  # nothing was trained
 
 
-def test_every_step_must_reach_the_methods_loss(tmp_path: Path) -> None:
-    class Once(Front):
-        def compute_loss(self, *args: Any, **others: Any) -> Any:
-            if self.state.global_step == 0:
-                return RCADTrainer.compute_loss(self, *args, **others)
-            return super().compute_loss(*args, **others)
+class Once(Front):
+    """Reaches the method's loss at the first step only."""
 
-    made = Once(bert(), arguments(tmp_path), train_dataset=texts(), method=METHOD)
-    with pytest.raises(InputError, match=r"expected Once.compute_loss to call super\(\)"):
+    def compute_loss(self, *args: Any, **others: Any) -> Any:
+        first = self.state.global_step == 0
+        return (RCADTrainer if first else Front).compute_loss(self, *args, **others)
+
+
+class Later(Own):
+    """The same with a step in front of the mixin's."""
+
+    def training_step(self, *args: Any, **others: Any) -> Tensor:
+        first = self.state.global_step == 0
+        return (RCADTrainer if first else Own).training_step(self, *args, **others)
+
+
+@pytest.mark.parametrize("kind", [Once, Later])
+def test_every_step_must_reach_the_methods_loss(kind: Any, tmp_path: Path) -> None:
+    made = kind(bert(), arguments(tmp_path), train_dataset=texts(), method=METHOD)
+    with pytest.raises(InputError, match=rf"expected {kind.__name__}.(compute_loss|training_step) to call super\(\)"):
         made.train()
     assert made.state.global_step == 1
 
 
-def test_every_step_in_front_must_reach_it_too(tmp_path: Path) -> None:
-    class Later(Own):
-        def training_step(self, *args: Any, **others: Any) -> Tensor:
-            step = RCADTrainer.training_step if self.state.global_step < 2 else Own.training_step
-            return step(self, *args, **others)
-
-    made = Later(bert(), arguments(tmp_path, max_steps=4), train_dataset=texts(), method=METHOD)
-    with pytest.raises(InputError, match=r"expected Later.training_step to call super\(\).training_step"):
-        made.train()
-    assert made.state.global_step == 2
+class ByHand(RCADTrainer):  # type: ignore[misc]
+    def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        loss: Tensor = self.compute_loss(model.train(), inputs, num_items_in_batch=num_items_in_batch)
+        self.accelerator.backward(loss)
+        return loss.detach()
 
 
-def test_a_step_of_ones_own_over_the_methods_loss_is_the_same_training(tmp_path: Path) -> None:
-    class ByHand(RCADTrainer):  # type: ignore[misc]
-        def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-            loss: Tensor = self.compute_loss(model.train(), inputs, num_items_in_batch=num_items_in_batch)
-            self.accelerator.backward(loss)
-            return loss.detach()
+class Twice(RCADTrainer):  # type: ignore[misc]
+    def compute_loss(self, *args: Any, **others: Any) -> Any:
+        return 2 * super().compute_loss(*args, **others)
 
+
+@pytest.mark.parametrize(("kind", "rate"), [(ByHand, 0.1), (Twice, 0.05)])
+def test_what_a_subclass_does_with_the_methods_loss_counts(kind: Any, rate: float, tmp_path: Path) -> None:
     ours, plain, first = bert(), bert(), bert()
-    ByHand(ours, arguments(tmp_path, learning_rate=0.1), train_dataset=texts(), method=METHOD).train()
-    train(plain, tmp_path, texts(), learning_rate=0.1)
-    assert moved(ours, first) > 0.01
-    same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
-
-
-def test_what_a_subclass_does_with_the_methods_loss_counts(tmp_path: Path) -> None:
-    class Twice(RCADTrainer):  # type: ignore[misc]
-        def compute_loss(self, *args: Any, **others: Any) -> Any:
-            return 2 * super().compute_loss(*args, **others)
-
-    ours, plain, first = bert(), bert(), bert()
-    Twice(ours, arguments(tmp_path, learning_rate=0.05), train_dataset=texts(), method=METHOD).train()
+    kind(ours, arguments(tmp_path, learning_rate=rate), train_dataset=texts(), method=METHOD).train()
     train(plain, tmp_path, texts(), learning_rate=0.1)
     assert moved(ours, first) > 0.01
     same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding

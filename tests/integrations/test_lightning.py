@@ -49,29 +49,29 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
-def test_the_trainer_equals_a_plain_loop(how: str, method: str) -> None:
-    options: dict[str, Any] = {"classes": CLASSES, "generator": seeded()}
+WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+
+
+def made(how: str, method: str = RCAD_TEXT, **options: Any) -> tuple[Any, list[Any]]:
+    """A module that trains with the method in one of the ways, and the callbacks that it needs."""
     if how == "callback":
-        module = Plain()
-        fit(module, RCADCallback(method, **options))
-    else:
-        module = {"mixin": Automatic, "manual": Manual}[how](method, **options)
-        fit(module)
+        return Plain(), [RCADCallback(method, **options)]
+    return {"mixin": Automatic, "manual": Manual}[how](method, **options), []
+
+
+@pytest.mark.parametrize("method", METHODS)
+@WAYS
+def test_the_trainer_equals_a_plain_loop(how: str, method: str) -> None:
+    module, callbacks = made(how, method, classes=CLASSES, generator=seeded())
+    fit(module, *callbacks)
     same_parameters(module.net, trained_plainly(method, fused=how == "manual", generator=seeded()))
 
 
-@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+@WAYS
 def test_accumulation_and_clipping(how: str) -> None:
-    settings = {"accumulate": 3, "clip": 0.02}
-    if how == "manual":
-        module = Manual(**settings)
-        fit(module)
-    else:
-        module = Automatic() if how == "mixin" else Plain()
-        callbacks = [] if how == "mixin" else [RCADCallback(RCAD_TEXT)]
-        fit(module, *callbacks, accumulate_grad_batches=3, gradient_clip_val=0.02)
+    settings: dict[str, Any] = {"accumulate": 3, "clip": 0.02}
+    module, callbacks = made(how, **(settings if how == "manual" else {}))
+    fit(module, *callbacks, **({} if how == "manual" else {"accumulate_grad_batches": 3, "gradient_clip_val": 0.02}))
     expected = trained_plainly(fused=how == "manual", **settings)
     same_parameters(module.net, expected)
     unclipped = trained_plainly(accumulate=3)
@@ -88,11 +88,10 @@ class Scaled(MixedPrecision):
         return torch.autocast("cpu", enabled=False)
 
 
-@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+@WAYS
 def test_the_precision_plugin_scales_every_backward(how: str) -> None:
-    module = {"mixin": Automatic, "manual": Manual, "callback": Plain}[how]()
-    plugin = Scaled()
-    fit(module, *([RCADCallback(RCAD_TEXT)] if how == "callback" else []), plugins=[plugin])
+    (module, callbacks), plugin = made(how), Scaled()
+    fit(module, *callbacks, plugins=[plugin])
     assert plugin.scaler is not None
     assert plugin.scaler.get_scale() == 1024, "a step was skipped"
     same_parameters(module.net, trained_plainly(fused=how == "manual"))
@@ -108,7 +107,7 @@ def test_double_precision() -> None:
 @pytest.mark.parametrize(("how", "backwards"), [("mixin", 3), ("manual", 2)])
 def test_the_number_of_passes(how: str, backwards: int) -> None:
     """The gradient with respect to x is a backward of its own, unless the steps are fused."""
-    module = {"mixin": Automatic, "manual": Manual}[how]()
+    module, _ = made(how)
     count = PassCounter(module.net)
     fit(module, epochs=1, limit_val_batches=0)
     assert (count.forwards, count.backwards) == (2 * 3, backwards * 3)
@@ -126,10 +125,9 @@ class KeptBatches:
         return iter(self.kept)
 
 
-@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+@WAYS
 def test_tensors_made_in_validation_do_not_stop_training(how: str) -> None:
-    module, data = {"mixin": Automatic, "manual": Manual, "callback": Plain}[how](), KeptBatches()
-    callbacks = [RCADCallback(RCAD_TEXT)] if how == "callback" else []
+    (module, callbacks), data = made(how), KeptBatches()
     trainer = L.Trainer(max_epochs=2, callbacks=callbacks, **QUIET)
     trainer.validate(module, data, verbose=False)
     assert data.kept[0][0].is_inference()
@@ -148,11 +146,10 @@ class Recorder(L.Callback):
         self.outputs.append(outputs)
 
 
-@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+@WAYS
 def test_the_parts_of_the_loss_are_logged(how: str) -> None:
-    module = {"mixin": Automatic, "manual": Manual, "callback": Plain}[how]()
-    recorder = Recorder()
-    fit(module, *([RCADCallback(RCAD_TEXT)] if how == "callback" else []), recorder, epochs=1)
+    (module, callbacks), recorder = made(how), Recorder()
+    fit(module, *callbacks, recorder, epochs=1)
     x, y = next(iter(loader()))
     losses = RCAD(0.5, 0.1).losses(Plain().net, x, y)
     first = recorder.seen[0]
@@ -199,8 +196,8 @@ def test_the_callback_takes_its_step_away_after_an_error() -> None:
 @pytest.mark.parametrize("how", ["mixin", "callback"])
 def test_a_compiled_module(how: str) -> None:
     torch._dynamo.reset()
-    module = Automatic() if how == "mixin" else Plain()
-    fit(torch.compile(module, backend="eager"), *([RCADCallback(RCAD_TEXT)] if how == "callback" else []))
+    module, callbacks = made(how)
+    fit(torch.compile(module, backend="eager"), *callbacks)
     same_parameters(module.net, trained_plainly())
     assert "training_step" in vars(module), "the compiled step must be put back"
 
@@ -227,12 +224,15 @@ def test_every_counts_on_after_a_break(tmp_path: Path) -> None:
     same_parameters(resumed.net, trained_plainly(method))
 
 
-def test_batches_that_are_mappings() -> None:
+@pytest.mark.parametrize("method", ["erm", RCAD_TEXT])
+@pytest.mark.parametrize("keys", [("image", "label"), (0, 2)])
+def test_batches_of_more_name_their_parts(keys: Any, method: str) -> None:
     x, y = images(24)
-    data = [{"label": y[i], "image": x[i], "file": f"{i}.png"} for i in range(24)]
+    rows = [{"label": y[i], "image": x[i], "file": f"{i}.png"} for i in range(24)]
+    data = rows if keys[0] == "image" else [(x[i], i % CLASSES, y[i]) for i in range(24)]
     module = Plain()
-    fit(module, RCADCallback(RCAD_TEXT, keys=("image", "label")), data=data, limit_val_batches=0)
-    same_parameters(module.net, trained_plainly())
+    fit(module, RCADCallback(method, keys=keys), data=data, limit_val_batches=0, num_sanity_val_steps=0)
+    same_parameters(module.net, trained_plainly(method))
 
 
 @pytest.mark.parametrize(
@@ -254,15 +254,6 @@ def test_a_batch_of_another_shape(batch: Any, keys: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         RCADCallback(RCAD_TEXT, keys=keys)._split(batch)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("method", ["erm", RCAD_TEXT])
-def test_batches_of_three_name_their_parts(method: str) -> None:
-    x, y = images(24)
-    data = [(x[i], i % CLASSES, y[i]) for i in range(24)]
-    module = Plain()
-    fit(module, RCADCallback(method, keys=(0, 2)), data=data, limit_val_batches=0, num_sanity_val_steps=0)
-    same_parameters(module.net, trained_plainly(method))
 
 
 class TwoInputs(Plain):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from rcad import RCAD
 
@@ -21,7 +19,8 @@ L = pytest.importorskip("lightning", exc_type=Exception)
 
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from rcad.integrations.lightning import FabricCriterion, RCADCallback, RCADMixin  # noqa: E402
+import lit  # noqa: E402
+from rcad.integrations.lightning import FabricCriterion, RCADCallback  # noqa: E402
 from rcad.models import build  # noqa: E402
 
 TEXT, CLASSES = "rcad(alpha=0.5, lam=0.1)", 10
@@ -37,40 +36,8 @@ def resnet() -> nn.Module:
     return build("resnet18", num_outputs=CLASSES, in_shape=(3, 32, 32), width=16)
 
 
-class Net(L.LightningModule):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = resnet()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.net(x)  # type: ignore[no-any-return]
-
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        return F.cross_entropy(self(batch[0]), batch[1])
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.02)
-
-
-class Automatic(RCADMixin, Net):
-    def __init__(self) -> None:
-        super().__init__()
-        self.use_method(TEXT)
-
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        return self.regularised_loss(*batch)
-
-
-class Manual(Automatic):
-    def __init__(self) -> None:
-        super().__init__()
-        self.automatic_optimization = False
-
-    def training_step(self, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
-        optimizer = self.optimizers()
-        optimizer.zero_grad()
-        self.regularised_backward(*batch)
-        optimizer.step()
+def sgd(module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(module.parameters(), lr=0.02)
 
 
 def direction(net: nn.Module) -> Tensor:
@@ -81,7 +48,7 @@ def direction(net: nn.Module) -> Tensor:
 
 def exact() -> nn.Module:
     net = resnet().cuda()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+    optimizer = sgd(net)
     for x, y in DataLoader(TensorDataset(*data()), batch_size=32):
         optimizer.zero_grad()
         RCAD(0.5, 0.1).backward(net, x.cuda(), y.cuda())
@@ -95,21 +62,13 @@ def assert_near(net: nn.Module, expected: nn.Module) -> None:
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 @pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
-def test_the_trainer_in_mixed_precision(how: str, precision: str) -> None:
-    module = {"mixin": Automatic, "manual": Manual, "callback": Net}[how]()
+def test_the_trainer_in_mixed_precision(how: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lit, "sgd", sgd)
+    module = {"mixin": lit.Automatic, "manual": lit.Manual, "callback": lit.Plain}[how](net=resnet())
     inside: list[torch.dtype] = []
     module.net.register_forward_hook(lambda module, inputs, output: inside.append(output.dtype))
-    trainer = L.Trainer(
-        max_epochs=1,
-        accelerator="gpu",
-        devices=1,
-        precision=precision,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[RCADCallback(TEXT)] if how == "callback" else [],
-    )
+    settings = {**lit.QUIET, "accelerator": "gpu", "precision": precision}
+    trainer = L.Trainer(max_epochs=1, callbacks=[RCADCallback(TEXT)] if how == "callback" else [], **settings)
     trainer.fit(module, DataLoader(TensorDataset(*data()), batch_size=32))
     assert set(inside) == {torch.bfloat16 if precision == "bf16-mixed" else torch.float16}
     if precision == "16-mixed":
@@ -123,7 +82,7 @@ def test_fabric_in_every_precision(fused: bool, precision: str) -> None:
     fabric = L.Fabric(accelerator="gpu", devices=1, precision=precision)
     net, seen = resnet(), []
     net.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach().clone()))
-    model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.02))
+    model, optimizer = fabric.setup(net, sgd(net))
     criterion = FabricCriterion(fabric, TEXT)
     loader = fabric.setup_dataloaders(DataLoader(TensorDataset(*data()), batch_size=32))
     for x, y in loader:
@@ -156,7 +115,7 @@ def test_timm_s_scaler_in_fp16() -> None:
     moves = []
     for half in (True, False):
         task = RCADTask(net := copy.deepcopy(start), method=TEXT, device=torch.device("cuda"), verbose=False)
-        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.02), NativeScaler()
+        optimizer, scaler = sgd(net), NativeScaler()
         for x, y in DataLoader(TensorDataset(*data()), batch_size=32):
             x = ((x.cuda() - 0.5) / 0.5).contiguous(memory_format=torch.channels_last)
             with torch.autocast("cuda", dtype=torch.float16, enabled=half):

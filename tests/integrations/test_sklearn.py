@@ -14,16 +14,13 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 import rcad
-from people import people
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.tables import _table
@@ -329,24 +326,8 @@ def test_in_a_pipeline_and_a_grid() -> None:
     assert search.best_estimator_[-1].feature_names_in_.shape == (13,)
 
 
-def test_with_a_column_transformer() -> None:
-    x, y = people()
-    columns = ColumnTransformer(
-        [
-            ("text", OneHotEncoder(handle_unknown="ignore"), ["colour", "size"]),
-            ("number", SimpleImputer(), ["age", "income"]),
-        ]
-    )
-    assert make_pipeline(columns, short(max_iter=150)).fit(x, y).score(x, y) > 0.9
-
-
-def test_calibrated_and_cross_validated() -> None:
-    x, y = CANCER
-    for way in ("sigmoid", "isotonic"):
-        calibrated = CalibratedClassifierCV(short(), method=way, cv=3).fit(x, y)
-        assert calibrated.score(x, y) > 0.9
-    scores = cross_val_score(short(), *WINE, cv=4, scoring="neg_log_loss")
-    assert (scores > -0.8).all()
+def test_calibrated() -> None:
+    assert CalibratedClassifierCV(short(), method="isotonic", cv=3).fit(*CANCER).score(*CANCER) > 0.9
 
 
 def test_clones_and_tags() -> None:
