@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import spectral_norm
 
 from rcad import RCAD, InputError, frozen_batch_stats
-from rcad.loss.model_calls import Forward, logits_of, preserved_rng
+from rcad.loss.model_calls import logits_of
 from small_nets import images, norm_net
 
 LOGITS = torch.randn(3, 4)
@@ -122,14 +122,6 @@ def test_a_choice_that_is_not_there_is_refused(returned: Any, output: Any, found
     )
 
 
-def test_a_mapping_is_called_by_name() -> None:
-    def model(a: Tensor, b: Tensor) -> Tensor:
-        return a - 2 * b
-
-    forward = Forward(model, {"a": LOGITS, "b": LOGITS}, "b")
-    torch.testing.assert_close(forward(torch.zeros(3, 4)), LOGITS)
-
-
 def test_frozen_layers_use_the_batch_and_keep_their_averages() -> None:
     net, (x, _) = norm_net(), images()
     state = {name: value.clone() for name, value in net.state_dict().items()}
@@ -173,15 +165,6 @@ def test_instance_norm_with_averages_is_frozen_too() -> None:
     assert torch.equal(layer.running_mean, before)
     layer(x)
     assert not torch.equal(layer.running_mean, before)
-
-
-def test_random_state_is_given_back() -> None:
-    torch.manual_seed(0)
-    expected = torch.rand(3)
-    torch.manual_seed(0)
-    with preserved_rng(torch.device("cpu")):
-        torch.rand(100)
-    assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_model_is_never_asked_for_its_truth_value() -> None:

@@ -33,27 +33,12 @@ def test_ignored_pixels_do_not_count_in_the_entropy() -> None:
     torch.testing.assert_close(negative_entropy(Categorical(), output, target), expected)
 
 
-def test_the_mean_is_over_examples_and_weights_are_used_as_they_are() -> None:
-    values = Categorical().nll(OUTPUT, LABELS)
-    weight = torch.tensor([1.0, 2.0, 0.0, 1.0, 1.0, 1.0])
-    torch.testing.assert_close(Term("nll").mean(Categorical(), OUTPUT, LABELS, None), values.mean())
-    torch.testing.assert_close(Term("nll").mean(Categorical(), OUTPUT, LABELS, weight), (weight * values).mean())
-
-
 def test_a_term_may_have_a_likelihood_and_a_measure_of_its_own() -> None:
     smoothed = Categorical(smoothing=0.3)
     own = Term("nll", likelihood=smoothed)
     torch.testing.assert_close(own.values(Categorical(), OUTPUT, LABELS), smoothed.nll(OUTPUT, LABELS))
     custom = Term("margin", lambda likelihood, output, target: output[:, 0])
     torch.testing.assert_close(custom.values(Categorical(), OUTPUT, LABELS), OUTPUT[:, 0])
-
-
-def test_every_k_steps_with_k_times_the_weight() -> None:
-    terms = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=3))
-    weights = [{t.name: t.weight for t in active(terms, step)} for step in range(6)]
-    assert [set(w) for w in weights] == [{"nll", "rcad"}, {"nll"}, {"nll"}] * 2
-    assert weights[0]["rcad"] == pytest.approx(0.3)
-    assert sum(w.get("rcad", 0.0) for w in weights) == pytest.approx(6 * 0.1)
 
 
 def test_a_weight_of_zero_is_no_term_at_all() -> None:

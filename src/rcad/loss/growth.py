@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError, Value, finite, whole
 from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.model_calls import evaluating
 
 log = logging.getLogger("rcad")
 
@@ -89,19 +90,14 @@ class FeatureAscent(Value):
             raise InputError(f"expected a model with features() and head(), but got {type(model).__name__}")
         chosen = self._chosen(x, generator)
         device = next(model.parameters()).device
-        modes = [(module, module.training) for module in model.modules()]
         grown: list[Tensor] = []
-        model.eval()
-        try:
+        with evaluating(model):
             for index in torch.split(chosen, batch_size):
                 start = as_unit_float(x[index]).to(device)
                 moved = self._ascend(cast(Embeds, model), start, target[index].to(device), likelihood)
                 grown.append(self._stored(moved, x.dtype).to(x.device))
                 if progress is not None:
                     progress(sum(map(len, grown)), len(chosen))
-        finally:
-            for module, training in modes:
-                module.training = training
         return torch.cat(grown), target[chosen]
 
     def _chosen(self, x: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -97,9 +97,8 @@ class Forward:
         key: str | None = None,
         output: Output | None = None,
     ) -> None:
-        self.model, self._output = model, output
+        self.model, self._key, self._output = model, key, output
         self._rest = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
-        self._key = key
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
@@ -114,16 +113,8 @@ class Forward:
 
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
-        twin = Forward.__new__(Forward)
-        twin.model, twin._rest, twin._key, twin._output = unwrap(self.model), self._rest, self._key, self._output
-        return twin
-
-
-def unwrap(model: Model) -> Model:
-    """The module inside DistributedDataParallel; anything else as it is."""
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        return model.module  # type: ignore[no-any-return]
-    return model
+        wrapped = isinstance(self.model, nn.parallel.DistributedDataParallel)
+        return Forward(self.model.module, self._rest, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
 
 
 def as_module(model: Model | Forward) -> nn.Module | None:
@@ -256,6 +247,7 @@ def make_view(
     input_key: str | None = None,
     mask_key: str | None = None,
     output: Output | None = None,
+    check_always: bool = True,
 ) -> View:
     """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
     if not callable(model):
@@ -276,7 +268,7 @@ def make_view(
                 raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
         x, forward, mask = inputs, Forward(model, output=output), None
     _check(x, target, weight)
-    return View(forward, x, target, mask, weight)
+    return View(forward, x, target, mask, weight, check_always)
 
 
 def _check(x: Tensor, target: Tensor, weight: Tensor | None) -> None:

@@ -87,10 +87,18 @@ class Loss:
             inputs, labels = x, target
             if look.view == "raw":
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
-            keys = {"input_key": self.input_key, "mask_key": self.mask_key}
-            view = make_view(model, inputs, labels, weight=weight, output=self.output, **keys)
-            views.append(view._replace(check_always=self.checks == "always"))
-            check_input(views[-1], look.terms, self.units)
+            view = make_view(
+                model,
+                inputs,
+                labels,
+                weight=weight,
+                input_key=self.input_key,
+                mask_key=self.mask_key,
+                output=self.output,
+                check_always=self.checks == "always",
+            )
+            check_input(view, look.terms, self.units)
+            views.append(view)
         return views
 
 
