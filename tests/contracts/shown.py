@@ -48,7 +48,9 @@ class _Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         self.drawing -= tag == "svg"
         if tag == "h2":
-            self.chapters[_TARGET.sub(r"\1", " ".join("".join(self.text or ()).split()))] = []
+            title = " ".join("".join(self.text or ()).split())
+            target = _TARGET.sub(r"\1", title)
+            self.chapters[title if target in self.chapters else target] = []
             self.text = None
         elif tag == "td":
             self.cells.append("".join(self.text or ()))

@@ -144,7 +144,7 @@ def test_the_speeds_on_the_page_on_corruptions_are_the_records() -> None:
 
 
 def test_the_count_tells_the_papers_claims_from_ours() -> None:
-    studies = [study for study in report(ROOT).found.studies if study.scale == "full"]
+    studies = [study for study in report(ROOT).found.studies if study.as_published]
     judged = [(study, claim) for study in studies for claim in study.tested]
     paper, ours = (Counter(c.verdict for s, c in judged if s.added(c) == added) for added in (False, True))
     text = summary.verdicts(ROOT)

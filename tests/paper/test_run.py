@@ -344,7 +344,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
     place = found.places["RCAD", "n=500"]
     assert [run.metrics["accuracy"] is None for run in place.runs] == [False, True, False]
     assert [run.metrics["ece"] is None for run in place.runs] == [False, True, False]
-    assert any(note.startswith("Not evaluated, 20 times: expected the weights of run ID") for note in found.notes)
+    assert any(note.startswith("20 runs not evaluated: expected the weights of run ID") for note in found.notes)
     assert "1 of 3 diverged" in markdown.markdown(page(found, "", "T4", picture=False))
 
 

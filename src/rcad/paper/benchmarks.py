@@ -72,12 +72,12 @@ class Benchmark:
         recipe = protocol(self.recipe, scale)
         return (recipe if augmented else replace(recipe, beside=())).config(self.source(scale), method, seed)
 
-    def words(self, scale: Scale) -> str:
+    def words(self, scale: Scale, network: str) -> str:
         """What was run, for a reader."""
         recipe = protocol(self.recipe, scale)
         kind = "digits" if scale == "smoke" else "images"
         return (
-            f"{self.images(scale):,} {kind}, {recipe.model.name}, {recipe.train.epochs} epochs, batches of "
+            f"{self.images(scale):,} {kind}, {network}, {recipe.train.epochs} epochs, batches of "
             f"{recipe.train.batch_size}, alpha {self.alpha:g}, lambda {self.lam:g}, smoothing {self.eps:g}"
         )
 

@@ -18,6 +18,7 @@ from rcad.paper.suite import Column, Curve
 from rcad.paper.summaries import judge_summary
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, versions
+from rcad.runs.words import plural
 
 MEASURES = ("accuracy", "nll", "brier", "ece")
 """Shown and compared for every run, at the chosen epoch and at the last."""
@@ -75,12 +76,18 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
         settings={
             "seeds": list(planned.seeds),
             "precision": planned.precision,
-            "columns": {name: suite.column(name).benchmark.words(planned.scale) for name in planned.columns},
+            "columns": {name: _setting(planned, name) for name in planned.columns},
         },
     )
     return replace(
         study, claims=judged_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
     )
+
+
+def _setting(planned: Plan, column: str) -> str:
+    """A column's data, network and schedule in words."""
+    networks = dict.fromkeys(run.config.model.name for run in planned.runs if run.column == column)
+    return planned.suite.column(column).benchmark.words(planned.scale, " or ".join(networks))
 
 
 def _not_run(planned: Plan, shelf: RunLoader) -> list[str]:
@@ -156,7 +163,7 @@ def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], li
                 metrics = {**outcome.evaluations[evaluation].known(), **metrics}
         seconds = round(sum(value or 0.0 for value in record.timings.values()), 3)
         found[run] = Run(record.config.seed, {**dict.fromkeys(MEASURES), **metrics}, run, str(record.status), seconds)
-    return found, [f"Not evaluated, {count} times: {reason}" for reason, count in reasons.items()], trained_with
+    return found, [f"{plural(count, 'run')} not evaluated: {reason}" for reason, count in reasons.items()], trained_with
 
 
 def _of_record(record: RunRecord) -> dict[str, float | None]:

@@ -152,6 +152,21 @@ class Study:
         return f"test {name}" + (f", {self.unit}" if self.unit else "")
 
     @property
+    def tuned(self) -> bool:
+        """Every method was tuned alike, so that it is not the paper's protocol."""
+        return self.protocol == "tuned"
+
+    @property
+    def as_published(self) -> bool:
+        """At the paper's scale and by its protocol: what speaks for or against the paper."""
+        return self.scale == "full" and not self.tuned
+
+    @property
+    def scope(self) -> str:
+        """Its scale, and the protocol where it is not the paper's."""
+        return f"{self.scale} scale" + (", every method tuned" if self.tuned else "")
+
+    @property
     def warning(self) -> str:
         """What to say loudly of a scale that is not the paper's."""
         return SCALES.get(self.scale, f"SCALE {self.scale!r}: not the paper's protocol.")

@@ -164,7 +164,7 @@ class Order:
     def search(self) -> Search:
         """What a tuned table tries."""
         one_of("NAME of --protocol tuned", self.name, TUNED)
-        return Search(self._plan(tuned_suite(SUITES[self.name])), self.model)
+        return Search(self._plan(tuned_suite(SUITES[self.name], self.model)), self.model)
 
     def _plan(self, suite: Suite) -> Plan:
         return plan(

@@ -45,6 +45,7 @@ BESIDE = ("MixUp", "two views")
 PRIMES = (2, 3, 5, 7, 11, 13)
 UNNORMALISED_LR = 0.05
 """Of the small CNN, which has no normalisation: the paper's 0.1 is that of a network with BatchNorm."""
+MODEL_TITLES = {"small_cnn": "a small CNN without BatchNorm"}
 Values = Mapping[str, float]
 
 
@@ -85,14 +86,15 @@ def candidates(label: str, count: int) -> list[Values]:
     return points
 
 
-def tuned_suite(suite: Suite) -> Suite:
-    """The suite with the rows that every tuned table has."""
+def tuned_suite(suite: Suite, model: str | None) -> Suite:
+    """The suite with the rows that every tuned table has, and the network in its title."""
     rows = tuple(row for row in BESIDE if row not in suite.rows)
     kept = tuple(row for row in suite.rows if row not in suite.controls)
     columns = tuple(
         replace(column, rows=None if column.rows is None else (*column.rows, *rows)) for column in suite.columns
     )
-    return replace(suite, rows=(*kept, *rows, *suite.controls), columns=columns)
+    title = suite.title if model is None else suite.title.replace("ResNet-18", MODEL_TITLES[model])
+    return replace(suite, title=f"{title}, every method tuned", rows=(*kept, *rows, *suite.controls), columns=columns)
 
 
 def config_of(

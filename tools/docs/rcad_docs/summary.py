@@ -81,14 +81,14 @@ def _mark(claim: Claim) -> str:
 
 def verdicts(root: Path) -> str:
     """How many claims got each verdict: what the paper prints, what it says, and what we added."""
-    judged = [(study, claim) for study in report(root).found.studies for claim in study.tested if study.scale == "full"]
+    judged = [(study, claim) for study in report(root).found.studies for claim in study.tested if study.as_published]
     printed = [(s, c) for s, c in judged if not s.added(c) and c.published is not None]
     said = [(s, c) for s, c in judged if not s.added(c) and c.published is None]
     added = [(s, c) for s, c in judged if s.added(c)]
     rivals = [(s, c) for s, c in printed if "RCAD" not in c.statement]
     return (
-        f"{len(judged)} claims were judged at the paper's scale: {len(printed) + len(said)} of the paper and "
-        f"{len(added)} checks of ours.\n\n"
+        f"{len(judged)} claims were judged at the paper's scale and by its protocol: {len(printed) + len(said)} of the "
+        f"paper and {len(added)} checks of ours.\n\n"
         f"- **{len(printed)} differences between numbers that the paper prints** {_judged(printed)}. "
         f"{len(rivals)} of these compare ERM with a rival, not RCAD {_judged(rivals)}.\n"
         f"- **{len(said)} sentences of the paper** with no number to compare with {_judged(said)}.\n"

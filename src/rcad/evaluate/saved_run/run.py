@@ -106,13 +106,13 @@ def evaluate(
 
 def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings: Settings) -> Outcome:
     """What was measured before the run was packed; there are no weights to measure more."""
-    pack, held = store.pack_of(record.id), store.packed(record.id).evaluations
+    pack, held = store.where(record.id), store.packed(record.id).evaluations
     evaluations = {}
     for suite in suites:
         name = settings.file(suite)
         if name not in held:
             raise InputError(
-                f"expected the {suite} of run {record.id}, but {pack} does not hold them, nor its weights; "
+                f"expected the {suite} of run {record.id}, but {pack.name} does not hold it, nor its weights; "
                 "train it in another folder"
             )
         evaluations[suite] = EVALUATION.parse(held[name], f"{pack}, {record.id}, {name}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.paper.claims import NOT_RUN, TRIAL
-from rcad.paper.record import SCALES, Study
+from rcad.paper.record import Study
 from rcad.paper.report.numbers import Mean, checks, counts, gain_over, printed_gain, reference, tally
 from rcad.paper.report.reading import Found
 from rcad.paper.report.tables import MARKS, Links, claim_table
@@ -33,11 +33,11 @@ def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links:
     studies = found.studies
     claims = [(study, claim) for study in studies for claim in study.tested]
     lines = []
-    for scale in dict.fromkeys(["full", *SCALES, *(study.scale for study in studies)]):
-        chosen = [claim for study, claim in claims if study.scale == scale]
+    for scope in sorted({study.scope for study in studies}):
+        chosen = [claim for study, claim in claims if study.scope == scope]
         if chosen:
-            lines.append(f"{plural(len(chosen), 'claim')} at {scale} scale: {tally(counts(chosen))}.")
-            added = [claim for study, claim in claims if study.scale == scale and study.added(claim)]
+            lines.append(f"{plural(len(chosen), 'claim')} at {scope}: {tally(counts(chosen))}.")
+            added = [claim for study, claim in claims if study.scope == scope and study.added(claim)]
             lines += [f"{checks(added)}."] if added else []
     trials = [study for study in studies if study.warning]
     notice = ""
@@ -82,7 +82,7 @@ def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, l
         rows.append(
             [
                 Cell(study.target, _about(study), f"#{homes[study.title]}"),
-                Cell(study.scale, mark="" if study.scale == "full" else "bad"),
+                Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
                 *numbers,
                 str(study.runs or "-"),
                 duration(study.seconds),
@@ -147,7 +147,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
     for study in judged:
         found = counts(study.tested)
         order = [verdict for verdict, count in found.items() for _ in range(count)]
-        name = study.target if study.scale == "full" else f"{study.target}, {study.scale}"
+        name = study.target if study.as_published else f"{study.target}, {'tuned' if study.tuned else study.scale}"
         starts = range(0, len(order), ACROSS)
         lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
     widest = max(len(order) for _, order in lines)
@@ -171,7 +171,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
     drawing.legend(figure, keys, 2)
     return Figure(
         figure,
-        "A square is a claim. A scale other than the paper's is named.",
+        "A square is a claim. What is not at the paper's scale or by its protocol is named.",
         "Claims by target and verdict; the table of verdicts has the numbers.",
         wide=False,
         name="verdicts",
@@ -193,7 +193,7 @@ def forest(studies: Sequence[Study]) -> Figure | None:
         if base is None or row is None or not study.target.startswith("T"):
             continue
         unit = "points" if study.unit == "%" else study.unit
-        scale = "" if study.scale == "full" else f" [{study.scale}]"
+        scale = "" if study.as_published else f" [{'tuned' if study.tuned else study.scale}]"
         for column in study.columns:
             found = gain_over(study, row, base, column)
             if found is not None:

@@ -176,7 +176,7 @@ def runs_study(name: str, path: Path, records: Sequence[RunRecord]) -> Study:
 def named(studies: Sequence[Study]) -> list[Study]:
     """The studies in the report's order, with titles that differ: two records of one target name their scales."""
     order = {target: index for index, target in enumerate(TARGETS)}
-    found = sorted(studies, key=lambda one: (order.get(one.target, len(order)), one.target, str(one.path)))
+    found = sorted(studies, key=lambda one: (order.get(one.target, len(order)), one.target, one.tuned, str(one.path)))
     seen: dict[str, int] = {}
     different = []
     for one in found:
