@@ -60,7 +60,7 @@ def test_tuning_and_test_examples_are_other_examples() -> None:
 
 def test_the_table() -> None:
     settings = moons.SCALES["smoke"]
-    made = moons.run(settings, silent)
+    made = moons.run(settings, None, silent)
     everywhere, controlled = made.columns
     assert {row for row, column in made.places if column == everywhere} == set(moons.LABELS.values())
     assert {row for row, column in made.places if column == controlled} == {
@@ -106,7 +106,7 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
     settings = boundaries.Settings(
         moons.Cell(200, 0.1), 300, 500, (60, 70), 12, 3, protocol=Protocol("sgd", 0.05, 64, 70, (64,))
     )
-    made = boundaries.judge(boundaries.run(settings, silent))
+    made = boundaries.judge(boundaries.run(settings, None, silent))
     assert len(made.places) == 4
     # Measured with three draws: ERM 85 to 89, RCAD 95 to 98 percent.
     for name in ("accuracy", boundaries.SHARE):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -31,21 +30,20 @@ from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import record as records
 from rcad.paper.moons import Cell, draw
 from rcad.paper.record import Study
-from rcad.paper.run import write_study
-from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, fit
+from rcad.paper.run import computed, write_study
+from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, Say, fit, refit
 from rcad.paper.theory.problem import Problem, final, rcad_step
 from rcad.paper.theory.simulation import Settings as Theory
 from rcad.paper.theory.simulation import run_finals, start, window
 from rcad.paper.uci import fold, read
-from rcad.runs.record import versions
 
-Say = Callable[[str, int, int], None]
 ABOUT = (
     "How good is the measured alpha? `rcad suggest-alpha` (and `alpha=auto`) takes half the median distance from a "
     "training example to its nearest one of another class. Here it is held against the best alpha of a grid, chosen on "
     "held-out examples; no test set is read. 'Excess' is another rule, tried beside it and not offered: half the "
     "square root of what the squared distance to another class has more than that to the own class."
 )
+RULES = ("suggested", "excess")
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 MOONS = Protocol("sgd", 0.05, 128, 100, (128,))
 DIGITS = Protocol("adamw", 3e-3, 25, 60, (128,))
@@ -80,9 +78,6 @@ class Settings:
     lam: float = 0.5
     factors: tuple[float, ...] = FACTORS
     splits: int = 20
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 SCALES = {
@@ -147,10 +142,9 @@ def moons(settings: Settings, say: Say) -> list[dict[str, Any]]:
     rows = []
     for d in settings.dimensions:
         folds = [draw(Cell(d, 0.1), settings.n, 2000, TUNING_SEED + k) for k in range(settings.moons_draws)]
-        measured = _suggestions(folds)
-        grid = [*settings.moons_alphas, *measured]
-        found = _scores(folds, grid, settings.lam, settings.moons, partial(say, f"moons in {d} dimensions"))
-        rows.append({"d": d, **_judged(found, settings.moons_alphas, measured)})
+        progress = partial(say, f"moons in {d} dimensions")
+        found = _tried(folds, settings.moons_alphas, _suggestions(folds), settings.lam, settings.moons, progress)
+        rows.append({"d": d, **found})
     return rows
 
 
@@ -166,8 +160,7 @@ def digits(settings: Settings, say: Say) -> dict[str, Any]:
     measured = _suggestions(folds)
     middle = float(np.median([one["suggested"] for one in measured]))
     alphas = [middle * factor for factor in settings.factors]
-    found = _scores(folds, [*alphas, *measured], settings.lam, settings.digits, partial(say, "digits"))
-    return _judged(found, alphas, measured)
+    return _tried(folds, alphas, measured, settings.lam, settings.digits, partial(say, "digits"))
 
 
 def regression(settings: Settings, table: Study, data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
@@ -197,7 +190,7 @@ def run(settings: Settings, uci: Study | None, data_dir: Path | None, say: Say) 
         target="alpha",
         title="alpha, measured",
         about=ABOUT,
-        settings=settings.to_dict(),
+        settings=asdict(settings),
         details={
             "linear": linear(settings, say),
             "moons": moons(settings, say),
@@ -211,35 +204,33 @@ def _suggestions(folds: Sequence[Fold]) -> list[dict[str, float]]:
     return [{"suggested": suggest_alpha(f.x, f.y, sample=None), "excess": excess(f.x, f.y)} for f in folds]
 
 
-def _scores(
-    folds: Sequence[Fold], grid: Sequence[Any], lam: float, protocol: Protocol, progress: Callable[[int, int], None]
+def _tried(
+    folds: Sequence[Fold],
+    alphas: Sequence[float],
+    measured: Sequence[Mapping[str, float]],
+    lam: float,
+    protocol: Protocol,
+    progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Held-out accuracy by grid point, (alphas, folds), and that of each fold's own suggestions; ERM beside."""
-    alphas = [value for value in grid if not isinstance(value, dict)]
-    own = [value for value in grid if isinstance(value, dict)]
-    jobs = [Job(Candidate({}, rcad(alpha, lam)), k, k) for alpha in alphas for k in range(len(folds))]
-    jobs += [Job(Candidate({}, rcad(one[rule], lam)), k, k) for rule in own[0] for k, one in enumerate(own)]
+    """Held-out accuracy by alpha, (alphas, folds), the best of them, each fold with its own suggestions, and ERM.
+
+    Args:
+        measured: the suggestion of each rule, fold by fold.
+    """
+    tried = [[alpha] * len(folds) for alpha in alphas] + [[one[rule] for one in measured] for rule in RULES]
+    jobs = [Job(Candidate({}, rcad(alpha, lam)), k, k) for line in tried for k, alpha in enumerate(line)]
     values = np.asarray(fit(jobs, folds, protocol, progress).metrics["accuracy"]).reshape(-1, len(folds))
-    plain = fit([Job(Candidate({}, erm()), k, k) for k in range(len(folds))], folds, protocol).metrics["accuracy"]
-    rules = dict(zip(own[0], values[len(alphas) :].tolist(), strict=True))
-    return {"erm": plain, "grid": values[: len(alphas)].tolist(), **rules}
-
-
-def _judged(
-    found: Mapping[str, Any], alphas: Sequence[float], measured: Sequence[Mapping[str, float]]
-) -> dict[str, Any]:
-    means = np.asarray(found["grid"]).mean(1)
-    best = int(means.argmax())
+    means = values.mean(1)
+    best = int(means[: len(alphas)].argmax())
     row: dict[str, Any] = {
         "alphas": list(alphas),
-        "grid": found["grid"],
-        "erm": float(np.mean(found["erm"])),
+        "grid": values[: len(alphas)].tolist(),
+        "erm": float(np.mean(refit(Candidate({}, erm()), folds, protocol)["accuracy"])),
         "best_alpha": alphas[best],
         "best": float(means[best]),
     }
-    for rule in ("suggested", "excess"):
-        chosen = float(np.median([one[rule] for one in measured]))
-        row[rule] = {"alpha": chosen, "accuracy": float(np.mean(found[rule]))}
+    for rule, mean in zip(RULES, means[len(alphas) :], strict=True):
+        row[rule] = {"alpha": float(np.median([one[rule] for one in measured])), "accuracy": float(mean)}
     return row
 
 
@@ -253,13 +244,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         uci = None if given.uci is None else Study.read(given.uci)
-        path = given.out / "alpha.json"
-        records.refuse_to_replace_larger(path, given.scale)
-        settings, started = SCALES[given.scale], time.perf_counter()
-        study = records.finished(path, settings.to_dict(), given.scale)
-        if study is None or (study.details["uci"] is None) != (uci is None):
-            study = replace(run(settings, uci, given.data_dir, _say), scale=given.scale, versions=versions())
-            study = replace(study, seconds=round(time.perf_counter() - started, 1))
+        path, settings = given.out / "alpha.json", SCALES[given.scale]
+        kept = records.finished(path, asdict(settings), given.scale)
+        stale = kept is not None and (kept.details["uci"] is None) != (uci is None)
+        study, _ = computed(
+            path, given.scale, asdict(settings), lambda: run(settings, uci, given.data_dir, _say), again=stale
+        )
         files, note = write_study(study, path, "python -m rcad.paper.alpha")
     except (InputError, MissingExtraError) as error:
         print(f"alpha: {error}", file=sys.stderr)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,12 @@ from torch import Tensor
 from rcad.data.toys import arc
 from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judged
-from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw
+from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
 from rcad.paper.record import Place, Run, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, Say, fit, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
-Say = Callable[[str, int, int], None]
 CELL, PROTOCOL = Cell(625, 0.10), Protocol("sgd", 0.05, 128, 300, (128,))
 SHOWN = 300
 SHARE, FITTED = "share of the curves", "training accuracy, %"
@@ -69,27 +69,15 @@ SCALES = {
 }
 
 
-def run(settings: Settings, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     """The probability of class 1 on the grid for both methods at every epoch, in percent."""
-    cell = settings.cell
-    arm = settings.arm()
+    cell, arm = settings.cell, settings.arm()
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     short = replace(settings.protocol, epochs=settings.epochs[0])
-    scores, (choice,) = tune(
-        arm,
-        [tuning],
-        [TUNING_SEED],
-        short,
-        metric="accuracy",
-        smaller=False,
-        progress=partial(say, "tuning RCAD"),
-    )
+    progress = partial(say, "tuning RCAD")
+    scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], short, metric="accuracy", smaller=False, progress=progress)
     chosen = arm.candidates[choice]
-    # Held-out rows of the tuning draw tell accuracy: no test set is made for a picture.
-    folds = [
-        draw(cell, settings.n, 2, seed)._replace(held_x=tuning.held_x, held_y=tuning.held_y)
-        for seed in range(settings.draws)
-    ]
+    folds = draws_held(cell, settings.n, settings.draws, tuning)
     panels = []
     for name, one in (("erm", Candidate({}, erm())), ("rcad", chosen)):
         for epoch, found in _looked_at(one, folds, settings, partial(say, name)).items():

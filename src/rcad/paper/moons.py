@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rcad.data.dataset import Split
 from rcad.data.toys import Noise, bayes_accuracy, load
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judged, plan_claims
 from rcad.paper.published import MOONS, Printed
-from rcad.paper.record import Place, Run, Series, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, check_budget, fit, tune
+from rcad.paper.record import Series, Study
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, Say, cut, fit, places, refit, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
-Say = Callable[[str, int, int], None]
 LABELS = {
     "erm": "ERM",
     "erm_fixed": "ERM, last epoch",
@@ -98,9 +97,7 @@ class Settings:
         return {**asdict(self), "arms": {arm.name: arm.to_dict() for arm in self.arms()}}
 
     def arms(self) -> list[Arm]:
-        arms = [Arm(arm.name, arm.candidates[: self.budget]) for arm in build_arms(self.protocol.epochs)]
-        check_budget(arms)
-        return arms
+        return cut(build_arms(self.protocol.epochs), self.budget)
 
 
 SCALES = {
@@ -121,38 +118,25 @@ SCALES = {
 
 
 def build_arms(epochs: int) -> list[Arm]:
-    """Every method with eight configurations.
-
-    There were six at first; all lists were made longer once, since at sigma = 0.75 choices lay on their edges.
-    """
-
-    def l2(alpha: float) -> Candidate:
-        return Candidate({"alpha": alpha}, adversarial_training(alpha, "l2", None))
-
-    def linf(alpha: float) -> Candidate:
-        return Candidate({"alpha": alpha}, adversarial_training(alpha, "linf", None))
-
+    """Every method with eight configurations."""
     pairs = tuple(product((0.25, 0.5, 1.0, 4.0), (0.3, 1.0)))
+    grown = tuple(product((0.005, 0.05, 0.5, 5.0), (0.1, 1.0)))
     stops = [max(1, round(epochs * share)) for share in (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)]
-    grown = product((0.005, 0.05, 0.5, 5.0), (0.1, 1.0))
-    return [
-        Arm("erm", tuple(Candidate({"epochs": stop}, erm(), epochs=stop) for stop in stops)),
-        Arm("fgsm_l2", tuple(map(l2, (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)))),
-        Arm("fgsm_linf", tuple(map(linf, (0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)))),
-        Arm(
-            "me_ada",
-            tuple(Candidate({"step_size": s, "eta": e}, me_ada(step_size=s, eta=e, levels=None)) for s, e in grown),
-        ),
-        Arm("rcad", tuple(Candidate({"alpha": a, "lam": w}, rcad(a, w)) for a, w in pairs)),
-        Arm("rcad_random", tuple(Candidate({"alpha": a, "lam": w}, rcad_random(a, w)) for a, w in pairs)),
-        Arm(
-            "confidence_penalty",
-            tuple(Candidate({"lam": w}, confidence_penalty(w)) for w in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)),
-        ),
-    ]
+    l2, linf = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0), (0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
+    lams = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+    lists: dict[str, Iterable[Candidate]] = {
+        "erm": (Candidate({"epochs": stop}, erm(), epochs=stop) for stop in stops),
+        "fgsm_l2": (Candidate({"alpha": a}, adversarial_training(a, "l2", None)) for a in l2),
+        "fgsm_linf": (Candidate({"alpha": a}, adversarial_training(a, "linf", None)) for a in linf),
+        "me_ada": (Candidate({"step_size": s, "eta": e}, me_ada(step_size=s, eta=e, levels=None)) for s, e in grown),
+        "rcad": (Candidate({"alpha": a, "lam": w}, rcad(a, w)) for a, w in pairs),
+        "rcad_random": (Candidate({"alpha": a, "lam": w}, rcad_random(a, w)) for a, w in pairs),
+        "confidence_penalty": (Candidate({"lam": w}, confidence_penalty(w)) for w in lams),
+    }
+    return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
-def run(settings: Settings, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     """Everything of the table."""
     cells = {cell.name: study(cell, settings, say) for cell in settings.cells}
     first = settings.cells[0]
@@ -194,19 +178,12 @@ def described(
         rows=list(LABELS.values()),
         columns=list(cells),
         controls=CONTROLS,
-        places={
-            (LABELS[method], column): Place(
-                LABELS[method],
-                column,
-                Printed(printed(cell)[LABELS[method]]) if LABELS[method] in printed(cell) else None,
-                [
-                    Run(draw, {"accuracy": accuracy, "nll": nll}, status="diverged" if accuracy is None else "done")
-                    for draw, (accuracy, nll) in enumerate(zip(found["accuracy"], found["nll"], strict=True))
-                ],
-            )
-            for column, cell in cells.items()
-            for method, found in cell["methods"].items()
-        },
+        places=places(
+            {column: cell["methods"] for column, cell in cells.items()},
+            LABELS,
+            ("accuracy", "nll"),
+            lambda column, method: Printed(found) if (found := printed(cells[column]).get(LABELS[method])) else None,
+        ),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
         notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
         series=[
@@ -255,15 +232,15 @@ def study(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
             arm, [tuning], [TUNING_SEED], settings.protocol, metric="accuracy", smaller=False, progress=progress
         )
         methods[arm.name] = {
-            **_tested(arm.candidates[choice], fresh, settings.protocol, progress),
+            **refit(arm.candidates[choice], fresh, settings.protocol, progress),
             "chosen": choice,
             "validation": scores[0],
         }
     say(f"{cell.name}: fixed settings", 0, 1)
-    methods[FIXED] = _tested(arms[0].candidates[0], fresh, settings.protocol)
+    methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
     if not cell.methods:
         fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
-        methods[LINF_003] = _tested(fixed, fresh, settings.protocol)
+        methods[LINF_003] = refit(fixed, fresh, settings.protocol)
     bayes = 100 * bayes_accuracy(cell.sigma, cell.noise)
     return {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "bayes": bayes, "methods": methods}
 
@@ -275,23 +252,14 @@ def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: 
         say(f"n = {n}", 0, 1)
         folds = [draw(cell, n, settings.n_test, seed) for seed in range(draws)]
         protocol = replace(settings.protocol, epochs=epochs)
-        accuracy = {
-            name: _tested(replace(one, epochs=None), folds, protocol)["accuracy"] for name, one in chosen.items()
-        }
+        accuracy = {name: refit(replace(one, epochs=None), folds, protocol)["accuracy"] for name, one in chosen.items()}
         rows.append({"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy})
     return rows
 
 
 def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> dict[str, Any]:
-    """How much larger the first layer's weights on a true dimension are than on a noise dimension, by epoch.
-
-    Held-out rows are those of the tuning draw: no test row is read again.
-    """
-    held = draw(cell, 2, settings.n_validation, TUNING_SEED)
-    folds = [
-        draw(cell, settings.n, 2, seed)._replace(held_x=held.held_x, held_y=held.held_y)
-        for seed in range(settings.seeds)
-    ]
+    """How much larger the first layer's weights on a true dimension are than on a noise dimension, by epoch."""
+    folds = draws_held(cell, settings.n, settings.seeds, draw(cell, 2, settings.n_validation, TUNING_SEED))
     result: dict[str, Any] = {"epochs": list(settings.ratio_epochs)}
     for name, one in chosen.items():
         say(f"weights of {name}", 0, 1)
@@ -312,15 +280,11 @@ def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
     """A training set and held-out examples of its own."""
     data = load("moons", d=cell.d, sigma=cell.sigma, n=n, n_test=n_held, noise=cell.noise, seed=seed)
     assert data.test is not None
-    return Fold(*_tensors(data.train), *_tensors(data.test), 2)
+    x, y, held_x, held_y = map(torch.from_numpy, (data.train.x, data.train.y, data.test.x, data.test.y))
+    return Fold(x, y, held_x, held_y, 2)
 
 
-def _tensors(split: Split) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(split.x), torch.from_numpy(split.y)
-
-
-def _tested(
-    one: Candidate, folds: Sequence[Fold], protocol: Protocol, progress: Callable[[int, int], None] | None = None
-) -> dict[str, Any]:
-    found = fit([Job(one, k, k) for k in range(len(folds))], folds, protocol, progress).metrics
-    return {"accuracy": found["accuracy"], "nll": found["nll"]}
+def draws_held(cell: Cell, n: int, draws: int, tuning: Fold) -> list[Fold]:
+    """Fresh training sets with the held-out rows of the tuning draw: no test row is read."""
+    fresh = (draw(cell, n, 2, seed) for seed in range(draws))
+    return [one._replace(held_x=tuning.held_x, held_y=tuning.held_y) for one in fresh]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale, Views
 from rcad.paper.collect import Say, collect
 from rcad.paper.grid import Plan, Precision, plan
-from rcad.paper.record import Study
+from rcad.paper.record import JSON, Study
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
@@ -62,51 +63,34 @@ def write_study(study: Study, path: Path, command: str, *, picture: bool = True)
     return [path, path.with_suffix(".md"), *pictures], note
 
 
-@dataclass(frozen=True)
-class Computation:
-    """A study that is computed as a whole: its settings, how it is run, and how its record is judged."""
-
-    settings: dict[str, Any]
-    run: Callable[[], Study]
-    judge: Callable[[Study], Study]
-
-
-def computation(name: str, scale: Scale, data_dir: Path | None, say: Say) -> Computation:
-    """That of T7, T8, F5 or F7."""
-    from rcad.paper import boundaries, moons, uci
-    from rcad.paper.theory import study as theory
-    from rcad.paper.theory.simulation import Settings
-
-    if name == "T7":
-        table = uci.SCALES[scale]
-        return Computation(table.to_dict(), lambda: uci.run(table, data_dir, say), uci.judge)
-    if name == "T8":
-        cells = moons.SCALES[scale]
-        return Computation(cells.to_dict(), lambda: moons.run(cells, say), moons.judge)
-    if name == "F5":
-        draws = Settings(draws=theory.DRAWS[scale])
-        return Computation(asdict(draws), lambda: theory.run(draws, say), lambda study: study)
-    panels = boundaries.SCALES[scale]
-    return Computation(panels.to_dict(), lambda: boundaries.run(panels, say), boundaries.judge)
+STUDIES = {"T7": "uci", "T8": "moons", "F5": "theory.study", "F7": "boundaries"}
+"""The modules of what is computed as a whole: settings by scale (SCALES), `run` and `judge`."""
 
 
 def make_study(name: str, scale: Scale, out: Path, data_dir: Path | None, say: Say, *, again: bool = False) -> Outcome:
     """Make one of the studies; its record is used again where its settings are the same, unless `again`."""
-    target = TARGETS[name]
+    module, target = import_module(f"rcad.paper.{STUDIES[name]}"), TARGETS[name]
     path = out / target.folder / f"{target.stem}.json"
-    records.refuse_to_replace_larger(path, scale)
-    what = computation(name, scale, data_dir, say)
-    study = None if again else records.finished(path, what.settings, scale)
-    reused = study is not None
-    if study is None:
-        ready_folder(path.parent)
-        started = time.perf_counter()
-        study = replace(what.run(), scale=scale, versions=versions(("rcad", "torch", "numpy", "scipy")))
-        study = replace(study, seconds=round(time.perf_counter() - started, 1))
-        study = Study.parse(study.to_dict(), path)  # judged by the numbers that are kept
-    study = what.judge(study)
+    settings = module.SCALES[scale]
+    study, reused = computed(path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, say), again=again)
+    study = module.judge(study)
     files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}")
     return Outcome(files, reused, str(study.tally), note)
+
+
+def computed(
+    path: Path, scale: str, settings: JSON, run: Callable[[], Study], *, again: bool = False
+) -> tuple[Study, bool]:
+    """The study at `path` if it was made with these settings, else a new one; and whether it was there."""
+    records.refuse_to_replace_larger(path, scale)
+    study = None if again else records.finished(path, settings, scale)
+    if study is not None:
+        return study, True
+    ready_folder(path.parent)
+    started = time.perf_counter()
+    study = replace(run(), scale=scale, versions=versions(("rcad", "torch", "numpy", "scipy")))
+    study = replace(study, seconds=round(time.perf_counter() - started, 1))
+    return Study.parse(study.to_dict(), path), False  # judged by the numbers that are kept
 
 
 @dataclass(frozen=True)

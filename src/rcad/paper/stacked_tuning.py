@@ -6,8 +6,8 @@ Each job reads its held-out rows once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,9 @@ from torch import Tensor
 from rcad.errors import InputError
 from rcad.loss.method import Method
 from rcad.loss.method_rows import as_first_written
+from rcad.paper.claims import Side
+from rcad.paper.published import Printed
+from rcad.paper.record import Place, Run
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.task import Examples, StackedProblem, measure_stacked
@@ -24,6 +27,8 @@ from rcad.stacked.train import train_stacked
 from rcad.train.task import check_cap
 
 Progress = Callable[[int, int], None]
+Say = Callable[[str, int, int], None]
+"""Told what is being computed, and how much of how much is done."""
 STACKED_NUMBERS = 2**25
 """Training features held at a time; larger jobs are trained fold by fold, sharing one copy of the data."""
 
@@ -70,12 +75,13 @@ class Arm:
         return {"structure": repr(structure), "candidates": [dict(one.numbers) for one in self.candidates]}
 
 
-def check_budget(arms: Sequence[Arm]) -> int:
-    """The number of configurations, which must be the same for every method."""
-    sizes = {arm.name: len(arm.candidates) for arm in arms}
+def cut(arms: Iterable[Arm], budget: int | None) -> list[Arm]:
+    """So many configurations of each method (None: all), which must be the same number for every one."""
+    found = [Arm(arm.name, arm.candidates[:budget]) for arm in arms]
+    sizes = {arm.name: len(arm.candidates) for arm in found}
     if len(set(sizes.values())) != 1:
         raise InputError(f"expected the same number of configurations for every method, but got {sizes}")
-    return len(arms[0].candidates)
+    return found
 
 
 @dataclass(frozen=True)
@@ -93,9 +99,6 @@ class Protocol:
         return OptimConfig(
             name=self.optimizer, lr=self.lr, momentum=self.momentum, nesterov=False, weight_decay=weight_decay
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Fold(NamedTuple):
@@ -122,27 +125,28 @@ class Job(NamedTuple):
     seed: int
 
 
-class Fitted(NamedTuple):
-    """What jobs gave: numbers by metric, NaN where a run diverged, and for each job its weights (`models`)."""
+Metrics = dict[str, list[float]]
+"""Numbers by metric, NaN where a run diverged."""
 
-    metrics: dict[str, list[float]]
+
+class Fitted(NamedTuple):
+    """What jobs gave: their numbers, and for each job its weights (`models`)."""
+
+    metrics: Metrics
     models: list[StackedMLP]
 
 
 def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress: Progress | None = None) -> Fitted:
     """Train the jobs, of one structure, and measure each on the held-out rows of its fold, at its own last epoch."""
-    numbers = len(jobs) * folds[0].x.numel()
-    together = numbers <= STACKED_NUMBERS or len({job.fold for job in jobs}) == len(jobs) == 1
-    if together:
+    used = sorted({job.fold for job in jobs})
+    if len(used) == 1 or len(jobs) * folds[0].x.numel() <= STACKED_NUMBERS:
         return _fit(jobs, folds, protocol, progress)
-    parts = [[k for k, job in enumerate(jobs) if job.fold == fold] for fold in sorted({job.fold for job in jobs})]
-    metrics: dict[str, list[float]] = {}
+    metrics: Metrics = {}
     models: dict[int, StackedMLP] = {}
-    done = 0
-    for part in parts:
-        before = done
+    for fold in used:
+        part = [k for k, job in enumerate(jobs) if job.fold == fold]
 
-        def onward(now: int, total: int, before: int = before, size: int = len(part)) -> None:
+        def onward(now: int, total: int, before: int = len(models), size: int = len(part)) -> None:
             if progress is not None:
                 progress(before * total // size + now, len(jobs) * total // size)
 
@@ -152,7 +156,6 @@ def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress
             for k, value in zip(part, values, strict=True):
                 column[k] = value
         models |= dict(zip(part, one.models, strict=True))
-        done += len(part)
     return Fitted(metrics, [models[k] for k in range(len(jobs))])
 
 
@@ -176,15 +179,15 @@ def _fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progres
         progress=progress,
         may_diverge=any(job.candidate.may_diverge for job in jobs),
     )
-    metrics: dict[str, list[float]] = {}
+    metrics: Metrics = {}
     models: list[StackedMLP] = []
     for k, key in enumerate(keys):
         index = torch.tensor([row[key]])
         model, fold = result.snapshots[epochs[k]].take(index), folds[key[2]]
         held = Examples(fold.held_x[None], fold.held_y[None])
         scale = None if fold.classes else torch.tensor([fold.scale], dtype=torch.float64)
+        finite = bool(model.finite().all())
         for name, value in measure_stacked(model, held, scale).items():
-            finite = bool(model.finite().all())
             metrics.setdefault(name, []).append(float(value) if finite else math.nan)
         models.append(model)
     return Fitted(metrics, models)
@@ -215,11 +218,43 @@ def tune(
     """
     jobs = [Job(one, k, seed) for k, seed in enumerate(seeds) for one in arm.candidates]
     values = fit(jobs, folds, protocol, progress).metrics[metric]
-    table = np.asarray(values, dtype=np.float64).reshape(len(folds), len(arm.candidates))
-    return table.tolist(), [best(row, smaller=smaller) for row in table.tolist()]
+    table = np.asarray(values, dtype=np.float64).reshape(len(folds), len(arm.candidates)).tolist()
+    return table, [best(row, smaller=smaller) for row in table]
 
 
 def best(values: Sequence[float], *, smaller: bool) -> int:
     """The first of the best finite values; the first of all where none is finite."""
     cost = [(value if smaller else -value) if math.isfinite(value) else math.inf for value in values]
     return cost.index(min(cost))
+
+
+def refit(one: Candidate, folds: Sequence[Fold], protocol: Protocol, progress: Progress | None = None) -> Metrics:
+    """The configuration on every fold, each with its number as its seed: every metric, fold by fold."""
+    return fit([Job(one, k, k) for k in range(len(folds))], folds, protocol, progress).metrics
+
+
+def places(
+    tables: Mapping[str, Mapping[str, Metrics]],
+    labels: Mapping[str, str],
+    shown: tuple[str, ...],
+    printed: Callable[[str, str], Printed | None],
+) -> dict[Side, Place]:
+    """The cells of a study from its numbers by column and method.
+
+    Args:
+        labels: the row of each method.
+        shown: the metrics to keep; a run without a finite first one has diverged.
+        printed: what the paper has for a column and a method.
+    """
+
+    def run(number: int, values: tuple[float | None, ...]) -> Run:
+        lost = values[0] is None or not math.isfinite(values[0])
+        return Run(number, dict(zip(shown, values, strict=True)), status="diverged" if lost else "done")
+
+    found = {}
+    for column, methods in tables.items():
+        for method, metrics in methods.items():
+            runs = [run(k, values) for k, values in enumerate(zip(*(metrics[name] for name in shown), strict=True))]
+            row = labels[method]
+            found[row, column] = Place(row, column, printed(column, method), runs)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -22,11 +22,10 @@ from rcad.loss.methods import adversarial_training, confidence_penalty, gaussian
 from rcad.loss.methods import erm as erm_
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judged, plan_claims
 from rcad.paper.published import UCI_NLL, Printed
-from rcad.paper.record import Place, Run, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, check_budget, fit, tune
+from rcad.paper.record import Study
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, Say, cut, fit, places, refit, tune
 from rcad.study.judge import CLAIM_RULE
 
-Say = Callable[[str, int, int], None]
 Index = Any
 LABELS = {
     "erm": "ERM",
@@ -75,10 +74,7 @@ class Settings:
         return {**asdict(self), "arms": {arm.name: arm.to_dict() for arm in self.arms()}}
 
     def arms(self) -> list[Arm]:
-        arms = build_arms(self.cap, self.protocol.epochs)
-        chosen = [Arm(arm.name, arm.candidates[: self.budget]) for arm in arms]
-        check_budget(chosen)
-        return chosen
+        return cut(build_arms(self.cap, self.protocol.epochs), self.budget)
 
 
 SCALES = {
@@ -102,36 +98,23 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
     # A Gaussian's loss has no upper limit in x: from steps of 0.01 on every ascent ran away on the validation rows.
     steps = (0.0001, 0.0003, 0.001, 0.003)
     moves, weights = (0.1, 0.3, 1.0, 3.0), LAMBDAS
+    alphas, lams = (0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0), (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
     start = compose(head, erm_())
-    return [
-        Arm("erm", tuple(Candidate({"epochs": stop}, start, epochs=stop) for stop in stops)),
-        Arm("erm_weight_decay", tuple(Candidate({"weight_decay": w}, start, w) for w in decays)),
-        Arm(
-            "ada",
-            tuple(
-                one(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g)
-                for s, g in product(steps, (1.0, 10.0))
-            ),
+    lists: dict[str, Iterable[Candidate]] = {
+        "erm": (Candidate({"epochs": stop}, start, epochs=stop) for stop in stops),
+        "erm_weight_decay": (Candidate({"weight_decay": w}, start, w) for w in decays),
+        "ada": (
+            one(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g) for s, g in product(steps, (1.0, 10.0))
         ),
-        Arm(
-            "me_ada",
-            tuple(
-                one(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
-            ),
+        "me_ada": (
+            one(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
         ),
-        Arm(
-            "adversarial_training",
-            tuple(
-                one(adversarial_training(a, "l2", None), alpha=a) for a in (0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
-            ),
-        ),
-        Arm("rcad", tuple(one(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights))),
-        Arm("rcad_random", tuple(one(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights))),
-        Arm(
-            "confidence_penalty",
-            tuple(one(confidence_penalty(w), lam=w) for w in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
-        ),
-    ]
+        "adversarial_training": (one(adversarial_training(a, "l2", None), alpha=a) for a in alphas),
+        "rcad": (one(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
+        "rcad_random": (one(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
+        "confidence_penalty": (one(confidence_penalty(w), lam=w) for w in lams),
+    }
+    return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
 def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
@@ -160,19 +143,12 @@ def described(settings: Settings, tables: Mapping[str, Any], without_cap: Mappin
         rows=list(LABELS.values()),
         columns=list(tables),
         controls=CONTROLS,
-        places={
-            (LABELS[method], column): Place(
-                LABELS[method],
-                column,
-                Printed(*UCI_NLL[column][method]) if method in UCI_NLL.get(column, {}) else None,
-                [
-                    Run(split, {"nll": nll, "rmse": rmse}, status="done" if _finite(nll) else "diverged")
-                    for split, (nll, rmse) in enumerate(zip(found["nll"], found["rmse"], strict=True))
-                ],
-            )
-            for column, table in tables.items()
-            for method, found in table["methods"].items()
-        },
+        places=places(
+            {column: table["methods"] for column, table in tables.items()},
+            LABELS,
+            ("nll", "rmse"),
+            lambda column, method: Printed(*found) if (found := UCI_NLL.get(column, {}).get(method)) else None,
+        ),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
         notes=[SEEN_BEFORE, FOR_A_CONTROL],
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in tables.items()},
@@ -220,10 +196,6 @@ def judge(study: Study) -> Study:
     return replace(study, claims=claims)
 
 
-def _finite(value: float | None) -> bool:
-    return value is not None and bool(np.isfinite(value))
-
-
 def read(name: str, data_dir: Path | None) -> Dataset:
     return synthetic() if name == "synthetic" else load_uci(name, data_dir=data_dir)
 
@@ -240,13 +212,9 @@ def synthetic(rows: int = 60, splits: int = 20) -> Dataset:
 
 def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
     """One data set: every method tuned and refitted on every split."""
-    pairs = [data.standard_splits[k] for k in range(settings.splits)]
-    inner, outer = [], []
-    for k, (train, test) in enumerate(pairs):
-        rows = np.sort(train)
-        kept, held = holdout(data.train.y[rows], settings.validation, seed=k, stratified=False)
-        inner.append(fold(data, rows[kept], rows[held]))
-        outer.append(fold(data, rows, np.sort(test)))
+    inner = [_inner(data, settings, k) for k in range(settings.splits)]
+    pairs = data.standard_splits[: settings.splits]
+    outer = [fold(data, np.sort(train), np.sort(test)) for train, test in pairs]
     methods: dict[str, Any] = {}
     for arm in settings.arms():
         progress = partial(say, f"{data.name}: {arm.name}")
@@ -262,20 +230,22 @@ def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
             "tuning_diverged": int((~np.isfinite(scores)).sum()),
         }
     # The protocol as it stands, without a choice: the first of ERM's configurations is the last epoch.
-    plain = settings.arms()[0].candidates[0]
-    final = fit([Job(plain, k, k) for k in range(settings.splits)], outer, settings.protocol).metrics
+    final = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
     methods[FIXED] = {"nll": final["nll"], "rmse": final["rmse"]}
     sizes = {"train": len(pairs[0][0]), "test": len(pairs[0][1]), "validation": len(inner[0].held_y)}
     return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods}
 
 
+def _inner(data: Dataset, settings: Settings, split: int) -> Fold:
+    """Training rows of a standard split, some of them held out to tune by."""
+    rows = np.sort(data.standard_splits[split][0])
+    kept, held = holdout(data.train.y[rows], settings.validation, seed=split, stratified=False)
+    return fold(data, rows[kept], rows[held])
+
+
 def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
     """RCAD with and without the cap over lambda, on inner validation rows of the first splits: no test row is read."""
-    folds = []
-    for k in range(min(5, settings.splits)):
-        rows = np.sort(data.standard_splits[k][0])
-        kept, held = holdout(data.train.y[rows], settings.validation, seed=k, stratified=False)
-        folds.append(fold(data, rows[kept], rows[held]))
+    folds = [_inner(data, settings, k) for k in range(min(5, settings.splits))]
     result: dict[str, Any] = {"lambdas": list(settings.lambdas), "alpha": settings.lambda_alpha}
     for name, cap in (("capped", 0.0), ("uncapped", None)):
         candidates = [
@@ -296,12 +266,9 @@ def fold(data: Dataset, train: Index, held: Index) -> Fold:
     """Inputs and targets scaled by the statistics of the training rows."""
     inputs = Standardizer.fit(data.train.x[train], keep_binary=False)
     targets = TargetScaler.fit(data.train.y[train])
-    parts = [
-        torch.from_numpy(array)
-        for rows in (train, held)
-        for array in (inputs.transform(data.train.x[rows]), targets.transform(data.train.y[rows]))
-    ]
-    return Fold(parts[0], parts[1], parts[2], parts[3], 0, targets.scale)
+    x, held_x = (torch.from_numpy(inputs.transform(data.train.x[rows])) for rows in (train, held))
+    y, held_y = (torch.from_numpy(targets.transform(data.train.y[rows])) for rows in (train, held))
+    return Fold(x, y, held_x, held_y, 0, targets.scale)
 
 
 def _means(scores: Sequence[Sequence[float]]) -> list[float | None]:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         ready_folder(options.out)
-        study = run(Settings(draws=options.draws, seed=options.seed), say)
+        study = run(Settings(draws=options.draws, seed=options.seed), None, say)
         path = options.out / "linear.json"
         _, note = write_study(study, path, "python -m rcad.paper.theory", picture=not options.no_figure)
     except InputError as error:

@@ -63,6 +63,9 @@ class Settings:
         one_of("projection", self.projection, get_args(Projection))
         one_of("reading", self.reading, get_args(Reading))
 
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class Trajectories:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import torch
 
@@ -32,6 +33,7 @@ from rcad.paper.theory.simulation import (
 Say = Callable[[str, int, int], None]
 DRAWS = {"smoke": 20, "small": 100, "full": 1000}
 """Training sets of each setting, by scale."""
+SCALES = {scale: Settings(draws=draws) for scale, draws in DRAWS.items()}
 PARTS = 7
 C0, MANY = 5.0, 1_000_000
 """The theorem's c0 where it is a constant, and the settings tried for it: few meet all conditions."""
@@ -42,7 +44,12 @@ def scale_of(settings: Settings) -> str:
     return "smoke" if settings.draws < DRAWS["small"] else "small" if settings.draws < DRAWS["full"] else "full"
 
 
-def run(settings: Settings, tell: Say) -> Study:
+def judge(study: Study) -> Study:
+    """As it was judged: the verdicts are made of iterates that no record keeps."""
+    return study
+
+
+def run(settings: Settings, data_dir: Path | None, tell: Say) -> Study:
     """Everything, from the settings alone."""
     parts = iter(range(PARTS))
 
