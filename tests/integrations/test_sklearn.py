@@ -135,11 +135,14 @@ def test_regression_has_defaults_of_its_own() -> None:
         ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
         ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
         ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
-        ({"method": "ls_on_adv(alpha=auto)"}, "expected a number for alpha of ls_on_adv"),
+        (
+            {"method": "ls_on_adv(alpha=auto)"},
+            "expected alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls_on_adv'",
+        ),
         ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
-        ({"method": "bernoulli"}, "expected a method for class labels"),
-        ({"method": methods.adversarial_training()}, "no bounds on standardised columns"),
-        ({"method": methods.ada()}, "levels=None"),
+        ({"method": "bernoulli"}, "expected a method for one target per example, but got 'bernoulli'"),
+        ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
+        ({"method": methods.ada()}, "levels=none to grow a table"),
         ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
         ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .* alpha=2 "),
         ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
@@ -181,11 +184,15 @@ def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, Any], word
 
 
 def test_methods_of_the_wrong_task_are_refused() -> None:
-    with pytest.raises(InputError, match="expected a method for real targets, but 'label_smoothing'"):
+    with pytest.raises(
+        InputError, match="expected class labels for the method 'label_smoothing', but got real targets"
+    ):
         RCADRegressor("label_smoothing").fit(*DIABETES)
-    with pytest.raises(InputError, match="expected a number for alpha of rcad"):
+    with pytest.raises(InputError, match="expected class labels to measure alpha=auto"):
         RCADRegressor("rcad(alpha=auto)").fit(*DIABETES)
-    with pytest.raises(InputError, match="expected a method for real targets, but 'ls_on_adv'"):
+    with pytest.raises(
+        InputError, match="expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"
+    ):
         RCADRegressor("ls_on_adv").fit(*DIABETES)
     with pytest.raises(InputError, match="expected a cap"):
         RCADRegressor("gaussian(cap=none) + rcad(lam=1.0)").fit(*DIABETES)

@@ -195,24 +195,64 @@ def channel_statistics(x: np.ndarray[Any, Any] | Stream) -> tuple[tuple[float, .
 
 
 def method_of(config: RunConfig, problem: Problem) -> Method:
-    """The config's method; on real targets a Gaussian joins it unless it brings a likelihood."""
-    method = Method.from_dict({"methods": [_measured(row, problem) for row in rows_to_plain(config.method)]})
-    regression = isinstance(method.likelihood, Gaussian)
-    if not problem.classes and method.likelihood is None:
-        method = compose(gaussian(), method)
-        _check_data(method, problem)
-        return method
+    """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
+
+    def measure() -> float:
+        from rcad.loss.suggest_alpha import suggest_alpha
+
+        return round(suggest_alpha(*problem.train, generator=torch.Generator(problem.device).manual_seed(0)), 4)
+
+    rows = [measured(row, problem.classes, measure) for row in rows_to_plain(config.method)]
+    method = suited(Method.from_dict({"methods": rows}), problem.classes)
+    if method.growth is not None and isinstance(problem.train[0], Streamed):
+        raise InputError(
+            f"expected a method that leaves the training set as it is, for its images are streamed from disk, but got "
+            f"{method.name!r}; choose another method, or take fewer images"
+        )
+    if problem.train[0].ndim != 4:
+        if method.augment:
+            raise InputError(
+                f"expected images for the method {method.name!r}, but got a table; leave the augmentation out"
+            )
+        check_table(method)
+    return method
+
+
+def measured(row: dict[str, Any], classes: int, measure: Callable[[], float]) -> dict[str, Any]:
+    """A method's row with alpha="auto" replaced by the distance measured between classes, of which 0 are none."""
+    if row.get("alpha") != AUTO:
+        return row
+    if not classes:
+        raise InputError("expected class labels to measure alpha=auto, but got real targets; give alpha a number")
+    if row["name"] not in MEASURABLE:
+        raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
+    return {**row, "alpha": measure()}
+
+
+def suited(method: Method, classes: int) -> Method:
+    """The method for so many classes or, if there are 0, for real targets: these need a Gaussian, which joins it."""
+    if not classes and method.likelihood is None:
+        return compose(gaussian(), method)
     check_cap(method)
     if isinstance(method.likelihood, Bernoulli):
         raise InputError(
             f"expected a method for one target per example, but got {method.name!r}, which is for several labels each; "
             "choose another, or use rcad.Bernoulli in a loop of your own"
         )
-    if bool(problem.classes) == regression:
+    regression = isinstance(method.likelihood, Gaussian)
+    if bool(classes) == regression:
         wanted, found = ("class labels", "real targets")[:: 1 if regression else -1]
         raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
-    _check_data(method, problem)
     return method
+
+
+def check_table(method: Method) -> None:
+    """Settings that only make sense for pixels in [0, 1] are refused on standardised columns."""
+    if method.growth is not None and method.growth.levels is not None:
+        raise InputError("expected levels=none to grow a table, but got 8-bit pixels; say so, e.g. me_ada(levels=none)")
+    if any(getattr(term.where, "bounds", None) is not None for term in method.terms):
+        example = "adversarial_training(bounds=none)"
+        raise InputError(f"expected no bounds on a standardised table, but got pixels'; say so, e.g. {example}")
 
 
 def check_cap(method: Method) -> None:
@@ -224,38 +264,6 @@ def check_cap(method: Method) -> None:
             f"expected a cap on the Gaussian's entropy, or lam < {LARGEST_UNCAPPED:g}, but got cap=None and "
             f"lam={paid:g}: the variance would grow without end; use gaussian(cap=0.0) for standardised targets"
         )
-
-
-def _measured(row: dict[str, Any], problem: Problem) -> dict[str, Any]:
-    """A method's row with alpha="auto" replaced by the distance measured on the training examples."""
-    if row.get("alpha") != AUTO:
-        return row
-    if not problem.classes:
-        raise InputError("expected class labels to measure alpha=auto, but got real targets; give alpha a number")
-    if row["name"] not in MEASURABLE:
-        raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
-    from rcad.loss.suggest_alpha import suggest_alpha
-
-    generator = torch.Generator(problem.device).manual_seed(0)
-    return {**row, "alpha": round(suggest_alpha(*problem.train, generator=generator), 4)}
-
-
-def _check_data(method: Method, problem: Problem) -> None:
-    """Settings that only make sense for pixels in [0, 1] are refused on tables, growth for images on disk."""
-    if method.growth is not None and isinstance(problem.train[0], Streamed):
-        raise InputError(
-            f"expected a method that leaves the training set as it is, for its images are streamed from disk, but got "
-            f"{method.name!r}; choose another method, or take fewer images"
-        )
-    if problem.train[0].ndim == 4:
-        return
-    if method.augment:
-        raise InputError(f"expected images for the method {method.name!r}, but got a table; leave the augmentation out")
-    if method.growth is not None and method.growth.levels is not None:
-        raise InputError("expected levels=none to grow a table, but got 8-bit pixels; say so, e.g. me_ada(levels=none)")
-    if any(getattr(term.where, "bounds", None) is not None for term in method.terms):
-        example = "adversarial_training(bounds=none)"
-        raise InputError(f"expected no bounds on a standardised table, but got pixels'; say so, e.g. {example}")
 
 
 def model_of(config: RunConfig, problem: Problem) -> nn.Module:

@@ -152,7 +152,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
                 self.measured_alpha_ = measured_alpha(*examples)
             return self.measured_alpha_
 
-        self.method_ = method_for(self.method, self.alpha, self.lam, labels=bool(self._classes), measure=measure)
+        self.method_ = method_for(self.method, self.alpha, self.lam, classes=self._classes, measure=measure)
         self.alpha_ = distance_of(self.method_)
 
     def _check_continuing(self) -> None:

@@ -65,7 +65,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         feature_names_in_: their names; only for a DataFrame.
         module_: a copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`.
         columns_: how a table becomes standardised features; internal.
-        network_: parameters, gradients and optimizer; internal.
+        network_: parameters and optimizer; internal.
         seed_: what random_state gave; internal.
 
     Example:

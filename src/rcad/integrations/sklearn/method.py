@@ -11,18 +11,16 @@ from torch import Tensor
 
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
-from rcad.loss.likelihoods import Categorical, Gaussian
-from rcad.loss.method import METHODS, Method, compose
+from rcad.loss.method import METHODS, Method
 from rcad.loss.method_rows import MethodRow, method_rows, parse_method, rows_to_plain, spelled
-from rcad.loss.methods import gaussian
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.study.ranges import started
-from rcad.train.task import AUTO, MEASURABLE, check_cap
+from rcad.train.task import check_table, measured, suited
 
 
 def method_for(
-    method: str | Method, alpha: float | None, lam: float | None, *, labels: bool, measure: Callable[[], float]
+    method: str | Method, alpha: float | None, lam: float | None, *, classes: int, measure: Callable[[], float]
 ) -> Method:
     """The method for standardised training examples.
 
@@ -32,7 +30,7 @@ def method_for(
     Args:
         method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
         alpha, lam: of the method's step and of its entropy; None leaves them as above.
-        labels: whether targets are class labels; else real numbers.
+        classes: how many; 0 for real targets.
         measure: the distance, asked only where it is needed.
     """
     for name, value in (("alpha", alpha), ("lam", lam)):
@@ -41,16 +39,25 @@ def method_for(
     if isinstance(method, Method) and not method.recipe:
         if alpha is not None or lam is not None:
             raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
-        return _checked(method, labels)
+        return _checked(suited(method, classes))
     written = _rows(method)
-    rows = started(written, labels=labels, table=True)
+    rows = started(written, labels=bool(classes), table=True)
     for key, value in (("alpha", alpha), ("lam", lam)):
         if value is not None:
             if isinstance(method, str):
                 _check_agreement(written, key, value)
             rows = _given(rows, key, value)
-    rows = tuple(_measured(row, labels, measure) for row in rows)
-    return _checked(Method.from_dict({"methods": rows_to_plain(rows)}), labels)
+    plain = [measured(row, classes, measure) for row in rows_to_plain(rows)]
+    return _checked(suited(Method.from_dict({"methods": plain}), classes))
+
+
+def _checked(method: Method) -> Method:
+    """What only images have is refused."""
+    images = [step for step in method.augment if not isinstance(step, Mixup)]
+    if images:
+        raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")
+    check_table(method)
+    return method
 
 
 def distance_of(method: Method) -> float | None:
@@ -123,33 +130,3 @@ def _takes(name: str, key: str) -> bool:
     if key not in signature(METHODS[name]).parameters:
         return False
     return key != "alpha" or distance_of(METHODS[name]()) is not None
-
-
-def _measured(row: MethodRow, labels: bool, measure: Callable[[], float]) -> MethodRow:
-    name, values = row[0], dict(row[1])
-    if values.get("alpha") != AUTO:
-        return row
-    if not labels or name not in MEASURABLE:
-        raise InputError(f"expected a number for alpha of {name} here, but got 'auto'; it is measured between classes")
-    return name, tuple(sorted({**values, "alpha": measure()}.items()))
-
-
-def _checked(method: Method, labels: bool) -> Method:
-    """The method, with a likelihood for the kind of target; what only images have is refused."""
-    if not labels and any(isinstance(term.likelihood, Categorical) for term in method.terms):
-        raise InputError(f"expected a method for real targets, but {method.name!r} reads class labels; choose another")
-    if method.likelihood is None and not labels:
-        method = compose(gaussian(), method)
-    likelihood = method.likelihood or Categorical()
-    if not isinstance(likelihood, Categorical if labels else Gaussian):
-        kind = "class labels" if labels else "real targets"
-        raise InputError(f"expected a method for {kind}, but {method.name!r} sets {likelihood!r}; choose another")
-    check_cap(method)
-    images = [step for step in method.augment if not isinstance(step, Mixup)]
-    if images:
-        raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")
-    if method.growth is not None and method.growth.levels is not None:
-        raise InputError(f"expected levels=None to grow a table, but got levels={method.growth.levels}")
-    if any(getattr(term.where, "bounds", None) is not None for term in method.terms):
-        raise InputError("expected no bounds on standardised columns, but got those of pixels; set bounds=None")
-    return method
