@@ -22,6 +22,8 @@ def test_list(cli: Cli) -> None:
     assert rows[0]["needs data"] == "cifar100, tiny-imagenet, cifar10, svhn"
     assert (rows[0]["full scale"], rows[6]["full scale"]) == ("420 runs, GPU", "4 min, CPU")
     assert cli("paper", "list").out.count("\n") == 17
+    needs = rows[4]
+    assert (needs["needs data"], needs["full scale"]) == ("imagenet, resnet50 weights", "35 runs, GPU")
 
 
 @pytest.mark.parametrize(("name", "stem"), [("T7", "uci/uci"), ("T8", "moons/moons"), ("F7", "moons/boundaries")])
@@ -49,6 +51,30 @@ def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.M
     assert json.loads(Path(f"out/{stem}.json").read_text()) == record
     assert Path(f"out/{stem}.md").read_text() == page
     assert cli("paper", "run", name, "--scale", "smoke", "--out", "out", "--again").code == 1
+
+
+def test_imagenet_s_trial_streams_stand_in_folders(cli: Cli) -> None:
+    words = ("paper", "run", "T5", "--scale", "smoke", "--seeds", "2", "--workers", "1", "--device", "cpu")
+    made = cli(*words, "--out", "out")
+    assert made.code == 0, made.err
+    record = json.loads(Path("out/T5/T5.json").read_text())
+    assert {one["verdict"] for one in record["claims"]} == {"a trial"}
+    cells = {(one["row"], one["column"]): one["runs"] for one in record["cells"]}
+    assert all(run["metrics"]["top5"] >= run["metrics"]["accuracy"] for run in cells["RCAD", "top-5"])
+    assert not cells["pretrained", "top-1"]
+    runs = [json.loads(path.read_text()) for path in Path("out/T5/runs").glob("*/record.json")]
+    assert len(runs) == 2 * 4
+    assert all(one["data_sha256"].startswith("files:") for one in runs)
+    weights = next(Path("out/T5/runs").glob("*/model.safetensors"))
+    again = cli(*words, "--out", "other", "--weights", weights)
+    assert again.code == 0, again.err
+    cells = {
+        (one["row"], one["column"]): one["runs"] for one in json.loads(Path("other/T5/T5.json").read_text())["cells"]
+    }
+    before = json.loads((weights.parent / "record.json").read_text())["metrics"]
+    assert cells["pretrained", "top-5"][0]["metrics"]["top5"] == pytest.approx(before["test_top5"], abs=1e-4)
+    assert f"--weights {weights}" in Path("other/T5/T5.md").read_text()
+    assert "expected no --weights for T1, but got a" in cli("paper", "run", "T1", "--weights", "a").err
 
 
 def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
@@ -87,7 +113,10 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
         (["T4", "--scale", "smoke", "--device", "abacus"], "expected --device to be"),
         (["T4", "--scale", "smoke", "--workers", "0"], "--workers"),
         (["T4", "--data-dir", "nowhere"], "expected data for T4, but there are none: CIFAR-100-2k: cifar100 was not"),
-        (["T5", "--data-dir", "nowhere"], "ImageNet: rcad has no reader for it"),
+        (
+            ["T5", "--data-dir", "nowhere"],
+            "ImageNet: the data folder has no imagenet/ with train/ and val/ of class folders, or",
+        ),
         (["T1", "--scale", "smoke", "--seeds", "1", "--only", "SVHN", "--out", "file"], "expected file"),
     ],
 )

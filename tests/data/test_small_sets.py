@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rcad.data.registry import load
 from rcad.data.small_sets import EMBEDDED, UCI, find_uci, load_embedded, load_uci
+from rcad.data.streams import Stream
 from rcad.errors import InputError, MissingExtraError
 
 
@@ -165,3 +167,15 @@ def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in EMBEDDED:
         with pytest.raises(MissingExtraError, match=r'scikit-learn to be installed: pip install "rcad\[sklearn\]"'):
             load_embedded(name)
+
+
+def test_digits_as_imagenet_is_laid_out_are_streamed(tmp_path: Path) -> None:
+    data = load("digit_folders", cache_dir=tmp_path)
+    assert isinstance(data.train.x, Stream)
+    assert data.test is not None
+    assert (data.train.x.shape, data.test.x.shape) == ((1438, 1, 8, 8), (359, 1, 8, 8))
+    whole = load_embedded("digits").train
+    for split, places in ((data.train, np.arange(1797) % 5 != 4), (data.test, np.arange(1797) % 5 == 4)):
+        order = np.argsort(whole.y[places], kind="stable")  # a class after the other
+        assert split.y.tolist() == whole.y[places][order].tolist()
+        assert np.array_equal(split.x.copy(), whole.x[places][order])

@@ -99,3 +99,31 @@ def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, mon
     broken.write_text("raise ValueError", encoding="utf-8")
     with pytest.raises(InputError, match="expected timm to import, but importing timm gave ValueError: no reason"):
         import_timm()
+
+
+def test_pretrained_networks_keep_their_own_statistics(timm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[bool] = []
+
+    def create_model(name: str, pretrained: bool, **options: Any) -> nn.Module:
+        fetched.append(pretrained)
+        if pretrained and name == "test_vit":
+            raise OSError("no route\nto the hub")
+        net: nn.Module = made(name, pretrained=False, **options)
+        return net
+
+    made = timm.create_model
+    monkeypatch.setattr(timm, "create_model", create_model)
+    other: dict[str, Any] = {**IMAGE, "mean": (0.1,) * 3, "std": (0.9,) * 3}
+    assert build("timm:test_resnet", **other).get_buffer("normalize.mean").flatten().tolist() == pytest.approx(
+        [0.1] * 3
+    )
+    model = build("timm:test_resnet", **other, weights="pretrained")
+    assert fetched == [False, True]  # nothing is fetched unless it is asked for
+    own = timm.get_pretrained_cfg("test_resnet")
+    assert model.get_buffer("normalize.mean").flatten().tolist() == pytest.approx(list(own.mean))
+    assert model.get_buffer("normalize.std").flatten().tolist() == pytest.approx(list(own.std))
+    refused = "expected timm to fetch the weights of test_vit, but got: no route to the hub; download them"
+    with pytest.raises(InputError, match=refused):
+        build("timm:test_vit", **IMAGE, weights="pretrained")
+    with pytest.raises(InputError, match="expected a file of weights for resnet18, but got 'pretrained'"):
+        build("resnet18", **IMAGE, weights="pretrained")

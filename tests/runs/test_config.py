@@ -64,6 +64,8 @@ def build(**changes: Any) -> RunConfig:
         ({"optim": {"gamma": None}}, "expected optim.gamma to be a finite number, but got None"),
         ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
         ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
+        ({"train": {"epochs": 0, "selection": "last"}}, "expected train.epochs to be a whole number >= 1, but got 0"),
+        ({"train": {"epochs": 0}, "model": {"weights": "a.pt"}}, "train.epochs to be a whole number >= 1, but got 0"),
         ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
         ({"train": {"precision": "fp16"}}, "but got 'fp16'; did you mean 'bf16'?"),
         ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
@@ -123,3 +125,7 @@ def test_optional_fields_default_to_none(section: type) -> None:
     """A TOML file leaves None out, so left out must mean None."""
     optional = {name for name, kind in kinds(section).items() if kind.optional}
     assert all(field.default is None for field in fields(section) if field.name in optional)
+
+
+def test_weights_may_be_measured_as_they_are() -> None:
+    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"}).train.epochs == 0

@@ -42,7 +42,7 @@ Scale = Annotated[
     str, typer.Option("--scale", metavar="smoke|small|full", help="A trial, fewer epochs and data, or the paper's.")
 ]
 Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="N|A,B,..", help="Runs of a cell. Default: 3; full scale 10.")
+    str | None, typer.Option("--seeds", metavar="N|A,B,..", help="Runs of a cell. Default: 3; full scale as the paper.")
 ]
 Views = Annotated[
     str,
@@ -57,6 +57,9 @@ Model = Annotated[
 ]
 Precision = Annotated[
     str, typer.Option("--precision", metavar="fp32|bf16", help="Of products in training; bf16 is for GPUs, and faster.")
+]
+Weights = Annotated[
+    Path | None, typer.Option("--weights", metavar="FILE", help="Where T5 starts from; else timm fetches it.")
 ]
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="COLUMN", help="Only this column; repeatable.")]
 SuiteRuns = Annotated[
@@ -114,6 +117,7 @@ def run_target(
     ] = None,
     join: Join = 1,
     model: Model = None,
+    weights: Weights = None,
     minutes: Minutes = None,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
@@ -131,6 +135,8 @@ def run_target(
     one_of("--protocol", protocol, tuple(PROTOCOLS))
     one_of("--precision", precision, PRECISIONS)
     whole("--join", join, minimum=1)
+    if wanted != "T5":
+        _no_options(wanted, {"--weights": weights})
     if not TARGETS[wanted].is_suite:
         given = {
             "--seeds": seeds,
@@ -153,7 +159,8 @@ def run_target(
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", protocol, ("tuned",))
-    order = replace(order, joined=join, minutes=minutes, model=model)
+    started = None if weights is None else str(weights.expanduser())
+    order = replace(order, joined=join, minutes=minutes, model=model, weights=started)
     if dry_run:
         what_is_left(order)
     else:
@@ -232,12 +239,14 @@ def _order(
     from rcad.cli.request import parse_seeds
     from rcad.paper.benchmarks import SEEDS
     from rcad.paper.run import Order
+    from rcad.paper.targets import TARGETS
 
+    usual = TARGETS[name].seeds if scale == "full" else SEEDS[scale]  # type: ignore[index]
     return Order(
         name=name,
         scale=scale,  # type: ignore[arg-type]
         views=PROTOCOLS[protocol],  # type: ignore[arg-type]
-        seeds=parse_seeds(None, seeds or str(SEEDS[scale])),  # type: ignore[index]
+        seeds=parse_seeds(None, seeds or str(usual)),
         out=out,
         only=tuple(only or ()),
         runs=runs,

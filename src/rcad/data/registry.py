@@ -24,7 +24,7 @@ from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress
 from rcad.data.files import expanded
 from rcad.data.official_sets import OFFICIAL
-from rcad.data.small_sets import EMBEDDED, UCI, find_uci
+from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
 from rcad.errors import InputError
 
 Reader = str | Callable[..., Dataset]
@@ -45,6 +45,7 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys(OFFICIAL, "rcad.data.registry:load_official"),
     **dict.fromkeys(UCI, "rcad.data.small_sets:load_uci"),
     **dict.fromkeys(EMBEDDED, "rcad.data.small_sets:load_embedded"),
+    AS_FOLDERS: "rcad.data.small_sets:load_folders",
 }
 
 
@@ -156,9 +157,9 @@ def _available(name: str, root: Path | None) -> Available:
     if name in OFFICIAL:
         found = locate(name, root) if root is not None else None
         return Available(name, "images", str(found.path) if found else None, OFFICIAL[name].note)
-    if name in EMBEDDED:
+    if name in (*EMBEDDED, AS_FOLDERS):
         where = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
-        return Available(name, "images" if name == "digits" else "tabular", where, "inside scikit-learn")
+        return Available(name, "images" if name.startswith("digit") else "tabular", where, "inside scikit-learn")
     folder = find_uci(name, root) if root is not None else None
     return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.dataset import Dataset, Split
-from rcad.data.files import read_bytes, reason
+from rcad.data.cache import REMEDY, cache_root, hashed, make_whole
+from rcad.data.dataset import Dataset, Progress, Split
+from rcad.data.files import make_folder, read_bytes, reason
 from rcad.errors import InputError, need, one_of
 
 Index = npt.NDArray[np.int64]
@@ -123,6 +124,8 @@ _LOADERS = {
     "diabetes": "load_diabetes",
 }
 EMBEDDED = tuple(_LOADERS)
+AS_FOLDERS = "digit_folders"
+"""The digits as ImageNet is laid out, for trials of what streams images from disk."""
 
 
 def load_embedded(name_or_path: str) -> Dataset:
@@ -148,6 +151,26 @@ def load_embedded(name_or_path: str) -> Dataset:
     split, classes = Split(x, bunch.target.astype(np.int64)), tuple(map(str, bunch.target_names))
     note = f"{about} rows, {columns} columns"
     return Dataset(name_or_path, "classification", split, classes=classes, columns=names, note=note)
+
+
+def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+    """The digits as class folders of PNG files in the cache, every fifth in val/; streamed from there."""
+    from rcad.data import image_folders
+
+    digits = load_embedded("digits").train
+
+    def write(folder: Path) -> None:
+        pillow = need("PIL.Image", "pillow")
+        for k, (pixels, label) in enumerate(zip(digits.x, digits.y.tolist(), strict=True)):
+            home = folder / ("val" if k % 5 == 4 else "train") / str(label)
+            home.mkdir(parents=True, exist_ok=True)
+            pillow.fromarray(pixels[0]).save(home / f"{k:04}.png")
+
+    top = cache_root(cache_dir) / "unpacked"
+    make_folder(top, "cache", REMEDY)
+    folder = top / hashed(name_or_path)[:32]
+    make_whole(folder, write, Path.is_dir)
+    return image_folders.load(str(folder), cache_dir=cache_dir, progress=progress, stream=True)
 
 
 @functools.cache

@@ -32,6 +32,7 @@ _GIVEN = {"num_outputs", "in_shape", "channels"}
 MODELS: tuple[str, ...] = (*_HOMES, "timm:NAME")
 """The names that `build` knows; NAME is any of timm's."""
 
+PRETRAINED = "pretrained"
 LARGEST_SMALL_IMAGE = 64
 """Up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise."""
 
@@ -63,7 +64,8 @@ def build(
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of "mlp".
         stem: "cifar" or "imagenet" for a ResNet; by default from the size of the images.
-        weights: a file to load, see `load_weights`.
+        weights: a file to load, see `load_weights`; or "pretrained", those that timm has for its network, which then
+            keeps its own mean and std.
         skip_head: load all of `weights` but the last layer.
 
     An option left at None takes the model's own default; one that the model does not have is an `InputError`.
@@ -80,8 +82,12 @@ def build(
         "stem": stem,
     }
     options = {key: value for key, value in given.items() if value is not None}
+    if weights == PRETRAINED:
+        if not name.startswith("timm:"):
+            raise InputError(f"expected a file of weights for {name}, but got 'pretrained', which is for timm:NAME")
+        options = {key: value for key, value in options.items() if key not in ("mean", "std")} | {"pretrained": True}
     model = _construct(name, num_outputs, shape, options)
-    if weights is not None:
+    if weights is not None and weights != PRETRAINED:
         load_weights(model, weights, skip_head=skip_head)
     elif skip_head:
         raise InputError("expected weights with skip_head, but got none; give a file of weights")

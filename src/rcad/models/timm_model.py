@@ -17,11 +17,12 @@ class TimmModel(Model):
     """A timm network with `Normalize` before it.
 
     Args:
-        name: timm's name, e.g. "convnext_tiny". Nothing is downloaded: weights come from a local file.
+        name: timm's name, e.g. "convnext_tiny".
         num_outputs: size of the output.
         in_shape: (C, H, W) of the images.
         dropout: timm's drop_rate, before the head; none keeps timm's own.
         mean, std: per channel, in [0, 1] pixels; none takes those that timm gives for the network.
+        pretrained: with the weights that timm fetches for the name, a new head where they have other outputs.
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).
@@ -36,6 +37,7 @@ class TimmModel(Model):
         dropout: float | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        pretrained: bool = False,
     ) -> None:
         super().__init__()
         timm = import_timm()
@@ -48,9 +50,18 @@ class TimmModel(Model):
         if cfg is not None and cfg.fixed_input_size:
             # Transformers with learned positions must know the size of the images when they are built.
             options["img_size"] = in_shape[1:]
-        self.net: Any = timm.create_model(
-            name, pretrained=False, num_classes=num_outputs, in_chans=in_shape[0], **options
-        )
+        try:
+            self.net: Any = timm.create_model(
+                name, pretrained=pretrained, num_classes=num_outputs, in_chans=in_shape[0], **options
+            )
+        except Exception as error:  # whatever stands between here and the weights
+            if not pretrained:
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"expected timm to fetch the weights of {name}, but got: {reason}; download them where there is a "
+                "network, and name the file: model.weights=FILE"
+            ) from None
         own = self.net.default_cfg if in_shape[0] == 3 else {}
         self.normalize = layer_zero(
             in_shape[0],

@@ -14,12 +14,13 @@ from rcad.runs.recipes import RECIPES, Recipe
 
 Scale = Literal["smoke", "small", "full"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-SEEDS: Mapping[Scale, int] = {"smoke": 3, "small": 3, "full": 10}
-"""How many where the user does not say; the paper has 10."""
+SEEDS: Mapping[Scale, int] = {"smoke": 3, "small": 3}
+"""How many where the user does not say; at full scale as many as the paper."""
 SMALL_EPOCHS, SMALL_COUNT = 30, 10_000
 SMOKE_EPOCHS = 2
 SMOKE_AUGMENTATION: MethodRow = ("data_augmentation", (("flip", 0.0), ("padding", 1)))
 WRN = "paper-wrn"
+FINETUNING = "paper-imagenet"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Benchmark:
 
     Args:
         name: as in the paper.
-        data: its name in the registry; None where rcad has no reader for it.
+        data: its name in the registry, or that of its folder in the data folder.
         count: size of the class-balanced subset; None for all training images.
         size: training images there are at full scale.
         recipe: of the paper's protocol.
@@ -40,7 +41,7 @@ class Benchmark:
     """
 
     name: str
-    data: str | None
+    data: str
     count: int | None
     size: int
     recipe: str
@@ -59,18 +60,35 @@ class Benchmark:
     def source(self, scale: Scale) -> str:
         """What a config names: the whole set, or "cifar100[:2000]"."""
         if scale == "smoke":
-            return f"digits[:{self.smoke}]"
+            return f"{'digit_folders' if self.recipe == FINETUNING else 'digits'}[:{self.smoke}]"
         whole = self.images(scale) == self.size
-        return str(self.data) if whole else f"{self.data}[:{self.images(scale)}]"
+        return self.data if whole else f"{self.data}[:{self.images(scale)}]"
 
-    def config(self, scale: Scale, method: tuple[MethodRow, ...], seed: int, *, augmented: bool = True) -> RunConfig:
+    def config(
+        self,
+        scale: Scale,
+        method: tuple[MethodRow, ...],
+        seed: int,
+        *,
+        augmented: bool = True,
+        trained: bool = True,
+        weights: str | None = None,
+    ) -> RunConfig:
         """The run of a method under the paper's protocol, or what is left of it at this scale.
 
         Args:
             augmented: with the protocol's crop and flip.
+            trained: else the weights that it starts from are measured as they are.
+            weights: a file of those, instead of the protocol's.
         """
         recipe = protocol(self.recipe, scale)
-        return (recipe if augmented else replace(recipe, beside=())).config(self.source(scale), method, seed)
+        if not augmented:
+            recipe = replace(recipe, beside=())
+        if weights is not None:
+            recipe = replace(recipe, model=replace(recipe.model, weights=weights))
+        if not trained:
+            recipe = replace(recipe, train=replace(recipe.train, epochs=0, selection="last"))
+        return recipe.config(self.source(scale), method, seed)
 
     def words(self, scale: Scale, network: str) -> str:
         """What was run, for a reader."""
@@ -109,14 +127,19 @@ def protocol(name: str, scale: Scale) -> Recipe:
 
 def not_here(benchmark: Benchmark, scale: Scale, data_dir: Path | None) -> str | None:
     """Why a data set cannot be read, in one sentence; None where it can. Nothing is read."""
-    from rcad.data.registry import available
+    from rcad.data.registry import available, data_root
 
     found = {one.name: one.where for one in available(data_dir)}
     if scale == "smoke":
         return None if found["digits"] else "A trial takes the digits of scikit-learn, which is not installed."
-    if benchmark.data is None:
-        return f"{benchmark.name}: rcad has no reader for it (it does not fit into memory), so it was not run."
-    if found[benchmark.data] is None:
+    if benchmark.recipe == FINETUNING:
+        folder = data_root(data_dir)
+        if folder is None or not (folder / benchmark.data).is_dir():
+            return (
+                f"{benchmark.name}: the data folder has no {benchmark.data}/ with train/ and val/ of class folders, or "
+                "with Parquet shards, so it was not run."
+            )
+    elif found[benchmark.data] is None:
         return f"{benchmark.name}: {benchmark.data} was not found in the data folder, so it was not run."
     return None
 
@@ -144,7 +167,7 @@ TINY = Benchmark("Tiny ImageNet", "tiny-imagenet", None, 100_000, "paper", smoke
 CIFAR10 = Benchmark("CIFAR-10", "cifar10", None, 50_000, "paper", smoke=140)
 CIFAR100 = Benchmark("CIFAR-100", "cifar100", None, 50_000, "paper", cutout=8, smoke=150)
 SVHN = Benchmark("SVHN", "svhn", None, 73_257, "paper-svhn", cutout=20, smoke=160)
-IMAGENET = Benchmark("ImageNet", None, None, 1_281_167, "paper", smoke=170)
+IMAGENET = Benchmark("ImageNet", "imagenet", None, 1_281_167, FINETUNING, smoke=170)
 SIX = (CIFAR100_2K, CIFAR100_10K, TINY, CIFAR10, CIFAR100, SVHN)
 
 # The text has batches of 128 for every set but the two that it names.
@@ -189,11 +212,14 @@ class Setting:
 
 UNAUGMENTED = "ERM, no augmentation"
 """The one label whose images are neither cropped nor flipped."""
+PRETRAINED = "pretrained"
+"""The one label that is not trained, where there are weights to start from."""
 Part = tuple[str, dict[str, Any]]
 PARTS: Mapping[str, Callable[[Setting], Part]] = {
     "ERM": lambda s: ("erm", {}),
     "DA": lambda s: ("erm", {}),
     UNAUGMENTED: lambda s: ("erm", {}),
+    PRETRAINED: lambda s: ("erm", {}),
     "LS": lambda s: ("label_smoothing", {"eps": s.benchmark.eps}),
     "CutOut": lambda s: ("cutout", s.cutout),
     "CutMix": lambda s: ("cutmix", {"p": 0.5}),

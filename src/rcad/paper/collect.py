@@ -152,6 +152,8 @@ def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], li
         record = shelf.store.get(run)
         metrics = _of_record(record)
         trained_with |= record.versions
+        if metrics.keys() >= {"ece", "top5"}:
+            evaluations.discard(CALIBRATION)  # the record says all that is shown of it
         for evaluation in sorted(evaluations) if record.status == "done" else ():
             try:
                 outcome = evaluate(shelf, run, (evaluation,), settings(evaluation, planned.scale))
@@ -191,7 +193,11 @@ def _places(planned: Plan, runs: Mapping[str, Run]) -> dict[Side, Place]:
 
 def _shown(metrics: Mapping[str, float | None], column: Column) -> dict[str, float | None]:
     """What a reader is shown, and the number of the column; an evaluation has dozens."""
-    return {name: metrics[name] for name in dict.fromkeys((column.metric, *SHOWN)) if name in metrics}
+    return {
+        name: metrics[name]
+        for name in dict.fromkeys((column.metric, f"{LAST}{column.metric}", *SHOWN))
+        if name in metrics
+    }
 
 
 def _series(curve: Curve, planned: Plan, study: Study) -> Series:

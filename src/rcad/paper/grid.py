@@ -53,12 +53,14 @@ def plan(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     precision: Precision = "fp32",
+    weights: str | None = None,
 ) -> Plan:
     """The runs for which there are data; at least one column must have some.
 
     Args:
         only: columns; empty for all.
         precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
+        weights: a file to start from, see `Suite.runs`.
     """
     names = tuple(column.name for column in suite.columns)
     for name in only:
@@ -73,7 +75,7 @@ def plan(
             "Pass --data-dir, or try --scale smoke, which needs none"
         )
     numbers = tuple(seeds)
-    runs = () if views == "tuned" else suite.runs(scale, numbers, views, columns)
+    runs = () if views == "tuned" else suite.runs(scale, numbers, views, columns, weights)
     if precision == "bf16":
         runs = tuple(one._replace(config=in_bf16(one.config)) for one in runs)
     skipped = tuple(name for name in names if only and name not in only)

@@ -106,6 +106,7 @@ class Order:
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
         minutes: the time limit for the runs.
         model: another network than the paper's, of the tuned protocol.
+        weights: a file that T5's runs start from, instead of those that timm fetches.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Order:
     joined: int = 1
     minutes: float | None = None
     model: str | None = None
+    weights: str | None = None
 
     @property
     def record(self) -> Path:
@@ -160,6 +162,7 @@ class Order:
             data_dir=self.data_dir,
             cache_dir=self.cache_dir,
             precision=self.precision,
+            weights=self.weights,
         )
 
     def command(self, study: Study) -> str:
@@ -167,6 +170,7 @@ class Order:
         words = [f"rcad paper run {self.name} --scale {self.scale} --seeds {len(self.seeds)}"]
         words += [f"--protocol {self.views.replace(' ', '-')}"] if self.views != "one view" else []
         words += [f"--model {self.model}"] if self.model is not None else []
+        words += [f"--weights {self.weights}"] if self.weights is not None else []
         words += [f"--precision {self.precision}"] if self.precision != "fp32" else []
         run = study.columns_run
         words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
-from rcad.paper.benchmarks import UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of
+from rcad.paper.benchmarks import PRETRAINED, UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of
 from rcad.paper.claims import CONTROLS, IMAGE_RULE, PlannedClaim, plan_claims
 from rcad.paper.published import Printed, Table
 from rcad.paper.summaries import Summary
@@ -24,7 +25,6 @@ class Column:
         metric: which of a run's numbers it shows.
         evaluation: the suite of `rcad.evaluate.saved_run` that gives that number; None where every run has it.
         rows: those it has; None for all.
-        untrained: rows that have a published number only.
     """
 
     name: str
@@ -32,7 +32,6 @@ class Column:
     metric: str = "accuracy"
     evaluation: str | None = None
     rows: tuple[str, ...] | None = None
-    untrained: tuple[str, ...] = ()
 
 
 class PlannedRun(NamedTuple):
@@ -77,35 +76,39 @@ class Suite:
         return next(one for one in self.columns if one.name == name)
 
     def rows_of(self, column: Column) -> tuple[str, ...]:
-        """The rows of a column that are run."""
-        return tuple(row for row in column.rows or self.rows if row not in column.untrained)
+        return column.rows or self.rows
 
     def printed(self, row: str, column: str) -> Printed | None:
         return self.published.get(column, {}).get(row)
 
     def runs(
-        self, scale: Scale, seeds: Sequence[int], views: Views, columns: Iterable[str] | None = None
+        self,
+        scale: Scale,
+        seeds: Sequence[int],
+        views: Views,
+        columns: Iterable[str] | None = None,
+        weights: str | None = None,
     ) -> tuple[PlannedRun, ...]:
         """Every run, by seed first: a grid that is stopped early has whole seeds to show.
 
         Args:
             columns: only these.
+            weights: a file to start from, instead of the protocol's; a trial has none of its own.
         """
         from rcad.train.run import canonical_config
 
         wanted = [one for one in self.columns if columns is None or one.name in columns]
-        return tuple(
-            PlannedRun(
-                row,
-                column.name,
-                canonical_config(column.benchmark.config(scale, rows, seed, augmented=label != UNAUGMENTED)),
-            )
-            for seed in seeds
-            for column in wanted
-            for row in self.rows_of(column)
-            for label in [self.labels.get(row, row)]
-            for rows in [method_of(label, Setting(column.benchmark, scale, views))]
-        )
+        found: list[PlannedRun] = []
+        for seed, column in product(seeds, wanted):
+            for row in self.rows_of(column):
+                label = self.labels.get(row, row)
+                if label == PRETRAINED and weights is None and scale == "smoke":
+                    continue
+                rows = method_of(label, Setting(column.benchmark, scale, views))
+                special = {"augmented": label != UNAUGMENTED, "trained": label != PRETRAINED}
+                config = column.benchmark.config(scale, rows, seed, weights=weights, **special)
+                found.append(PlannedRun(row, column.name, canonical_config(config)))
+        return tuple(found)
 
 
 class Curve(NamedTuple):

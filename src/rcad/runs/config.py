@@ -197,7 +197,7 @@ class ModelConfig(Section):
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of an MLP.
         dropout: probability in [0, 1).
-        weights: a file of weights to start from.
+        weights: a file of weights to start from; "pretrained" for those that timm fetches.
     """
 
     title: ClassVar[str] = "model"
@@ -261,6 +261,7 @@ class TrainConfig(Section):
     """The loop.
 
     Args:
+        epochs: how often all examples are seen; 0 measures the weights that the model starts from.
         batch_size: examples a batch.
         accumulate: batches a step of the optimizer.
         precision: of the forward passes; weights stay fp32.
@@ -283,7 +284,8 @@ class TrainConfig(Section):
     channels_last: bool = False
 
     def _check(self) -> None:
-        self._whole(1, "epochs", "batch_size", "accumulate", "patience")
+        self._whole(0, "epochs")
+        self._whole(1, "batch_size", "accumulate", "patience")
         self._fraction("ema")
         self._above_zero("ema")
 
@@ -316,6 +318,8 @@ class RunConfig(Value):
         self._check_together()
 
     def _check_together(self) -> None:
+        if not self.train.epochs and (self.model.weights is None or self.train.selection == "best"):
+            whole("train.epochs", self.train.epochs, minimum=1)
         if self.data.validation == 0:
             remedy = "hold some out, e.g. data.validation=0.1"
             if self.train.selection == "best":

@@ -81,6 +81,14 @@ RECIPES: Mapping[str, Recipe] = {
         model=ModelConfig(name="wrn28_10", dropout=0.3),
         optim=replace(PAPER.optim, milestones=(60, 120, 160), gamma=0.2, clip=None),
     ),
+    "paper-imagenet": Recipe(
+        about="the paper on ImageNet: a pretrained ResNet-50 finetuned with CutMix's settings, the last epoch",
+        model=ModelConfig(name="timm:resnet50", weights="pretrained"),
+        optim=OptimConfig(lr=0.1, weight_decay=1e-4, schedule="multistep", milestones=(75, 150, 225)),
+        train=TrainConfig(epochs=300, batch_size=256, selection="last"),
+        data={"validation": 0.0, "size": 224},
+        beside=(("data_augmentation", (("padding", 28),)),),
+    ),
     "released": replace(
         PAPER,
         about="the authors' program: two views, uniform subsets, nothing held out, the last epoch",
