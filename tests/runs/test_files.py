@@ -16,7 +16,6 @@ from rcad.runs.files import (
     LogWriter,
     check_folder,
     dumps,
-    kind_of,
     leftovers,
     make_folder,
     read_log,
@@ -26,26 +25,19 @@ from rcad.runs.files import (
 )
 
 
-def test_an_error_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    write_text(path, "old\n")
-    with pytest.raises(RuntimeError):
-        _fail_halfway(path)
-    assert path.read_text() == "old\n"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def _fail_halfway(path: Path) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text("half")
-        assert leftovers(path.parent) == [temporary]
-        raise RuntimeError
-
-
-def test_replaces_the_whole_file(tmp_path: Path) -> None:
+def test_the_whole_file_is_replaced_or_none_of_it(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "a longer text\n")
     write_text(path, "é\n")
+
+    def fail_halfway() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            assert leftovers(path.parent) == [temporary]
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
     assert path.read_bytes() == "é\n".encode()
     assert list(tmp_path.iterdir()) == [path]
 
@@ -124,10 +116,6 @@ def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path, torn: str)
     assert read_log(path) == [{"epoch": 0}, {"epoch": 2}]
 
 
-def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert read_log(tmp_path / "log.jsonl") == []
-
-
 @pytest.mark.parametrize(
     ("line", "message"), [("{", "line 2 to be valid JSON"), ("3", "line 2, but got 3"), ('{"a": NaN}', "constant NaN")]
 )
@@ -138,7 +126,8 @@ def test_a_bad_line_within_is_named(tmp_path: Path, line: str, message: str) -> 
         read_log(path)
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_log_that_is_not_there(tmp_path: Path) -> None:
+    assert read_log(tmp_path / "log.jsonl") == []
     with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
         LogWriter(tmp_path / "no" / "log.jsonl")
 
@@ -156,7 +145,6 @@ def test_a_record_says_its_kind_and_schema(tmp_path: Path) -> None:
     write_text(path, dumps(COLOUR.stamp({"name": "red"})))
     assert json.loads(path.read_text()) == {"kind": "colour", "schema": 2, "name": "red"}
     assert COLOUR.read(path) == Colour("red")
-    assert kind_of(path) == "colour"
     assert COLOUR.parse({"schema": 1, "colour": "red"}, "old.json") == Colour("red")  # from before there were kinds
 
 

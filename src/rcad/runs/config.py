@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -40,16 +39,6 @@ class Kind(NamedTuple):
         return ("a list, each item " if self.many else "") + one + (" (or none)" if self.optional else "")
 
 
-def kinds(cls: type) -> Mapping[str, Kind]:
-    """The fields of a config class and their kinds, in order."""
-    return _kinds(cls)
-
-
-@cache
-def _kinds(cls: type) -> Mapping[str, Kind]:
-    return {name: _kind(hint) for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar}
-
-
 def coerce(name: str, kind: Kind, value: Any) -> Any:
     """`value` as the field keeps it: an int becomes a float where a float is kept, a list a tuple.
 
@@ -75,20 +64,16 @@ def _coerce_one(name: str, kind: Kind, value: Any) -> Any:
     if kind.base is int and isinstance(value, Integral) and value is not True and value is not False:
         return int(value)
     if kind.base is float:
-        return _coerce_float(name, value)
+        try:
+            finite(name, value)
+            return float(value) + 0.0  # -0.0 becomes 0.0: equal values must be written alike
+        except OverflowError:
+            raise wrong(name, kind, value) from None
     if kind.base is str and isinstance(value, str):
         if kind.choices:
             one_of(name, value, kind.choices)
         return writable(name, value)
     raise wrong(name, kind, value)
-
-
-def _coerce_float(name: str, value: Any) -> float:
-    try:
-        finite(name, value)
-        return float(value) + 0.0  # -0.0 becomes 0.0: equal values must be written alike
-    except OverflowError:
-        raise wrong(name, "a finite number", value) from None
 
 
 def _kind(hint: Any) -> Kind:
@@ -108,38 +93,41 @@ MAX_SEED = 2**63 - 1
 
 
 class Section(Value):
-    """Base of a config's parts: every field is brought to its annotated type, then checked."""
+    """Base of a config's parts: every field is brought to its annotated type, then checked.
+
+    Attributes:
+        title: its name in a config.
+        kinds: the types of its fields, in order.
+    """
 
     title: ClassVar[str]
+    kinds: ClassVar[Mapping[str, Kind]]
+
+    def __init_subclass__(cls) -> None:
+        cls.kinds = {
+            name: _kind(hint) for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar
+        }
 
     def __post_init__(self) -> None:
-        for name, kind in kinds(type(self)).items():
+        for name, kind in self.kinds.items():
             object.__setattr__(self, name, coerce(f"{self.title}.{name}", kind, getattr(self, name)))
         self._check()
 
     def _check(self) -> None:
         """Raises an InputError for values of the right type that cannot be used."""
 
-    def _whole(self, minimum: int, *names: str) -> None:
-        for name, value in self._given(names):
+    def _each(self, check: Callable[..., object], *names: str, **limits: float) -> None:
+        """Checks these fields, or each item of theirs, where they are given."""
+        for name in names:
+            value = getattr(self, name)
             for one in value if isinstance(value, tuple) else (value,):
-                whole(f"{self.title}.{name}", one, minimum=minimum)
+                if one is not None:
+                    check(f"{self.title}.{name}", one, **limits)
 
-    def _above_zero(self, *names: str) -> None:
-        for name, value in self._given(names):
-            finite(f"{self.title}.{name}", value, above=0.0)
 
-    def _fraction(self, *names: str) -> None:
-        for name, value in self._given(names):
-            fraction(f"{self.title}.{name}", value)
-
-    def _not_empty(self, *names: str) -> None:
-        for name, value in self._given(names):
-            if not value.strip():
-                raise InputError(f"expected {self.title}.{name} to be a text, but got {value!r}")
-
-    def _given(self, names: Iterable[str]) -> list[tuple[str, Any]]:
-        return [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
+def _not_empty(name: str, value: str) -> None:
+    if not value.strip():
+        raise InputError(f"expected {name} to be a text, but got {value!r}")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -180,11 +168,11 @@ class DataConfig(Section):
     label_column: str | None = None
 
     def _check(self) -> None:
-        self._not_empty("name", "target", "labels", "file_column", "label_column")
-        self._fraction("validation", "test_fraction")
-        self._above_zero("test_fraction")
-        self._whole(0, "split", "seed")
-        self._whole(1, "size")
+        self._each(_not_empty, "name", "target", "labels", "file_column", "label_column")
+        self._each(fraction, "validation", "test_fraction")
+        self._each(finite, "test_fraction", above=0.0)
+        self._each(whole, "split", "seed", minimum=0)
+        self._each(whole, "size", minimum=1)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -209,9 +197,9 @@ class ModelConfig(Section):
     weights: str | None = None
 
     def _check(self) -> None:
-        self._not_empty("name", "weights")
-        self._whole(1, "width", "hidden")
-        self._fraction("dropout")
+        self._each(_not_empty, "name", "weights")
+        self._each(whole, "width", "hidden", minimum=1)
+        self._each(fraction, "dropout")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -240,11 +228,11 @@ class OptimConfig(Section):
     warmup: int = 0
 
     def _check(self) -> None:
-        self._above_zero("lr", "clip", "gamma")
-        self._fraction("momentum")
-        finite("optim.weight_decay", self.weight_decay, minimum=0.0)
-        self._whole(1, "milestones")
-        self._whole(0, "warmup")
+        self._each(finite, "lr", "clip", "gamma", above=0.0)
+        self._each(fraction, "momentum")
+        self._each(finite, "weight_decay", minimum=0.0)
+        self._each(whole, "milestones", minimum=1)
+        self._each(whole, "warmup", minimum=0)
         if list(self.milestones) != sorted(set(self.milestones)):
             raise InputError(f"expected optim.milestones to be ascending epochs, but got {list(self.milestones)}")
         if self.schedule == "multistep" and not self.milestones:
@@ -284,10 +272,10 @@ class TrainConfig(Section):
     channels_last: bool = False
 
     def _check(self) -> None:
-        self._whole(0, "epochs")
-        self._whole(1, "batch_size", "accumulate", "patience")
-        self._fraction("ema")
-        self._above_zero("ema")
+        self._each(whole, "epochs", minimum=0)
+        self._each(whole, "batch_size", "accumulate", "patience", minimum=1)
+        self._each(fraction, "ema")
+        self._each(finite, "ema", above=0.0)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from rcad.data.splits import parse_spec
 from rcad.errors import InputError, did_you_mean, one_of
 from rcad.loss.method_rows import Defaults, parse_method, rows_to_plain, spelled
-from rcad.runs.config import KEYS, SECTIONS, Kind, RunConfig, kinds, wrong
+from rcad.runs.config import KEYS, SECTIONS, Kind, RunConfig, wrong
 from rcad.runs.plain import from_plain, to_plain
 from rcad.runs.recipes import RECIPES
 
@@ -117,7 +117,7 @@ def _set_field(plain: dict[str, Any], key: str, text: str) -> None:
     if key not in KEYS:
         known = [one for one in KEYS if one.startswith(f"{title}.")] if title in SECTIONS else list(KEYS)
         raise InputError(f"expected a key of the config to set, but got {key!r}{did_you_mean(key, known)}")
-    plain[title][name] = parse(key, kinds(SECTIONS[title])[name], text)
+    plain[title][name] = parse(key, SECTIONS[title].kinds[name], text)
 
 
 def _set_parameter(rows: list[dict[str, Any]], key: str, value: Any, methods: Defaults | None) -> None:

@@ -22,10 +22,11 @@ def export(records: Sequence[RunRecord], path: Path) -> None:
         raise InputError(f"expected a file that ends in {', '.join(FORMATS)}, but got {str(path)!r}; rename it")
     if path.suffix.lower() == ".json":
         write_text(path, dumps([record.to_dict() for record in records], indent=1) + "\n")
-    elif path.suffix.lower() == ".csv":
-        _write_csv(rows(records), path)
-    else:
-        _write_parquet(rows(records), path)
+        return
+    table = rows(records)
+    names = list(table[0]) if table else [*_FIRST, *_LAST]
+    write = _write_csv if path.suffix.lower() == ".csv" else _write_parquet
+    write(table, names, path)
 
 
 def rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
@@ -53,21 +54,19 @@ def _cell(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _write_csv(table: list[dict[str, Any]], path: Path) -> None:
-    names = list(table[0]) if table else [*_FIRST, *_LAST]
+def _write_csv(table: list[dict[str, Any]], names: list[str], path: Path) -> None:
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)
 
 
-def _write_parquet(table: list[dict[str, Any]], path: Path) -> None:
+def _write_parquet(table: list[dict[str, Any]], names: list[str], path: Path) -> None:
     try:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError:
         raise MissingExtraError("pyarrow", "data") from None
-    names = list(table[0]) if table else [*_FIRST, *_LAST]
     columns = {name: arrow.array(_uniform([row[name] for row in table])) for name in names}
     with replacing(path) as temporary:
         parquet.write_table(arrow.table(columns), temporary)
@@ -75,8 +74,5 @@ def _write_parquet(table: list[dict[str, Any]], path: Path) -> None:
 
 def _uniform(values: list[Any]) -> list[Any]:
     """A column of one type: ints beside floats become floats."""
-    return [float(value) if type(value) is int else value for value in values] if _mixed(values) else values
-
-
-def _mixed(values: list[Any]) -> bool:
-    return {type(value) for value in values if value is not None} == {int, float}
+    mixed = {type(value) for value in values if value is not None} == {int, float}
+    return [float(value) if mixed and type(value) is int else value for value in values]

@@ -27,18 +27,31 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
 
 
 @contextlib.contextmanager
+def expecting(path: Path, what: str) -> Iterator[None]:
+    """An OSError inside is one line: `path` was expected to be `what`, why it is not, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        what, _, remedy = what.partition("; ")
+        reason = "; ".join(filter(None, [str(error.strerror or error), remedy]))
+        raise InputError(f"expected {path} to be {what}, but got: {reason}") from None
+
+
+WRITABLE = "writable; check the folder and the disk"
+READABLE = "a readable file"
+FOLDER = "a folder that can be written; choose another"
+
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to: it takes the place of `path` at the end, or vanishes on an error."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise InputError(
-            f"expected {path} to be writable, but got: {error.strerror or error}; check the folder and the disk"
-        ) from None
+        with expecting(path, WRITABLE):
+            yield temporary
+            _sync(temporary)
+            os.replace(temporary, path)
+            sync_folder(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -53,26 +66,21 @@ def write_text(path: Path, text: str) -> None:
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, or one line that says why not."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with expecting(path, READABLE):
+            return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"expected {path} to be UTF-8 text, but got the byte 0x{error.object[error.start]:02x} at position "
             f"{error.start}; save it as UTF-8"
         ) from None
-    except OSError as error:
-        raise InputError(f"expected {path} to be a readable file, but got: {error.strerror or error}") from None
 
 
 def make_folder(folder: Path) -> None:
     """Create `folder` and its parents so that they outlast a power cut."""
-    try:
+    with expecting(folder, FOLDER):
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             sync_folder(folder.parent)
-    except OSError as error:
-        raise InputError(
-            f"expected {folder} to be a folder that can be written, but got: {error.strerror or error}; choose another"
-        ) from None
 
 
 def ready_folder(folder: Path) -> None:
@@ -84,13 +92,8 @@ def ready_folder(folder: Path) -> None:
 def check_folder(folder: Path) -> None:
     """See that files can be written to `folder`, or to the nearest folder above that there is; nothing is left."""
     there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
-    try:
-        with tempfile.TemporaryFile(dir=there) as file:
-            file.write(b"0")
-    except OSError as error:
-        raise InputError(
-            f"expected {folder} to be a folder that can be written, but got: {error.strerror or error}; choose another"
-        ) from None
+    with expecting(folder, FOLDER), tempfile.TemporaryFile(dir=there) as file:
+        file.write(b"0")
 
 
 def leftovers(folder: Path) -> list[Path]:
@@ -181,23 +184,14 @@ class Kind(Generic[T]):
             raise InputError(f"in {source}: {error}") from None
 
 
-def kind_of(path: Path) -> str:
-    """The kind of record that a file says it is; an empty text where it is none, or says nothing."""
-    plain = loads(read_text(path), str(path))
-    kind = plain.get("kind") if isinstance(plain, dict) else None
-    return kind if isinstance(kind, str) else ""
-
-
 class LogWriter:
     """Appends events to a file, each whole. A torn last line, which no reader could use, is cut off first."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with expecting(path, "writable"):
             self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            os.ftruncate(self._handle, _whole_length(path.read_bytes()))
-        except OSError as error:
-            raise InputError(f"expected {path} to be writable, but got: {error.strerror or error}") from None
+            os.ftruncate(self._handle, path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, event: Mapping[str, Any]) -> None:
         """One event; numbers that are not finite become null."""
@@ -231,7 +225,3 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         if not isinstance(event, dict):
             raise InputError(f"expected an object in {path}, line {number}, but got {event!r}")
     return events
-
-
-def _whole_length(content: bytes) -> int:
-    return content.rfind(b"\n") + 1

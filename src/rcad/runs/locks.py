@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rcad.errors import InputError
+from rcad.runs.files import WRITABLE, expecting
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -47,23 +48,23 @@ class RunLock:
 
     def __init__(self, path: Path, run: str) -> None:
         self.path, self.run = path, run
+        self._lock: BaseFileLock | None = None
         try:
-            if not path.parent.is_dir():  # filelock would make it
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            self._lock: BaseFileLock | None = _acquired(path, PATIENCE_S)
-            if self._lock is None:
-                raise BusyError(run, _owner(path))
-            _beside(path, "owner").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
-        except OSError as error:
+            with expecting(path, WRITABLE):
+                if not path.parent.is_dir():  # filelock would make it
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+                self._lock = _acquired(path, PATIENCE_S)
+                if self._lock is None:
+                    raise BusyError(run, _owner(path))
+                _beside(path, "owner").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
+        except InputError:
             self.release()
-            raise InputError(
-                f"expected {path} to be writable, but got: {error.strerror or error}; check the folder and the disk"
-            ) from None
+            raise
         _held[path.resolve()] = self
 
     def release(self) -> None:
         """Let others have it; a second call does nothing. The file stays: removing it would race with a newcomer."""
-        lock, self._lock = getattr(self, "_lock", None), None
+        lock, self._lock = self._lock, None
         if lock is not None:
             _held.pop(self.path.resolve(), None)
             with contextlib.suppress(OSError):

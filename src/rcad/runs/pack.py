@@ -20,8 +20,8 @@ from types import MappingProxyType
 from typing import Any
 
 from rcad.errors import InputError, shown
-from rcad.runs.files import dumps, loads, make_folder, replacing
-from rcad.runs.record import Numbers, RunRecord
+from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing
+from rcad.runs.record import RunRecord
 
 SUFFIX = ".jsonl.gz"
 KIND, SCHEMA = "rcad runs", 1
@@ -110,33 +110,22 @@ def _united(packs: tuple[tuple[Path, int, int], ...]) -> Mapping[str, tuple[Path
 
 def _state(path: Path) -> tuple[int, int]:
     """What tells one version of a file from the next."""
-    try:
+    with expecting(path, READABLE):
         state = path.stat()
-    except OSError as error:
-        raise InputError(f"expected {path} to be a readable file, but got: {error.strerror or error}") from None
     return state.st_mtime_ns, state.st_size
 
 
 def thinned(record: RunRecord) -> RunRecord:
     """The record with at most POINTS epochs: the first, the last and the chosen one are among them."""
-    rows = record.epochs
-    kept = _spread(len(rows))
+    rows, kept = record.epochs, list(range(len(record.epochs)))
+    if len(rows) > POINTS:
+        kept = [round(point * (len(rows) - 1) / (POINTS - 1)) for point in range(POINTS)]
     chosen = next((at for at, row in enumerate(rows) if row.get("epoch") == record.metrics.get("selected_epoch")), 0)
     if rows and chosen not in kept:
         nearest = min(kept[1:-1], key=lambda at: abs(at - chosen))
         kept[kept.index(nearest)] = chosen
-    return replace(record, epochs=tuple(_point(rows[at]) for at in kept))
-
-
-def _spread(count: int) -> list[int]:
-    """At most POINTS indices, evenly from the first to the last."""
-    if count <= POINTS:
-        return list(range(count))
-    return [round(point * (count - 1) / (POINTS - 1)) for point in range(POINTS)]
-
-
-def _point(row: Numbers) -> Numbers:
-    return {name: _rounded(row[name]) for name in CURVES if name in row}
+    points = ({name: _rounded(rows[at][name]) for name in CURVES if name in rows[at]} for at in kept)
+    return replace(record, epochs=tuple(points))
 
 
 def _rounded(value: float | None) -> float | None:

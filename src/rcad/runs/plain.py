@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
@@ -19,7 +18,7 @@ from typing import Any
 
 from rcad.errors import InputError, did_you_mean, one_of, shown
 from rcad.loss.method_rows import method_rows, rows_to_plain
-from rcad.runs.config import KEYS, SECTIONS, RunConfig, Section, kinds
+from rcad.runs.config import KEYS, SECTIONS, RunConfig
 from rcad.runs.files import read_text
 from rcad.runs.recipes import RECIPES
 
@@ -28,7 +27,11 @@ ID_LENGTH = 16
 
 def to_plain(config: RunConfig) -> dict[str, Any]:
     """A dict of dicts, lists, texts, numbers, booleans and None: JSON can hold it."""
-    sections = {name: _section_to_plain(getattr(config, name)) for name in SECTIONS}
+    sections = {
+        title: {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(section).items()}
+        for title in SECTIONS
+        for section in [getattr(config, title)]
+    }
     return {"seed": config.seed, **sections, "method": rows_to_plain(config.method)}
 
 
@@ -56,7 +59,8 @@ def canonical(config: RunConfig) -> str:
         chosen["seed"] = config.seed
     for name in SECTIONS:
         section = getattr(config, name)
-        given = {f.name: getattr(section, f.name) for f in fields(section) if _differs(f, getattr(section, f.name))}
+        values = [(field, getattr(section, field.name)) for field in fields(section)]
+        given = {field.name: value for field, value in values if field.default is MISSING or value != field.default}
         chosen |= {name: given} if given else {}
     return json.dumps(chosen, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -118,22 +122,9 @@ def _complete(title: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     for field in fields(SECTIONS[title]):  # type: ignore[arg-type]
         if field.default is MISSING and field.name not in values:
             raise InputError(f"expected {title}.{field.name} to be given, but it is missing; add it")
-    return {key: None if value == "none" and _unsets(title, key) else value for key, value in values.items()}
-
-
-def _unsets(title: str, key: str) -> bool:
-    """Whether "none" can only mean None there: how a TOML file, which has no null, undoes what its recipe sets."""
-    kind = kinds(SECTIONS[title])[key]
-    return kind.optional and kind.base is not str
-
-
-def _section_to_plain(section: Section) -> dict[str, Any]:
-    values = asdict(section)  # type: ignore[call-overload]
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
-
-
-def _differs(field: Any, value: Any) -> bool:
-    return field.default is MISSING or value != field.default
+    # Where "none" can only mean None it does: so a TOML file, which has no null, undoes what its recipe sets.
+    unset = {key for key, kind in SECTIONS[title].kinds.items() if kind.optional and kind.base is not str}
+    return {key: None if value == "none" and key in unset else value for key, value in values.items()}
 
 
 def _canonical_value(value: Any) -> Any:
@@ -145,15 +136,12 @@ def _canonical_value(value: Any) -> Any:
     return {key: _canonical_value(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_TO_ESCAPE = re.compile(r'["\\\x00-\x1f\x7f]')
-
-
 def to_toml(config: RunConfig) -> str:
     """The text of a file that `from_toml` reads back to an equal config."""
     plain = to_plain(config)
     blocks = [_lines({"seed": plain["seed"]})]
-    blocks += [[f"[{title}]", *_lines(_present(plain[title]))] for title in SECTIONS if _present(plain[title])]
+    given = {title: {key: value for key, value in plain[title].items() if value is not None} for title in SECTIONS}
+    blocks += [[f"[{title}]", *_lines(section)] for title, section in given.items()]
     blocks += [["[[method]]", *_lines(row)] for row in plain["method"]]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -180,25 +168,12 @@ def load_config(path: str | Path, *, recipe: str | None = None) -> RunConfig:
     return from_toml(read_text(Path(path)), source=str(path), recipe=recipe)
 
 
-def _present(section: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if value is not None}
-
-
 def _lines(values: dict[str, Any]) -> list[str]:
     return [f"{key} = {_value(value)}" for key, value in values.items()]
 
 
 def _value(value: Any) -> str:
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{_TO_ESCAPE.sub(lambda found: _escape(found[0]), value)}"'
+    """As JSON writes it, but for None and one character that JSON leaves as it is."""
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    return repr(value)
-
-
-def _escape(character: str) -> str:
-    return _ESCAPES.get(character) or f"\\u{ord(character):04x}"
+    return json.dumps("none" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")

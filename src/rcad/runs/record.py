@@ -88,15 +88,23 @@ class RunRecord(Value):
 
     def __post_init__(self) -> None:
         one_of("status", self.status, STATUSES)
-        _check_id(self.id, config_id(self.config))
-        _check_times(self)
+        run = config_id(self.config)
+        if self.id not in ("", run):
+            raise InputError(
+                f"expected the id {run} for this config, but got {shown(self.id)}; keep id and config together"
+            )
+        _check_time("started", self.started)
+        if self.finished is not None:
+            _check_time("finished", self.finished)
+        elif self.is_final:
+            raise InputError(f"expected finished for a run that is {self.status}, but got None; give the time")
         _check_texts(self)
         if self.peak_memory_bytes is not None:
             whole("peak_memory_bytes", self.peak_memory_bytes, minimum=0)
         if not isinstance(self.epochs, list | tuple):
             raise InputError(f"expected epochs to be a list of rows, but got {shown(self.epochs)}")
         fixed = {
-            "id": config_id(self.config),
+            "id": run,
             "splits": {name: _split(name, value) for name, value in _table("splits", self.splits).items()},
             "epochs": tuple(_numbers(f"epochs[{index}]", row) for index, row in enumerate(self.epochs)),
             "metrics": _numbers("metrics", self.metrics),
@@ -173,21 +181,6 @@ def _from_dict(plain: dict[str, Any], schema: int) -> RunRecord:
 RUN = Kind("rcad run", 1, _from_dict)
 
 
-def _check_id(given: Any, expected: str) -> None:
-    if given not in ("", expected):
-        raise InputError(
-            f"expected the id {expected} for this config, but got {shown(given)}; keep id and config together"
-        )
-
-
-def _check_times(record: RunRecord) -> None:
-    for name, text in (("started", record.started), ("finished", record.finished)):
-        if text is not None or name == "started":
-            _check_time(name, text)
-    if record.is_final and record.finished is None:
-        raise InputError(f"expected finished for a run that is {record.status}, but got None; give the time")
-
-
 def _check_time(name: str, text: Any) -> None:
     try:
         good = datetime.fromisoformat(text).utcoffset() == timedelta(0)
@@ -200,12 +193,12 @@ def _check_time(name: str, text: Any) -> None:
 
 
 def _check_texts(record: RunRecord) -> None:
-    texts = {"message": record.message, "device": record.device, "commit": record.commit}
-    texts |= {"data_sha256": record.data_sha256}
-    texts |= {f"resolved.{name}": text for name, text in _table("resolved", record.resolved).items()}
-    texts |= {f"versions.{name}": text for name, text in _table("versions", record.versions).items()}
+    texts = {name: getattr(record, name) for name in ("message", "device", "data_sha256")}
+    texts |= {} if record.commit is None else {"commit": record.commit}
+    for table in ("resolved", "versions"):
+        texts |= {f"{table}.{name}": text for name, text in _table(table, getattr(record, table)).items()}
     for name, text in texts.items():
-        if not isinstance(text, str) and not (name == "commit" and text is None):
+        if not isinstance(text, str):
             raise InputError(f"expected {name} to be a text, but got {shown(text)}")
 
 
@@ -216,17 +209,14 @@ def _table(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def _numbers(name: str, values: Any) -> dict[str, float | None]:
+    """Numbers of Python's own, whatever kind they were; None for those that are not finite."""
+    found: dict[str, float | None] = {}
     for key, value in _table(name, values).items():
         if value is not None and not is_number(value):
             raise InputError(f"expected {name}.{key} to be a number, but got {shown(value)}")
-    return {key: _number(value) for key, value in values.items()}
-
-
-def _number(value: Any) -> float | None:
-    """A number of Python's own, whatever kind it was; None for one that is not finite."""
-    if value is None or isinstance(value, Integral):
-        return None if value is None else int(value)
-    return float(value) if math.isfinite(value) else None
+        kind = int if isinstance(value, Integral) else float
+        found[key] = kind(value) if value is not None and math.isfinite(value) else None
+    return found
 
 
 def _split(name: str, value: Any) -> Split:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from rcad.errors import InputError, one_of
 from rcad.runs.config import RunConfig
-from rcad.runs.files import dumps, leftovers, loads, make_folder, read_text, sync_folder, write_text
+from rcad.runs.files import dumps, expecting, leftovers, loads, make_folder, read_text, sync_folder, write_text
 from rcad.runs.locks import RunLock, held_here, is_locked
 from rcad.runs.pack import PackedRun, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
@@ -84,8 +84,7 @@ class Store:
 
     def pack_of(self, run: str) -> Path | None:
         """The pack that holds a run; None where the run has a folder with a record, or there is none."""
-        found = None if self._has_record(run) else self._packed().get(run)
-        return None if found is None else found[0]
+        return self._in_pack(run)[0]
 
     def where(self, run: str) -> Path:
         """What a reader should look at: the run's folder, or the pack that holds it."""
@@ -93,8 +92,8 @@ class Store:
 
     def packed(self, run: str) -> PackedRun:
         """A finished run as a pack holds it, whether it lies in one or in a folder."""
-        if not self._has_record(run) and (found := self._packed().get(run)) is not None:
-            return found[1]
+        if (found := self._in_pack(run)[1]) is not None:
+            return found
         files = sorted((self.folder(run) / EVALUATION).glob("*.json"))
         return PackedRun(self._read(run), {path.name: loads(read_text(path), str(path)) for path in files})
 
@@ -140,9 +139,7 @@ class Store:
     def status(self, config: RunConfig) -> Status | Literal["new"]:
         """How far the run of `config` is: "new" without a record."""
         run = config_id(config)
-        if self._has_record(run):
-            return self._read(run).status
-        return self._packed()[run][1].record.status if run in self._packed() else "new"
+        return self._get(run).status if self._has_record(run) or run in self._packed() else "new"
 
     def get(self, prefix: str) -> RunRecord:
         """The record of a run by its id or the start of it."""
@@ -191,12 +188,10 @@ class Store:
             target = folder / CHECKPOINT if checkpoint_only else folder
             # Renamed first: a removal cut short never leaves half a run under its name.
             removed = self.path / f".{run}.{secrets.token_hex(6)}.removed"
-            try:
+            with expecting(target, "removable"):
                 os.replace(target, removed)
                 sync_folder(self.path)
                 shutil.rmtree(removed)
-            except OSError as error:
-                raise InputError(f"expected {target} to be removable, but got: {error.strerror or error}") from None
 
     def export(self, path: str | Path, on_error: Callable[[InputError], None] | None = None) -> int:
         """Write every record to a .csv, .parquet or .json file; returns how many. `on_error` as in `records`."""
@@ -218,10 +213,13 @@ class Store:
         here = [self.path] if is_pack(self.path) else packs_in(self.path)
         return united(dict.fromkeys([*here, *self.packs]))
 
+    def _in_pack(self, run: str) -> tuple[Path, PackedRun] | tuple[None, None]:
+        """The pack that holds a run and the run; neither where its folder has a record, or there is none."""
+        return (None, None) if self._has_record(run) else self._packed().get(run, (None, None))
+
     def _get(self, run: str) -> RunRecord:
-        if not self._has_record(run) and (found := self._packed().get(run)) is not None:
-            return found[1].record
-        return self._read(run)
+        found = self._in_pack(run)[1]
+        return self._read(run) if found is None else found.record
 
     def _read(self, run: str) -> RunRecord:
         """The record, where "running" means that a process is: a killed one could not write that it was stopped."""
