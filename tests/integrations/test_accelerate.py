@@ -164,8 +164,6 @@ def test_what_cannot_be_done_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="'ada' enlarges it between epochs"):
         AccelerateCriterion(accelerator, "ada")
     x, y = images()
-    with pytest.raises(InputError, match="for the method 'cutout', but got dict"):
-        AccelerateCriterion(accelerator, "cutout").backward(smooth_net(), {"x": x}, y)
     with pytest.raises(InputError, match="expected the number of classes"):
         AccelerateCriterion(accelerator, "mixup").backward(smooth_net(), x, y)
 

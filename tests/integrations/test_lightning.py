@@ -379,23 +379,3 @@ def test_the_model_may_be_a_part_of_the_module() -> None:
     module = Odd()
     fit(module)
     same_parameters(module.net, trained_plainly())
-
-
-def test_augmentation_of_a_mapping_is_refused() -> None:
-    x, y = images(4)
-    module = Automatic("mixup", classes=CLASSES)
-    with pytest.raises(InputError, match="for the method 'mixup', but got dict"):
-        module.regularised_loss({"x": x}, y)
-
-
-def test_normalised_images_keep_alpha_in_pixels() -> None:
-    x, y = images(8)
-    net = Plain().net
-    inside = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES))
-    moved: list[Tensor] = []
-    inside.register_forward_pre_hook(lambda module, inputs: moved.append(inputs[0].detach()))
-    module = Automatic(net=inside, mean=(0.5,) * 3, std=(0.25,) * 3)
-    module.regularised_loss((x - 0.5) / 0.25, y)
-    distance = ((moved[1] - moved[0]) * 0.25).flatten(1).norm(dim=1)
-    torch.testing.assert_close(distance, torch.full((8,), 0.5))
-    assert net is not inside

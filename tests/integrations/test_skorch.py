@@ -23,7 +23,6 @@ from equal import same_parameters
 from rcad import (
     RCAD,
     Bernoulli,
-    Categorical,
     Criterion,
     Gaussian,
     GradientStep,
@@ -365,15 +364,6 @@ def test_steps_of_ones_own_around_the_methods_are_used() -> None:
     assert around.steps == 12
 
 
-def test_class_weights_over_their_mean_have_the_scale_of_cross_entropy() -> None:
-    weight = torch.linspace(0.1, 10, CLASSES)
-    scaled = tuple((weight / weight[torch.tensor(Y)].mean()).tolist())
-    ours = made(method=RCAD(0.5, 0.0, likelihood=Categorical(weight=scaled)), batch_size=24).fit(X, Y)
-    options = {"criterion": nn.CrossEntropyLoss, "criterion__weight": weight, "batch_size": 24}
-    plain = made(NeuralNetClassifier, **options).fit(X, Y)
-    same_parameters(ours.module_, plain.module_, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("net", "says"),
     [
@@ -405,11 +395,9 @@ def test_what_cannot_be_done_is_refused_in_one_line(net: Any, says: str) -> None
     assert "\n" not in str(error.value)
 
 
-def test_parameters_beside_x_and_images_in_a_dict_are_named() -> None:
+def test_parameters_beside_x_are_named() -> None:
     with pytest.raises(InputError, match="expected X to be a dict with extra in it"):
         made().fit(X, Y, extra=X)
-    with pytest.raises(InputError, match="for the method 'mixup', but got dict"):
-        made(method="mixup").fit({"x": X}, Y)
 
 
 def test_a_gaussian_loss_is_the_mean_nll() -> None:

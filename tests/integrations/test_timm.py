@@ -148,30 +148,6 @@ def test_dropout_and_stochastic_depth() -> None:
     assert not torch.equal(task.trainable_module.fc.weight, trained_plainly(network(), criterion).fc.weight)
 
 
-def test_batch_statistics_move_once_a_batch() -> None:
-    task, plain = RCADTask(network(), method=RCAD_TEXT, verbose=False), network()
-    for x, y in batches():
-        task(x, y)
-        plain(x)
-    for (name, one), (_, other) in zip(task.trainable_module.named_buffers(), plain.named_buffers(), strict=True):
-        assert torch.equal(one, other), name
-
-
-def test_several_heads_count_by_their_first() -> None:
-    class TwoHeads(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = network()
-
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            output = self.net(x)
-            return output, output.flip(1)
-
-    x, y = batches()[0]
-    result = RCADTask(TwoHeads(), method=RCAD_TEXT, mean=MEAN, std=STD, verbose=False)(x, y)
-    assert torch.equal(result["loss"], RCAD(0.5, 0.1, mean=MEAN, std=STD)(network(), x, y))
-
-
 def test_the_average_of_the_weights() -> None:
     task = RCADTask(network(), method=RCAD_TEXT, verbose=False)
     task.setup_ema(decay=0.5)
