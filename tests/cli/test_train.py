@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 import rcad.train.run as engine
-from cli.conftest import Cli
+from cli.conftest import Cli, Forked, until
 from made import files, images, table
 from rcad.runs import locks
 from rcad.runs.config import RunConfig
@@ -26,6 +25,7 @@ from rcad.runs.store import Store
 from rcad.train.place import Place
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
+CSV = ("train", "--data", "my.csv", "--target", "colour")
 KEYS = {"id", "data", "method", "seed", "status", "metrics", "epochs", "folder", "message", "timings"}
 
 
@@ -210,26 +210,15 @@ def test_an_interruption_stops_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int, tmp_path: Path, cli: Cli) -> None:
+def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int) -> None:
     files(my_dot_csv=table())
-    words = ["train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "100000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rcad.cli", *words],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "epoch" in line:
-            break
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == code, err
-    assert err.startswith("rcad: ")
-    assert err.count("\n") == 1
+    process = Forked(*CSV, "--method", "erm", "--epochs", "100000")
+    until(lambda: any(Path("runs").glob("*/log.jsonl")))
+    os.kill(process.pid, number)
+    found = process.end()
+    assert found.code == code, found.err
+    assert found.err.startswith("rcad: ")
+    assert found.err.count("\n") == 1
     (record,) = Store.open("runs").records()
     assert record.status == "interrupted"
 
@@ -287,18 +276,14 @@ def test_where_no_run_is_free_it_is_one_line(cli: Cli, other_process: Callable[.
             assert "wait for it" in result.err
 
 
-def test_two_equal_sweeps_share_the_seeds(cli: Cli, tmp_path: Path) -> None:
+def test_two_equal_sweeps_share_the_seeds() -> None:
     """A second process, started while the first trains, takes what is free; neither stops at the other's lock."""
     files(my_dot_csv=table())
-    words = ["train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "400", "--seeds", "3"]
-    command = [sys.executable, "-m", "rcad.cli", *words]
-    options: dict[str, Any] = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **options) for _ in range(2)]
-    ends = [(*one.communicate(timeout=120), one.returncode) for one in both]
-    assert all(code in (0, 2) for _, _, code in ends), ends
+    both = [Forked(*CSV, "--method", "erm", "--epochs", "60", "--seeds", "3") for _ in range(2)]
+    ends = [one.end() for one in both]
     # Whoever is last has every record; the other may have left it one.
-    assert 0 in [code for _, _, code in ends]
-    assert all(err.startswith("rcad: left seed") for _, err, code in ends if code == 2)
+    assert {0} <= {one.code for one in ends} <= {0, 2}, ends
+    assert all(one.err.startswith("rcad: left seed") for one in ends if one.code == 2)
     assert [record.status for record in Store.open("runs").records()] == ["done"] * 3
 
 

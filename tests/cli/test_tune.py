@@ -6,15 +6,13 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.conftest import Cli
+from cli.conftest import Cli, Forked, until
 from made import files, table
 from rcad.runs.store import Store
 from rcad.train import run as execution
@@ -100,21 +98,17 @@ def test_a_parameter_that_was_set_does_not_undo_the_choice(cli: Cli) -> None:
 
 
 def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
-    words = [str(word) for word in (*TUNE, "--epochs", 60, "--budget", 40)]
-    command = [sys.executable, "-m", "rcad.cli", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 120
-        while len(list(Path("rcad-tune/runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert "of 40 trials; the same command goes on from here" in err
-    found = record()
-    assert 1 <= len(found["trials"]) < 40
+    words = (*TUNE, "--epochs", 10, "--budget", 200)
+    process = Forked(*words)
+    until(lambda: len(list(Path("rcad-tune/runs").glob("*/record.json"))) >= 3)
+    os.kill(process.pid, signal.SIGINT)
+    found = process.end()
+    assert found.code == 130, found.err
+    assert "of 200 trials; the same command goes on from here" in found.err
+    done = len(record()["trials"])
+    assert 1 <= done < 200
     assert "not over" in Path("rcad-tune/rcad.html").read_text()
-    result = cli(*words, "--budget", len(found["trials"]))
-    assert result.out.count("done already") == len(found["trials"])
+    assert cli(*words, "--budget", done).out.count("done already") == done
 
 
 def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

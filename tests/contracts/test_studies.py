@@ -7,16 +7,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from contracts import shown, tables
-from contracts.house import RESULTS, ROOT, rcad, workplace
+from contracts.house import RESULTS, ROOT, rcad, without_pictures, workplace
 
 TABLE = "studies"
 MADE_AGAIN = ("T7", "T8", "F5", "F7")
@@ -59,21 +56,6 @@ def simulated(folder: Path) -> list[str]:
     program = [sys.executable, str(ROOT / "benchmarks/verdict_rates.py"), "--studies", str(SIMULATED)]
     subprocess.run([*program, "--out", str(folder / "rates")], check=True, capture_output=True)
     return shown.markdown((folder / "rates/verdict_rates.md").read_text(encoding="utf-8"))
-
-
-@contextmanager
-def without_pictures() -> Iterator[None]:
-    """Figures are laid out but not drawn: three quarters of a report's time, and no number is in them."""
-    figure = pytest.importorskip("matplotlib.figure").Figure
-
-    def save(self: Any, file: Any, **options: Any) -> None:
-        if hasattr(file, "write"):
-            file.write("<svg></svg>" if options.get("format") == "svg" else b"")
-        else:
-            Path(file).touch()
-
-    with patch.object(figure, "savefig", save):
-        yield
 
 
 def update() -> None:
