@@ -18,10 +18,10 @@ from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import run as running
 from rcad.paper.collect import collect, settings
-from rcad.paper.grid import plan
 from rcad.paper.record import Study
 from rcad.paper.report.chapters import page
 from rcad.paper.run import Order, Outcome, make_suite, standing
+from rcad.paper.suite import plan
 from rcad.paper.tables import SUITES
 from rcad.report import markdown
 from rcad.runs.pack import write_pack

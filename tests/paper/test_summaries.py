@@ -68,11 +68,7 @@ def test_none_ahead(gains: list[float], verdict: str) -> None:
 
 @pytest.mark.parametrize(
     ("gains", "verdict"),
-    [
-        ([0.1, -1.0, 3.0, 3.0], "reproduced"),
-        ([0.1, 3.0, 3.0, 3.0], "not reproduced"),
-        ([0.1, 3.0], "undecided"),
-    ],
+    [([0.1, -1.0, 3.0, 3.0], "reproduced"), ([0.1, 3.0, 3.0, 3.0], "not reproduced"), ([0.1, 3.0], "undecided")],
 )
 def test_as_good_on_a_few(gains: list[float], verdict: str) -> None:
     assert AsGood("all", "as good", pairs(4)).found(duel(gains)).verdict == verdict

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import (
-    DEVICES,
-    CacheFolder,
-    DataFolder,
-    Device,
-    Join,
-    Json,
-    Minutes,
-    about,
-    help_without_command,
-)
+from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Join, Json, Minutes, about, help_without_command
 
 if TYPE_CHECKING:
     from rcad.paper.run import Order
+    from rcad.paper.run import Outcome as Made
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -112,8 +103,7 @@ def run_target(
     only: Only = None,
     runs: SuiteRuns = None,
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU."),
+        int | None, typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU.")
     ] = None,
     join: Join = 1,
     model: Model = None,
@@ -129,38 +119,27 @@ def run_target(
     from rcad.errors import one_of, whole
     from rcad.paper.targets import TARGETS
 
-    wanted = name.upper()
-    one_of("NAME", wanted, tuple(TARGETS))
-    one_of("--scale", scale, SCALES)
-    one_of("--protocol", protocol, tuple(PROTOCOLS))
-    one_of("--precision", precision, PRECISIONS)
+    wanted = _target(name, scale, protocol, precision)
     whole("--join", join, minimum=1)
     if wanted != "T5":
         _no_options(wanted, {"--weights": weights})
+    given: dict[str, object] = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
+    given |= {"--minutes": minutes, "--model": model, "--protocol": None if protocol == "one-view" else protocol}
+    given |= {"--join": None if join == 1 else join, "--precision": None if precision == "fp32" else precision}
+    _no_options(wanted, {"--again": again or None} if TARGETS[wanted].is_suite else given)
     if not TARGETS[wanted].is_suite:
-        given = {
-            "--seeds": seeds,
-            "--only": only,
-            "--runs": runs,
-            "--workers": workers,
-            "--minutes": minutes,
-            "--model": model,
-        }
-        given |= {"--protocol": None if protocol == "one-view" else protocol, "--join": None if join == 1 else join}
-        _no_options(wanted, {**given, "--precision": None if precision == "fp32" else precision})
         if dry_run:
             overview(out, False, [wanted])
         else:
             _run_study(wanted, scale, data_dir, out, again)
         return
-    _no_options(wanted, {"--again": again or None})
     one_of("--device", device, DEVICES)
-    order = _order(wanted, scale, seeds, protocol, precision, device, only, runs, workers, data_dir, cache_dir, out)
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", protocol, ("tuned",))
     started = None if weights is None else str(weights.expanduser())
-    order = replace(order, joined=join, minutes=minutes, model=model, weights=started)
+    order = _order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out)
+    order = replace(order, device=device, workers=workers, joined=join, minutes=minutes, model=model, weights=started)
     if dry_run:
         what_is_left(order)
     else:
@@ -170,9 +149,7 @@ def run_target(
 @app.command(
     "status",
     help=about(
-        "What is done: every target, or the cells of one.",
-        "rcad paper status",
-        "rcad paper status T4 --scale smoke",
+        "What is done: every target, or the cells of one.", "rcad paper status", "rcad paper status T4 --scale smoke"
     ),
 )
 def status(
@@ -189,27 +166,20 @@ def status(
     as_json: Json = False,
 ) -> None:
     from rcad.cli.paper_status import cells, overview
-    from rcad.errors import one_of
     from rcad.paper.targets import TARGETS
 
     if name is None:
         overview(out, as_json)
         return
-    wanted = name.upper()
-    one_of("NAME", wanted, tuple(TARGETS))
-    one_of("--scale", scale, SCALES)
-    one_of("--protocol", protocol, tuple(PROTOCOLS))
-    one_of("--precision", precision, PRECISIONS)
-    if not TARGETS[wanted].is_suite:
+    wanted = _target(name, scale, protocol, precision)
+    if TARGETS[wanted].is_suite:
+        cells(_order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out), as_json)
+    else:
         overview(out, as_json, [wanted])
-        return
-    order = _order(wanted, scale, seeds, protocol, precision, "auto", only, runs, None, data_dir, cache_dir, out)
-    cells(order, as_json)
 
 
 @app.command(
-    "report",
-    help=about("All records of a folder as one page.", "rcad paper report", "rcad paper report --out report"),
+    "report", help=about("All records of a folder as one page.", "rcad paper report", "rcad paper report --out report")
 )
 def report(
     results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
@@ -222,16 +192,26 @@ def report(
         say(str(file))
 
 
+def _target(name: str, scale: str, protocol: str, precision: str) -> str:
+    """The target's name; options that both commands have are checked."""
+    from rcad.errors import one_of
+    from rcad.paper.targets import TARGETS
+
+    one_of("NAME", name.upper(), tuple(TARGETS))
+    one_of("--scale", scale, SCALES)
+    one_of("--protocol", protocol, tuple(PROTOCOLS))
+    one_of("--precision", precision, PRECISIONS)
+    return name.upper()
+
+
 def _order(
     name: str,
     scale: str,
     seeds: str | None,
     protocol: str,
     precision: str,
-    device: str,
     only: list[str] | None,
     runs: Path | None,
-    workers: int | None,
     data_dir: Path | None,
     cache_dir: Path | None,
     out: Path,
@@ -252,8 +232,6 @@ def _order(
         runs=runs,
         data_dir=None if data_dir is None else data_dir.expanduser(),
         cache_dir=cache_dir,
-        device=device,
-        workers=workers,
         precision=precision,  # type: ignore[arg-type]
     )
 
@@ -267,7 +245,7 @@ def _no_options(name: str, given: dict[str, object]) -> None:
 
 
 def _run_suite(order: Order) -> None:
-    from rcad.cli.screen import say, warn
+    from rcad.cli.screen import warn
     from rcad.paper.run import make_suite
     from rcad.train.progress import shown
     from rcad.train.scheduler import Outcome
@@ -277,31 +255,26 @@ def _run_suite(order: Order) -> None:
     if isinstance(outcome, Outcome):
         warn(outcome.words())
         raise typer.Exit(outcome.exit_code)
-    if outcome.reused:
-        say(f"{order.name}: every run was there already")
-    for file in outcome.files:
-        say(str(file))
-    if outcome.note:
-        warn(outcome.note)
-    say(f"{order.name}: {outcome.line}{_trial(order.scale)}")
+    _say(order.name, order.scale, outcome, "every run was there already")
 
 
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
-    from rcad.cli.screen import say, warn
     from rcad.paper.run import make_study
     from rcad.train.progress import shown
 
     folder = None if data_dir is None else data_dir.expanduser()
     with shown() as progress:
         outcome = make_study(name, scale, out, folder, progress.detail, again=again)  # type: ignore[arg-type]
-    if outcome.reused:
-        say(f"{name}: the numbers were there already, with the same settings; --again computes them again")
-    for file in outcome.files:
+    _say(name, scale, outcome, "the numbers were there already, with the same settings; --again computes them again")
+
+
+def _say(name: str, scale: str, made: Made, reused: str) -> None:
+    from rcad.cli.screen import say, warn
+
+    if made.reused:
+        say(f"{name}: {reused}")
+    for file in made.files:
         say(str(file))
-    if outcome.note:
-        warn(outcome.note)
-    say(f"{name}: {outcome.line}{_trial(scale)}")
-
-
-def _trial(scale: str) -> str:
-    return "" if scale == "full" else f" ({scale} scale: a trial, no evidence)"
+    if made.note:
+        warn(made.note)
+    say(f"{name}: {made.line}" + ("" if scale == "full" else f" ({scale} scale: a trial, no evidence)"))

@@ -29,9 +29,9 @@ from rcad.loss.methods import erm, rcad
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import record as records
 from rcad.paper.moons import Cell, draw
-from rcad.paper.record import Study
+from rcad.paper.record import Say, Study
 from rcad.paper.run import computed, write_study
-from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, Say, fit, refit
+from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, fit, refit
 from rcad.paper.theory.problem import Problem, final, rcad_step
 from rcad.paper.theory.simulation import Settings as Theory
 from rcad.paper.theory.simulation import run_finals, start, window

@@ -16,8 +16,8 @@ from rcad.data.toys import arc
 from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judged
 from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
-from rcad.paper.record import Place, Run, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, Say, fit, tune
+from rcad.paper.record import Place, Run, Say, Study
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 

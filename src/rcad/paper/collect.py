@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,8 @@ from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale, not_here
 from rcad.paper.claims import Claim, Seeds, Side, judged
-from rcad.paper.grid import Plan
-from rcad.paper.record import LAST, Place, Run, Series, Study
-from rcad.paper.suite import Column, Curve
+from rcad.paper.record import LAST, Place, Run, Say, Series, Study
+from rcad.paper.suite import Column, Curve, Plan
 from rcad.paper.summaries import judge_summary
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, versions
@@ -24,7 +23,6 @@ MEASURES = ("accuracy", "nll", "brier", "ece")
 """Shown and compared for every run, at the chosen epoch and at the last."""
 SHOWN = (*MEASURES, *(f"{LAST}{name}" for name in MEASURES), "top5")
 CALIBRATION = "calibration"
-Say = Callable[[str, int, int], None]
 
 SMOKE_EXAMPLES, SMOKE_SEVERITIES = 40, (1, 5)
 LABELS = {

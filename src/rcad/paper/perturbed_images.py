@@ -13,8 +13,8 @@ from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.perturbations import GradientStep, RandomStep
-from rcad.paper.grid import Plan
 from rcad.paper.record import Series, Study
+from rcad.paper.suite import Plan
 from rcad.runs.plain import config_id
 
 ALPHAS = (0.0, 0.05, 0.5, 1.0, 2.0, 5.0)

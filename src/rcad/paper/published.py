@@ -90,10 +90,7 @@ T4 = _table(
 
 T5 = _table(
     "pretrained, ERM, RCAD",
-    {
-        "top-1": ((69.81, 0.07), (77.45, 0.05), (77.76, 0.06)),
-        "top-5": ((89.24, 0.06), (93.21, 0.04), (93.29, 0.05)),
-    },
+    {"top-1": ((69.81, 0.07), (77.45, 0.05), (77.76, 0.06)), "top-5": ((89.24, 0.06), (93.21, 0.04), (93.29, 0.05))},
     IMAGENET_RUNS,
 )
 """ImageNet, a pretrained ResNet-50, finetuned: accuracy in percent."""

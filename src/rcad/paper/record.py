@@ -7,7 +7,7 @@ line. A record of the first schema (image tables before 16 November 2026, withou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ METRICS = {
 LAST = "last_"
 """Before the name of a metric: at the last epoch, which nothing has chosen."""
 JSON = Mapping[str, Any]
+Say = Callable[[str, int, int], None]
+"""Told what is being computed, and how much of how much is done."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +13,9 @@ from rcad.errors import InputError, MissingExtraError, one_of
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale, Views
-from rcad.paper.collect import Say, collect
-from rcad.paper.grid import Plan, Precision, plan
-from rcad.paper.record import JSON, Study
-from rcad.paper.suite import Suite
+from rcad.paper.collect import collect
+from rcad.paper.record import JSON, Say, Study
+from rcad.paper.suite import Plan, Precision, Suite, plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
 from rcad.paper.tuned import Search, tuned_suite
@@ -190,24 +189,28 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
     make_folder(order.record.parent)
     store = Store.open(order.store, packs=order.packs)
     place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined)
-    before = sum(store.status(config) in FINISHED for config in planned.configs().values())
-    if order.precision == "bf16" and before < len(planned.configs()) and pick_device(order.device).type == "cpu":
+    on_cpu = pick_device(order.device).type == "cpu"
+    if order.precision == "bf16" and on_cpu and finished(planned, store) < len(planned.configs()):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
-    if order.joined > 1 and (order.workers == 1 or pick_device(order.device).type == "cpu"):
+    if order.joined > 1 and (order.workers == 1 or on_cpu):
         warn("--join: only for runs that share a GPU")
-    started, total = time.monotonic(), len(planned.configs())
+    started, before, total = time.monotonic(), 0, 0
     details: dict[str, Any] = {}
-    runs = _make_runs(order, planned, place, progress, order.minutes)
-    if not runs.complete:
-        return runs
-    if order.views == "tuned":
-        search = order.search()
-        choices = search.choose(store)
-        planned, details = search.table(choices), {"search": {"design": search.design(), "choices": choices}}
-        before += sum(store.status(config) in FINISHED for config in planned.configs().values())
-        total += len(planned.configs())
-        left = None if order.minutes is None else order.minutes - (time.monotonic() - started) / 60
-        runs = _make_runs(order, planned, place, progress, None if left is None else max(left, 1 / 60))
+    for planned, added in stages(order, store):
+        details |= added
+        before, total = before + finished(planned, store), total + len(planned.configs())
+        minutes = order.minutes
+        if minutes is not None:
+            minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
+        runs = schedule(
+            list(planned.configs().values()),
+            place,
+            progress,
+            at_once=order.workers,
+            processes=order.workers,
+            minutes=minutes,
+            told=None,
+        )
         if not runs.complete:
             return runs
     shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)
@@ -223,29 +226,29 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
     return Outcome(files, before == total, str(study.tally), line)
 
 
-def _make_runs(order: Order, planned: Plan, place: Place, progress: Progress, minutes: float | None) -> Scheduled:
-    return schedule(
-        list(planned.configs().values()),
-        place,
-        progress,
-        at_once=order.workers,
-        processes=order.workers,
-        minutes=minutes,
-        told=None,
-    )
+def stages(order: Order, store: Store) -> Iterator[tuple[Plan, JSON]]:
+    """What is run, in order, and what it adds to the record: a tuned table is planned when its search is done."""
+    yield order.plan(), {}
+    if order.views == "tuned":
+        search = order.search()
+        choices = search.choose(store)
+        yield search.table(choices), {"search": {"design": search.design(), "choices": choices}}
+
+
+def finished(planned: Plan, store: Store) -> int:
+    """How many of its runs are done."""
+    return sum(store.status(config) in FINISHED for config in planned.configs().values())
 
 
 def ahead(order: Order) -> list[tuple[Plan, int]]:
-    """What is to be run, with how many of its runs are done; of a tuned table its search, then what that chose."""
+    """What is run next, with how many of its runs are done, up to what cannot be planned yet."""
     store = Store(order.store, order.packs)
-
-    def counted(planned: Plan) -> tuple[Plan, int]:
-        return planned, sum(store.status(config) in FINISHED for config in planned.configs().values())
-
-    stages = [counted(order.plan())]
-    if order.views == "tuned" and stages[0][1] == len(stages[0][0].configs()):
-        stages.append(counted(order.search().table(order.search().choose(store))))
-    return stages
+    found = []
+    for planned, _ in stages(order, store):
+        found.append((planned, finished(planned, store)))
+        if found[-1][1] < len(planned.configs()):
+            break
+    return found
 
 
 def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:

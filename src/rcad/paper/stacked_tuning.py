@@ -27,8 +27,6 @@ from rcad.stacked.train import train_stacked
 from rcad.train.task import check_cap
 
 Progress = Callable[[int, int], None]
-Say = Callable[[str, int, int], None]
-"""Told what is being computed, and how much of how much is done."""
 STACKED_NUMBERS = 2**25
 """Training features held at a time; larger jobs are trained fold by fold, sharing one copy of the data."""
 

@@ -15,8 +15,7 @@ from typing import Any
 from rcad.loss.method_rows import MethodRow, method_rows
 from rcad.paper.benchmarks import PARTS, Benchmark, Scale, Setting
 from rcad.paper.claims import ENTROPY, RANDOM
-from rcad.paper.grid import Plan, in_bf16
-from rcad.paper.suite import PlannedRun, Suite
+from rcad.paper.suite import Plan, PlannedRun, Suite, in_bf16
 from rcad.runs.config import ModelConfig, RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store

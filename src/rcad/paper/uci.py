@@ -22,8 +22,8 @@ from rcad.loss.methods import adversarial_training, confidence_penalty, gaussian
 from rcad.loss.methods import erm as erm_
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judged, plan_claims
 from rcad.paper.published import UCI_NLL, Printed
-from rcad.paper.record import Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, Say, cut, fit, places, refit, tune
+from rcad.paper.record import Say, Study
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.study.judge import CLAIM_RULE
 
 Index = Any

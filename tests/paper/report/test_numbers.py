@@ -227,8 +227,7 @@ def test_every_measure_is_a_question_at_both_epochs() -> None:
     one = study()
     places = {
         side: replace(
-            place,
-            runs=[replace(run, metrics={**run.metrics, "last_nll": run.metrics["nll"]}) for run in place.runs],
+            place, runs=[replace(run, metrics={**run.metrics, "last_nll": run.metrics["nll"]}) for run in place.runs]
         )
         for side, place in one.places.items()
     }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 from rcad.paper.claims import TRIAL
-from rcad.paper.record import Study
+from rcad.paper.record import Say, Study
 from rcad.paper.theory import appendix, claims, lemmas
 from rcad.paper.theory.simulation import (
     ALPHAS,
@@ -30,7 +29,6 @@ from rcad.paper.theory.simulation import (
     window,
 )
 
-Say = Callable[[str, int, int], None]
 DRAWS = {"smoke": 20, "small": 100, "full": 1000}
 """Training sets of each setting, by scale."""
 SCALES = {scale: Settings(draws=draws) for scale, draws in DRAWS.items()}

@@ -1,4 +1,4 @@
-"""The runs of a suite: cells share them, and missing data are named."""
+"""A suite's runs: cells share them, and missing data are named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rcad.errors import InputError
 from rcad.paper import benchmarks
-from rcad.paper.grid import Plan, plan
+from rcad.paper.suite import Plan, plan
 from rcad.paper.tables import SUITES
 
 
