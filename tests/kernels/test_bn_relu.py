@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -26,15 +27,43 @@ GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 needs_kernels = pytest.mark.skipif(not (GPU or INTERPRETED), reason="needs a CUDA device, or Triton's interpreter")
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def in_kernels(test: Test) -> Test:
+    """Marks a test that runs them, on whatever device can."""
+    return needs_kernels(pytest.mark.gpu(pytest.mark.usefixtures("kernels")(test)))
+
 
 SHAPES = [(4, 8, 3, 3), (5, 70, 2, 2), (2, 130, 9, 9), (3, 64, 1, 1), (40, 64, 6, 6)]
 KINDS = [(True, True), (False, True), (False, False)]
 
 
+def in_rows(x: Tensor) -> bool:
+    return x.is_contiguous(memory_format=torch.channels_last)
+
+
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     if not GPU:
-        monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+        monkeypatch.setattr(module, "_in_rows", in_rows)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are chosen as on a GPU, though triton may be missing; they are not run."""
+    monkeypatch.setitem(sys.modules, "rcad.kernels.bn_relu_triton", module)
+    monkeypatch.setattr(module, "_in_rows", in_rows)
+
+
+Values = Sequence[Tensor | None]
+
+
+def check_close(found: Values, expected: Values, rtol: float = 1e-4, atol: float = 1e-4) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one.double(), other.double(), rtol=rtol, atol=atol)
 
 
 @pytest.fixture
@@ -78,9 +107,7 @@ def passed(
     return [y.detach(), x.grad, residual.grad, norm.weight.grad, norm.bias.grad, *norm.buffers()]
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize(("adds", "active"), KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_they_are_batch_norm(shape: tuple[int, ...], adds: bool, active: bool) -> None:
@@ -88,19 +115,10 @@ def test_they_are_batch_norm(shape: tuple[int, ...], adds: bool, active: bool) -
     with own_kernels():
         assert module._suits(ours, drawn(shape, 0), None)
         found = passed(ours, shape, adds=adds, active=active)
-    expected = passed(exact, shape, adds=adds, active=active, dtype=torch.float64)
-    for one, other in zip(found, expected, strict=True):
-        if other is None:
-            assert one is None
-        else:
-            assert one is not None
-            assert one.shape == other.shape
-            torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-4)
+    check_close(found, passed(exact, shape, adds=adds, active=active, dtype=torch.float64))
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize(("adds", "active"), KINDS)
 def test_however_the_work_is_divided(adds: bool, active: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks in a share, several steps over the shares, and more blocks than programs, in a small tensor."""
@@ -111,15 +129,10 @@ def test_however_the_work_is_divided(adds: bool, active: bool, monkeypatch: pyte
     assert _Grid.of(torch.empty(shape, device="meta")) == (216, 40, 5, 3)
     with own_kernels():
         found = passed(layer(40), shape, adds=adds, active=active)
-    expected = passed(layer(40, torch.float64), shape, adds=adds, active=active, dtype=torch.float64)
-    for one, other in zip(found, expected, strict=True):
-        if one is not None and other is not None:
-            torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-4)
+    check_close(found, passed(layer(40, torch.float64), shape, adds=adds, active=active, dtype=torch.float64))
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize(("adds", "active"), KINDS)
 def test_half_precision_rounds_what_comes_out_alone(adds: bool, active: bool) -> None:
     half = torch.float16
@@ -130,17 +143,12 @@ def test_half_precision_rounds_what_comes_out_alone(adds: bool, active: bool) ->
     y = exact(x) + residual if adds else exact(x)
     y = relu(y) if active else y
     y.backward((dy.half() - 3).double())
-    expected = [y, x.grad, residual.grad, exact.weight.grad, exact.bias.grad, *exact.buffers()]
-    for one, other in zip(found, expected, strict=True):
-        if one is not None and other is not None:
-            narrow = one.dtype == half
-            assert narrow == (one.ndim == 4)
-            torch.testing.assert_close(one.double(), other, rtol=1e-3 if narrow else 1e-4, atol=1e-4, check_dtype=False)
+    assert all((one.dtype == half) == (one.ndim == 4) for one in found if one is not None)
+    check_close(found[:3], [y.detach(), x.grad, residual.grad], rtol=1e-3)
+    check_close(found[3:], [exact.weight.grad, exact.bias.grad, *exact.buffers()])
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize("first", [0.0, 1.0])
 def test_a_large_mean_does_not_swallow_the_spread(first: float) -> None:
     """Nor does a first value that lies apart from the others."""
@@ -160,9 +168,7 @@ def test_a_large_mean_does_not_swallow_the_spread(first: float) -> None:
     torch.testing.assert_close(ours.running_var.double(), exact.running_var, rtol=1e-3, atol=1e-6)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_averages_that_keep_nothing_are_the_batchs_own() -> None:
     """With a momentum of one nothing is left of the old average, nor of its rounding."""
     ours, exact = layer(8), layer(8, torch.float64)
@@ -171,13 +177,10 @@ def test_averages_that_keep_nothing_are_the_batchs_own() -> None:
     with own_kernels():
         normalised(ours, x)
     exact(x.double())
-    for name in ("running_mean", "running_var"):
-        torch.testing.assert_close(ours.get_buffer(name).double(), exact.get_buffer(name), rtol=1e-4, atol=1e-10)
+    check_close([*ours.buffers()], [*exact.buffers()], atol=1e-10)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_averages_that_rest_are_left_alone() -> None:
     norm = layer(8)
     before = copy.deepcopy(norm)
@@ -194,9 +197,7 @@ def test_averages_that_rest_are_left_alone() -> None:
     assert before.num_batches_tracked == 1
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_batches_that_are_counted_elsewhere() -> None:
     """As a bf16 twin's are, once a step for all layers."""
     norm, other = layer(8), layer(8)
@@ -207,9 +208,7 @@ def test_batches_that_are_counted_elsewhere() -> None:
     torch.testing.assert_close(norm.running_mean, other.running_mean)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize("adds", [True, False])
 @pytest.mark.parametrize("lost", [torch.nan, torch.inf])
 def test_what_is_not_a_number_shows(lost: float, adds: bool) -> None:
@@ -231,9 +230,7 @@ def test_what_is_not_a_number_shows(lost: float, adds: bool) -> None:
     assert norm.bias.grad[33] == 4 * 3 * 3  # torch's ReLU as well lets gradients pass where there is no number
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_what_is_added_is_not_a_number() -> None:
     norm, x, residual = layer(8), drawn(SHAPES[0], 2), drawn(SHAPES[0], 3)
     residual[1, 3, 0, 0] = torch.nan
@@ -246,9 +243,7 @@ def test_what_is_added_is_not_a_number() -> None:
     assert torch.equal(residual.grad, torch.where(y <= 0, 0.0, 7.0))
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_a_gradient_in_another_order_and_a_second_backward() -> None:
     norm, x = layer(8), drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():
@@ -259,9 +254,7 @@ def test_a_gradient_in_another_order_and_a_second_backward() -> None:
     assert torch.equal(first, again)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize("adds", [True, False])
 def test_saved_tensors_may_come_back_in_another_order(adds: bool) -> None:
     """As `torch.autograd.graph.save_on_cpu` with pinned memory brings them back."""
@@ -277,9 +270,7 @@ def test_saved_tensors_may_come_back_in_another_order(adds: bool) -> None:
         assert (one is None and other is None) or torch.equal(one, other)  # type: ignore[arg-type]
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize("adds", [True, False])
 def test_of_the_output_a_bit_is_kept_at_most(adds: bool) -> None:
     """Where nothing was added, what the ReLU let through is found again from x."""
@@ -296,9 +287,7 @@ def test_of_the_output_a_bit_is_kept_at_most(adds: bool) -> None:
         assert torch.equal(bits.flatten(1)[:, :40] == 1, through)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize(("adds", "active"), KINDS)
 @pytest.mark.parametrize("uses", ["both", "first", "second"])
 def test_gradients_meet_in_the_kernels(adds: bool, active: bool, uses: str, meetings: list[bool]) -> None:
@@ -318,17 +307,10 @@ def test_gradients_meet_in_the_kernels(adds: bool, active: bool, uses: str, meet
     with own_kernels():
         found = grads(layer(40), torch.float32)
     assert meetings == [uses == "both"]
-    for mine, exact in zip(found, grads(layer(40, torch.float64), torch.float64), strict=True):
-        if exact is None:
-            assert mine is None
-        else:
-            assert mine is not None
-            torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=2e-3)
+    check_close(found, grads(layer(40, torch.float64), torch.float64), atol=2e-3)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize("how", ["asked for", "kept", "told before", "told after"])
 def test_a_forked_output_that_somebody_sees_has_its_whole_gradient(how: str) -> None:
     def gradient(dtype: torch.dtype) -> Tensor:
@@ -357,9 +339,7 @@ def test_a_forked_output_that_somebody_sees_has_its_whole_gradient(how: str) -> 
     torch.testing.assert_close(found.double(), gradient(torch.float64), rtol=1e-4, atol=1e-4)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_two_forks_of_one_output_and_two_backwards(meetings: list[bool]) -> None:
     """One of the forks meets in the kernels; the gradients of the other are added as usual."""
     x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
@@ -378,9 +358,7 @@ def test_two_forks_of_one_output_and_two_backwards(meetings: list[bool]) -> None
     assert meetings == [True, True]
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_a_gradient_that_has_met_is_not_met_again() -> None:
     x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
     (expected,) = torch.autograd.grad(activated(norm, x).square().sum(), x)
@@ -391,9 +369,7 @@ def test_a_gradient_that_has_met_is_not_met_again() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_what_a_broken_backward_left_is_not_added() -> None:
     x = drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():
@@ -425,9 +401,7 @@ class Lost(torch.autograd.Function):
         return None
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_no_gradient_is_none() -> None:
     x = drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():
@@ -435,9 +409,7 @@ def test_no_gradient_is_none() -> None:
     assert x.grad is None
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_a_fork_is_the_same_memory_and_comes_once() -> None:
     with own_kernels():
         y = activated(layer(8), drawn(SHAPES[0], 2).requires_grad_())
@@ -445,23 +417,12 @@ def test_a_fork_is_the_same_memory_and_comes_once() -> None:
         assert one is not other
         assert one.data_ptr() == other.data_ptr() == y.data_ptr()
         assert forked(y) == (y, y)
+        changed = activated(layer(8), drawn(SHAPES[0], 2).requires_grad_())
+        changed.mul_(2)  # our kernels made what it was before
+        assert forked(changed) == (changed, changed)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
-def test_what_was_changed_in_place_is_not_forked() -> None:
-    """Our kernels made what it was before."""
-    x = drawn(SHAPES[0], 2).requires_grad_()
-    with own_kernels():
-        y = activated(layer(8), x)
-        y.mul_(2)
-        assert forked(y) == (y, y)
-
-
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_no_gradients_are_added_between_blocks(name: str, meetings: list[bool]) -> None:
     """Every block's input is forked; the backward of what made it takes both gradients."""
@@ -482,9 +443,7 @@ def test_no_gradients_are_added_between_blocks(name: str, meetings: list[bool]) 
     )
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_statistics_are_kept_in_float32_whatever_the_default() -> None:
     x, norm = drawn(SHAPES[0], 2).requires_grad_(), layer(8)
     with own_kernels():
@@ -497,9 +456,7 @@ def test_statistics_are_kept_in_float32_whatever_the_default() -> None:
     assert torch.equal(found, expected)
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_parameters_and_inputs_may_be_constants() -> None:
     norm, x, residual = layer(8).requires_grad_(False), drawn(SHAPES[0], 2), drawn(SHAPES[0], 3).requires_grad_()
     with own_kernels():
@@ -512,9 +469,7 @@ def test_parameters_and_inputs_may_be_constants() -> None:
     assert norm.weight.grad is None
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_gradients_of_gradients_are_refused() -> None:
     x = drawn(SHAPES[0], 2).requires_grad_()
     with own_kernels():
@@ -528,9 +483,7 @@ def test_gradients_of_gradients_are_refused() -> None:
         gradient.sum().backward()
 
 
-@needs_kernels
-@pytest.mark.gpu
-@pytest.mark.usefixtures("kernels")
+@in_kernels
 def test_joined_networks_are_normalised_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their layers have the channels of all, and a count of batches for each."""
     monkeypatch.setattr(joined, "NARROWEST", 1)
@@ -629,10 +582,8 @@ def test_elsewhere_they_are_torchs_layers(adds: bool, active: bool) -> None:
     assert torch.equal(found[0], relu(y) if active else y)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("kernels")
+@pytest.mark.usefixtures("chosen")
 def test_what_they_suit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)  # wherever triton is missing
-    monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
     x, norm = drawn((4, 8, 3, 3), 0), layer(8)
     assert not module._suits(norm, x, None)
     with own_kernels():
@@ -647,12 +598,21 @@ def test_what_they_suit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not module._suits(norm, x.double(), None)
         assert all(module._suits(norm, x.to(dtype), x.to(dtype)) for dtype in (torch.float16, torch.bfloat16))
         assert not module._suits(norm.eval(), x, None)
-    assert not module._suits(norm.train(), x, None)
+        monkeypatch.setitem(sys.modules, "rcad.kernels.bn_relu_triton", None)  # what an import that fails leaves
+        assert not module._suits(norm.train(), x, None)
+    assert not module._suits(norm, x, None)
 
 
 def strided() -> nn.BatchNorm2d:
     norm = layer(8)
     norm.weight.data = torch.ones(16, device=DEVICE)[::2]
+    return norm
+
+
+def without_biases() -> nn.BatchNorm2d:
+    """Newer torch can make it so."""
+    norm = layer(8)
+    norm.register_parameter("bias", None)
     return norm
 
 
@@ -666,27 +626,18 @@ OTHER_LAYERS = {
     "float64": lambda: layer(8, torch.float64),
     "float16": lambda: layer(8, torch.float16),
     "with gaps": strided,
+    "no biases": without_biases,
     "elsewhere": lambda: nn.BatchNorm2d(8, device="meta"),
 }
 
 
+@pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize("name", OTHER_LAYERS)
-def test_what_they_do_not_suit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
-    monkeypatch.setattr(module, "_in_rows", lambda x: x.is_contiguous(memory_format=torch.channels_last))
+def test_what_they_do_not_suit(name: str) -> None:
     x = drawn((4, 8, 3, 3), 0)
     with own_kernels():
         assert module._suits(layer(8), x, None)
         assert not module._suits(OTHER_LAYERS[name]().to(DEVICE if name != "elsewhere" else "meta"), x, None)
-
-
-def test_a_layer_without_biases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
-    monkeypatch.setattr(module, "_in_rows", lambda x: True)
-    norm = layer(8)
-    norm.register_parameter("bias", None)  # newer torch can make it so
-    with own_kernels():
-        assert not module._suits(norm, drawn((4, 8, 3, 3), 0), None)
 
 
 @pytest.mark.parametrize(
@@ -698,9 +649,8 @@ def test_a_layer_without_biases(monkeypatch: pytest.MonkeyPatch) -> None:
         "register_full_backward_pre_hook",
     ],
 )
-def test_hooks_are_heard(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
-    monkeypatch.setattr(module, "_in_rows", lambda x: True)
+@pytest.mark.usefixtures("chosen")
+def test_hooks_are_heard(hook: str) -> None:
     norm, x, seen = layer(8), drawn((4, 8, 3, 3), 0).requires_grad_(), []
     getattr(norm, hook)(lambda *args: seen.append(args))
     with own_kernels():
@@ -708,24 +658,14 @@ def test_hooks_are_heard(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 1
 
 
+@pytest.mark.usefixtures("chosen")
 def test_compiled_passes_have_the_compilers_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rcad.kernels.bn_relu_triton", module)
-    monkeypatch.setattr(module, "_in_rows", lambda x: True)
     monkeypatch.setattr(module, "BatchNormFunction", None)
     norm, x = layer(8), drawn((4, 8, 3, 3), 0)
     expected = relu(copy.deepcopy(norm)(x) + x)
     compiled = torch.compile(lambda x: activated(norm, x, x), backend="eager", fullgraph=True)
     with own_kernels():
         torch.testing.assert_close(compiled(x), expected)
-
-
-def test_without_triton_torch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        __import__("sys").modules, "rcad.kernels.bn_relu_triton", None
-    )  # what an import that fails leaves
-    monkeypatch.setattr(module, "_in_rows", lambda x: True)
-    with own_kernels():
-        assert not module._suits(layer(8), drawn((4, 8, 3, 3), 0), None)
 
 
 def test_they_are_wanted_inside_alone() -> None:
