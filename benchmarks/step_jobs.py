@@ -233,9 +233,10 @@ class Job:
 
 
 def _step(team: Team) -> None:
-    for seat in team.awake():
-        team.resume(seat)
-    team.step()
+    with team.queue:
+        for seat in team.awake():
+            team.resume(seat)
+        team.step()
 
 
 def _use(device: torch.device) -> None:

@@ -71,11 +71,14 @@ def seated(
 
 def turn(teams: list[Team], ends: dict[int, str] | None = None) -> list[Team]:
     """Every run goes on to its next step, which every team takes; those who go on. The ends go into `ends`."""
+    going_on = []
     for team in teams:
-        for seat in team.awake():
-            if (end := team.resume(seat)) is not None and ends is not None:
-                ends[seat.index] = end
-    return [part for team in teams for part in team.step()]
+        with team.queue:
+            for seat in team.awake():
+                if (end := team.resume(seat)) is not None and ends is not None:
+                    ends[seat.index] = end
+            going_on += team.step()
+    return going_on
 
 
 def finish(team: Team) -> list[str]:

@@ -400,9 +400,9 @@ def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.Mo
     reads: list[str] = []
     read = task.read
 
-    def counted(config: Any, *words: Any) -> Any:
+    def counted(config: Any, *words: Any, **options: Any) -> Any:
         reads.append(config.name)
-        return read(config, *words)
+        return read(config, *words, **options)
 
     monkeypatch.setattr(task, "read", counted)
     other = replace(config(9, epochs=1), data=replace(config().data, name="digits[:70]"))

@@ -136,10 +136,15 @@ class Store:
             raise
         return lock
 
+    def record(self, config: RunConfig) -> RunRecord | None:
+        """The record of the run of `config`, if there is one."""
+        run = config_id(config)
+        return self._get(run) if self._has_record(run) or run in self._packed() else None
+
     def status(self, config: RunConfig) -> Status | Literal["new"]:
         """How far the run of `config` is: "new" without a record."""
-        run = config_id(config)
-        return self._get(run).status if self._has_record(run) or run in self._packed() else "new"
+        record = self.record(config)
+        return "new" if record is None else record.status
 
     def get(self, prefix: str) -> RunRecord:
         """The record of a run by its id or the start of it."""

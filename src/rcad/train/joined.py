@@ -111,6 +111,7 @@ class Team:
         said: why runs were not joined, shared with other teams so that nobody is told twice.
 
     Attributes:
+        queue: the context to be in where its runs go on and its steps are taken.
         runs: those that have not ended, each with its course.
         size: how many have come.
         epochs: how many have begun here.
@@ -151,8 +152,7 @@ class Team:
     def resume(self, seat: Seat) -> Any:
         """The next instalment of a run; what it returned if that was the last, else None."""
         try:
-            with self.queue:
-                next(self.runs[seat])
+            next(self.runs[seat])
         except StopIteration as end:
             del self.runs[seat]
             return end.value
@@ -165,13 +165,12 @@ class Team:
         """Takes the step if all have asked for it; those who go on: this team, or those that it parts into."""
         if not self.runs:
             return []
-        if self.awake():
+        if any(seat.plan is None for seat in self.runs):
             return [self]
         try:
-            with self.queue:
-                if self._stepper is None and (parts := self._join()):
-                    return parts
-                self._take()
+            if self._stepper is None and (parts := self._join()):
+                return parts
+            self._take()
         except BaseException:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
             for seat in tuple(self.runs):
                 self.drop(seat)

@@ -165,9 +165,10 @@ class _Teams:
     def _round(self) -> None:
         """Every run goes on to its next step, and every team takes it."""
         for team in tuple(self.teams):
-            for seat in team.awake():
-                self._resume(team, seat)
-            self._step(team)
+            with team.queue:
+                for seat in team.awake():
+                    self._resume(team, seat)
+                self._step(team)
 
     def _resume(self, team: Team, seat: Seat) -> None:
         short = False
@@ -207,18 +208,19 @@ class _Teams:
         """One run has failed, or the user insists: the others keep what they have."""
         self.stop.ask()
         while self.teams:
-            for team in tuple(self.teams):  # in turns: some take their steps together
+            going_on: list[Team] = []
+            for team in self.teams:  # in turns: some take their steps together
                 for seat in team.awake():
                     try:
-                        record: RunRecord | None = team.resume(seat)
+                        with team.queue:
+                            record: RunRecord | None = team.resume(seat)
                         if record is not None:
                             self.work.ended(seat.index, record)
                     except BaseException:  # a broken device, or the one that failed
                         team.drop(seat)
-                place, parts = self.teams.index(team), []
-                with suppress(BaseException):
-                    parts = team.step()
-                self.teams[place : place + 1] = parts
+                with suppress(BaseException), team.queue:
+                    going_on += team.step()
+            self.teams = going_on
 
     def _reserved(self) -> int:
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0

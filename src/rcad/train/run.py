@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ from rcad.loss.methods import METHODS
 from rcad.runs.config import RunConfig
 from rcad.runs.files import LogWriter, read_log
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, Split, Status, commit, utc_now, versions
+from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.checkpoint import CHECKPOINT, WEIGHTS, restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Course, Trainer, unheard
@@ -40,38 +40,35 @@ class Stopped(Exception):
     """Asked to stop in the middle of an evaluation."""
 
 
+@dataclass(eq=False)
 class Execution:
     """A run whose lock is held.
 
     Args:
         trainer: fresh; `course` restores it from a checkpoint where there is one.
-        interval: seconds between checkpoints, more where saving is slow.
         beside: how many runs share the device, for the record.
+        logged: the last epoch in the log.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        store: Store,
-        trainer: Trainer,
-        trackers: Sequence[Tracker] = (),
-        interval: float = 15.0,
-        beside: int = 1,
-    ) -> None:
-        self.config, self.store, self.trainer = config, store, trainer
-        self.trackers, self.interval, self.beside = trackers, interval, beside
-        run = config_id(config)
-        self.checkpoint = store.checkpoint(run) / CHECKPOINT
-        self.folder = store.folder(run)
-        self.logged = 0
-        self.started = utc_now()
+    config: RunConfig
+    place: Place
+    trainer: Trainer
+    trackers: Sequence[Tracker]
+    beside: int
+    started: str = field(default_factory=utc_now)
+    logged: int = 0
+
+    def __post_init__(self) -> None:
+        self.store, run = self.place.store, config_id(self.config)
+        self.folder, self.log = self.store.folder(run), self.store.log(run)
+        self.checkpoint = self.store.checkpoint(run) / CHECKPOINT
 
     def course(self, stop: Stop) -> Generator[None, None, RunRecord]:
         """The whole run in instalments; yields whenever work was launched on the device."""
         self._resume()
         self._write("running")
         self.trainer.tell()
-        with LogWriter(self.store.log(config_id(self.config))) as log:
+        with LogWriter(self.log) as log:
             self.trainer.on_epoch = lambda epoch, row: self._keep(log, epoch, row)
             try:
                 outcome = yield from self._fit(stop)
@@ -91,17 +88,17 @@ class Execution:
         return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
 
     def _resume(self) -> None:
-        if self.store.status(self.config) != "new":
-            self.started = self.store.get(config_id(self.config)).started
+        if (record := self.store.record(self.config)) is not None:
+            self.started = record.started
         # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
-        self.logged = max((int(row["epoch"]) for row in read_log(self.store.log(config_id(self.config)))), default=0)
+        self.logged = max((int(row["epoch"]) for row in read_log(self.log)), default=0)
         if self.checkpoint.exists():
             restore_trainer(self.trainer, self.checkpoint)
             self.trainer.progress.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
 
     def _fit(self, stop: Stop) -> Course:
         """Trains; pauses to save where enough time has passed."""
-        wait = self.interval
+        wait = self.place.checkpoint_seconds
         while True:
             due = time.monotonic() + wait
             outcome = yield from self.trainer.course(
@@ -111,7 +108,8 @@ class Execution:
                 return outcome
             start = time.monotonic()
             save_trainer(self.trainer, self.checkpoint)
-            wait = max(self.interval, (time.monotonic() - start) * self.beside / SAVING_SHARE)
+            spent = (time.monotonic() - start) * self.beside
+            wait = max(self.place.checkpoint_seconds, spent / SAVING_SHARE)
 
     def _keep(self, log: LogWriter, epoch: int, row: Row) -> None:
         """An epoch's numbers, in the log and the trackers."""
@@ -164,21 +162,26 @@ class Execution:
     def _write(
         self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
     ) -> RunRecord:
+        problem, splits = self.trainer.problem, self.trainer.problem.splits
         record = RunRecord(
             config=self.config,
             status=status,
             started=self.started,
-            finished=utc_now() if status in ("done", "diverged") else None,
+            finished=utc_now() if status in FINISHED else None,
             message=message,
-            splits=_splits(self.trainer.problem),
+            splits={
+                "train": Split(size=len(splits.train), sha256=splits.train_hash),
+                "validation": Split(size=len(splits.val), sha256=splits.val_hash),
+                "test": Split(size=len(splits.test), sha256=splits.test_hash),
+            },
             epochs=tuple(self.trainer.rows),
             metrics=metrics or {},
             timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
-            peak_memory_bytes=peak_memory(self.trainer.problem.device),
-            device=device_words(self.trainer.problem.device),
+            peak_memory_bytes=peak_memory(problem.device),
+            device=device_words(problem.device),
             versions=versions(),
             commit=commit(),
-            data_sha256=self.trainer.problem.fingerprint,
+            data_sha256=problem.fingerprint,
             resolved=self._resolved(),
         )
         self.store.write(record)
@@ -194,15 +197,6 @@ class Execution:
             "method": repr(self.trainer.method),
             "engine": f"{self.trainer.stepper.name}{shared}",
         }
-
-
-def _splits(problem: Problem) -> dict[str, Split]:
-    found = problem.splits
-    return {
-        "train": Split(size=len(found.train), sha256=found.train_hash),
-        "validation": Split(size=len(found.val), sha256=found.val_hash),
-        "test": Split(size=len(found.test), sha256=found.test_hash),
-    }
 
 
 TOO_LARGE = (
@@ -299,8 +293,7 @@ def begin(
     with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:
             return record
-        execution = Execution(config, store, trainer, trackers, place.checkpoint_seconds, beside)
-        return (yield from execution.course(stop))
+        return (yield from Execution(config, place, trainer, trackers, beside).course(stop))
 
 
 def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> None:
@@ -319,10 +312,8 @@ def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress:
 
 def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
     """A record, finished or not, belongs to the data it was made from, whatever stands under their name now."""
-    if store.status(config) == "new":
-        return
-    record = store.get(config_id(config))
-    if not same_data(record.data_sha256, problem.fingerprint):
+    record = store.record(config)
+    if record is not None and not same_data(record.data_sha256, problem.fingerprint):
         raise InputError(
             f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
             f"remove that run (rcad runs prune) or use another folder of runs"
@@ -341,6 +332,5 @@ def _words(dataset: Dataset, problem: Problem) -> str:
 
 
 def _finished(store: Store, config: RunConfig) -> RunRecord | None:
-    if store.status(config) not in ("done", "diverged"):
-        return None
-    return store.get(config_id(config))
+    record = store.record(config)
+    return record if record is not None and record.is_final else None

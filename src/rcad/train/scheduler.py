@@ -19,7 +19,7 @@ from rcad.errors import InputError, whole
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
-from rcad.runs.record import FINISHED, RunRecord
+from rcad.runs.record import RunRecord
 from rcad.runs.words import left_to, plural, said, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress, Tracker
@@ -198,8 +198,9 @@ class Listener:
 
     def look(self) -> None:
         """Which runs are done; that they were done on the data that are there now."""
-        store = self.place.store
-        self.records = {run: store.get(run) for run, one in self.configs.items() if store.status(one) in FINISHED}
+        for run, config in self.configs.items():
+            if (record := self.place.store.record(config)) is not None and record.is_final:
+                self.records[run] = record
         self.already = set(self.records)
         _check_data([self.configs[run] for run in self.records], self.place, self.shown)
         for run, record in self.records.items():
@@ -209,10 +210,9 @@ class Listener:
     def look_again(self) -> None:
         """Which of the runs that were left to others are done by now."""
         for run in tuple(self.left):
-            if self.place.store.status(self.configs[run]) in FINISHED:
-                del self.left[run]
+            if (record := self.place.store.record(self.configs[run])) is not None and record.is_final:
                 self.already.add(run)
-                self.ended(self.place.store.get(run))
+                self.ended(record)
 
     def moved(self, run: str, share: float, text: str) -> None:
         """So much of a run is done. Called at every step."""
