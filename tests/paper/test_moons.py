@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,9 @@ def test_the_table() -> None:
     assert all(len(place.runs) == settings.seeds for place in made.places.values())
 
 
-def judged(sigma: float = 0.1, noise: str = "all", bayes: float = 75.9, **shift: float) -> Study:
+def judged(
+    sigma: float = 0.1, noise: str = "all", bayes: float = 75.9, sizes: Sequence[Any] = (), **shift: float
+) -> Study:
     """T8's record with made-up results on one distribution."""
     noisy = np.random.default_rng(0).normal(0, 0.5, (len(moons.LABELS), 5))
     methods = {
@@ -80,7 +83,7 @@ def judged(sigma: float = 0.1, noise: str = "all", bayes: float = 75.9, **shift:
         for name, row in zip(moons.LABELS, noisy, strict=True)
     }
     cell = {"d": 625, "sigma": sigma, "noise": noise, "bayes": bayes, "methods": methods}
-    sweep = [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}}]
+    sweep = sizes or [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}}]
     return moons.judge(moons.described(moons.Settings(), {"a": cell}, sweep, {"epochs": []}))
 
 
@@ -91,6 +94,19 @@ def test_claims_are_the_printed_signs() -> None:
     assert claims["ERM is more accurate than FGSM linf"].published == pytest.approx(1.6)
     assert claims["ERM is more accurate than FGSM linf"].verdict == "opposite"
     assert claims["RCAD is more accurate than FGSM linf"].verdict == "opposite"
+
+
+def test_the_paper_s_own_size_is_judged_apart() -> None:
+    accuracy = {"erm": [99.7, 99.6, 99.8], "rcad": [99.5, 99.5, 99.4], "rcad_random": [94.7, 94.6, 94.7]}
+    n, draws, epochs = moons.PRINTED_SIZE
+    found = judged(sizes=[{"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy}]).claims
+    mine = {one.statement: one for one in found if one.where == "a, n=20,000, 300 epochs"}
+    assert mine["RCAD is more accurate than ERM"].published == pytest.approx(14.5)
+    assert mine["RCAD is more accurate than ERM"].verdict in ("not reproduced", "opposite")
+    assert mine["RCAD is more accurate than a random direction"].verdict == "reproduced"
+    assert len(mine) == 2
+    assert all(", n=" not in one.where for one in judged().claims)
+    assert moons.Settings().sweep[-1] == moons.PRINTED_SIZE == (20_000, 3, 300)
 
 
 def test_other_noise_has_no_published_row() -> None:

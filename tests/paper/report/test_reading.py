@@ -184,7 +184,7 @@ def test_the_records_of_this_repository_are_read() -> None:
     assert (len(boston.runs), boston.published and boston.published.mean) == (20, 2.60)
     assert studies["T7"].overlap["boston"] == pytest.approx(51 / 455)
     assert studies["T7"].places["ADA", "boston"].diverged == 3
-    assert len(studies["T8"].claims) == 21
+    assert len(studies["T8"].claims) == 23
     assert len(studies["F5"].claims) == 37
     assert all(len(one.x) == len(one.y) for one in studies["T8"].series)
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from rcad.paper.claims import Claim
+from rcad.paper.moons import at_printed_size
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import counts, gain_over, mean_of, place_mean, tally
+from rcad.paper.report.numbers import Mean, counts, gain_over, mean_of, place_mean, tally
 from rcad_docs.evidence import report
 
 RANDOM = "random direction"
+ROWS = ("ERM", "RCAD", RANDOM)
 NARROW = "\N{NARROW NO-BREAK SPACE}"
 
 
@@ -21,6 +23,9 @@ def does_it_help(root: Path) -> str:
     accuracies, likelihoods = [], []
     if moons := studies.get("T8"):
         accuracies = [_row(moons, f"moons, {column}", column) for column in moons.columns]
+        for where, found in at_printed_size(moons).items():
+            means = [_shown(mean_of([one for one in found[row] if one is not None]), 1) for row in ROWS]
+            accuracies.append(f"| moons, {where} | {' | '.join(_words(moons, where))} | {' | '.join(means)} |")
     if images := studies.get("cifar100-2k-bf16"):
         accuracies.append(_images_row(images))
     if uci := studies.get("T7"):
@@ -31,9 +36,12 @@ def does_it_help(root: Path) -> str:
 
 
 def _row(study: Study, name: str, column: str) -> str:
-    numbers = [_mean(study, row, column) for row in ("ERM", "RCAD", RANDOM)]
-    words = [_verdict(study, column, f"than {other}") for other in ("ERM", "a random direction")]
-    return f"| {name} | {' | '.join(words)} | {' | '.join(numbers)} |"
+    numbers = [_mean(study, row, column) for row in ROWS]
+    return f"| {name} | {' | '.join(_words(study, column))} | {' | '.join(numbers)} |"
+
+
+def _words(study: Study, where: str) -> list[str]:
+    return [_verdict(study, where, f"than {other}") for other in ("ERM", "a random direction")]
 
 
 def _images_row(study: Study) -> str:
@@ -53,10 +61,12 @@ def _two(study: Study) -> tuple[str, str]:
 
 def _mean(study: Study, row: str, column: str) -> str:
     place = study.places.get((row, column))
-    found = None if place is None else place_mean(study, place)
+    return _shown(None if place is None else place_mean(study, place), 1 if study.unit == "%" else 2)
+
+
+def _shown(found: Mean | None, places: int) -> str:
     if found is None:
         return "-"
-    places = 1 if study.unit == "%" else 2
     spread = "" if found.half is None else f"{NARROW}±{NARROW}{found.half:.{places}f}"
     return f"{found.value:.{places}f}{spread}"
 

@@ -186,7 +186,7 @@ def _moons(study: Study) -> list[Detail]:
         ["n", "draws", "epochs", *(one.name for one in study.series)],
         sizes,
         f"The first distribution; RCAD and the random direction as chosen at n = {study.settings['n']}, "
-        "ERM at its last epoch. Fewer draws and epochs for large n.",
+        "ERM at its last epoch. Fewer draws for large n; the last row has as many examples and epochs as the paper.",
     )
     by_epoch = Table(
         ["epoch", *(moons.LABELS[name] for name in names)],
