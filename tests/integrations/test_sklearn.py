@@ -337,6 +337,18 @@ def test_calibrated() -> None:
     assert CalibratedClassifierCV(short(), method="isotonic", cv=3).fit(*CANCER).score(*CANCER) > 0.9
 
 
+class Fixed(RCADClassifier):
+    """A subclass that leaves one parameter open."""
+
+    def __init__(self, alpha: float = 0.3) -> None:
+        super().__init__(alpha=alpha, max_iter=1)
+
+
+def test_subclasses_may_have_fewer_parameters() -> None:
+    model = clone(Fixed(0.7)).fit(*WINE)
+    assert (model.alpha_, model.n_iter_, model.get_params()) == (0.7, 1, {"alpha": 0.7})
+
+
 def test_clones_and_tags() -> None:
     model = short(methods.rcad(0.7, 0.5), alpha=0.3)
     twin = clone(model)

@@ -41,7 +41,8 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, parameters: dict[str, Any]) -> None:
         """The parameters as they were given: `__init__` hands its local names over and does no more."""
-        self.__dict__.update({name: value for name, value in parameters.items() if name in self._get_param_names()})
+        del parameters["self"]
+        self.__dict__.update(parameters)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
