@@ -251,13 +251,10 @@ class StackedOptimizer:
         layout: of the flat tensors.
         like: a flat tensor, for dtype and device.
         epochs: of the whole training, for the schedule.
-        decoupled: weight decay of Adam acts on the weights (AdamW); False adds it to the gradient (Adam).
     """
 
-    def __init__(
-        self, configs: Sequence[OptimConfig], layout: Layout, like: Tensor, epochs: int, *, decoupled: bool = True
-    ) -> None:
-        self.configs, self.layout, self.epochs, self.decoupled = tuple(configs), layout, epochs, decoupled
+    def __init__(self, configs: Sequence[OptimConfig], layout: Layout, like: Tensor, epochs: int) -> None:
+        self.configs, self.layout, self.epochs = tuple(configs), layout, epochs
         self.shared = common(configs)
         rate, decay, clip = (
             torch.tensor(values, dtype=like.dtype, device=like.device)
@@ -295,9 +292,7 @@ class StackedOptimizer:
         """The optimizer of some of the replicas, with their memory."""
         configs = [self.configs[i] for i in index.tolist()]
         like = self.layout.take(self._work, index)
-        twin = StackedOptimizer(
-            configs, Layout(len(index), self.layout.sizes), like, self.epochs, decoupled=self.decoupled
-        )
+        twin = StackedOptimizer(configs, Layout(len(index), self.layout.sizes), like, self.epochs)
         twin.steps = self.steps
         twin.first = None if self.first is None else self.layout.take(self.first, index)
         twin.second = None if self.second is None else self.layout.take(self.second, index)
@@ -325,11 +320,9 @@ class StackedOptimizer:
     def _adam_step(self, flat: Tensor, gradient: Tensor, factor: float) -> None:
         assert self.first is not None
         assert self.second is not None
-        if self._decay is not None and self.decoupled:
+        if self._decay is not None:
             torch.mul(self._decay, self._rate, out=self._work).mul_(-factor).add_(1.0)
             flat.mul_(self._work)
-        elif self._decay is not None:
-            gradient.addcmul_(self._decay, flat)
         first, second = (1 - beta**self.steps for beta in BETAS)
         self.first.lerp_(gradient, 1 - BETAS[0])
         self.second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.method import Method
 from rcad.loss.predictions import label_scores, value_scores
 from rcad.stacked.model import StackedMLP
 from rcad.train.task import Problem
@@ -62,7 +60,6 @@ class StackedProblem:
     Args:
         train: training examples (x, y); floating-point features, labels int64 or scaled targets.
         val: held-out examples, or None.
-        test: test examples, or None.
         classes: K; 0 for regression.
         target_scale: regression: the deviation by which the targets were divided, a number per replica (R,).
     """
@@ -70,17 +67,15 @@ class StackedProblem:
     train: Examples
     classes: int
     val: Examples | None = None
-    test: Examples | None = None
     target_scale: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name in ("train", "val", "test"):
-            pair = getattr(self, name)
-            object.__setattr__(self, name, None if pair is None else self._examples(name, *pair))
-        sets = {name: pair for name in ("train", "val", "test") if (pair := getattr(self, name)) is not None}
-        if len({pair.x.shape[2] for pair in sets.values()}) > 1:
-            shapes = {name: tuple(pair.x.shape) for name, pair in sets.items()}
-            raise InputError(f"expected equally many features in every set, but got {shapes}")
+        object.__setattr__(self, "train", self._examples("train", *self.train))
+        if self.val is not None:
+            object.__setattr__(self, "val", self._examples("val", *self.val))
+            if self.val.x.shape[2] != self.train.x.shape[2]:
+                shapes = {"train": tuple(self.train.x.shape), "val": tuple(self.val.x.shape)}
+                raise InputError(f"expected equally many features in every set, but got {shapes}")
         if self.classes == 0 and self.target_scale is None:
             object.__setattr__(self, "target_scale", self.train.x.new_ones(1, dtype=torch.float64))
 
@@ -107,7 +102,7 @@ class StackedProblem:
             if problem.train[0].ndim != 2 or problem.classes != problems[0].classes:
                 raise InputError("expected tables with equally many classes to stack, but got images or another task")
         sets = {}
-        for name in ("train", "val", "test"):
+        for name in ("train", "val"):
             pairs = [getattr(problem, name) for problem in problems]
             if len({tuple(x.shape) for x, _ in pairs}) > 1:
                 shapes = sorted({tuple(x.shape) for x, _ in pairs})
@@ -117,7 +112,7 @@ class StackedProblem:
         scales = [problem.target_scale for problem in problems if problem.target_scale is not None]
         scale = torch.tensor(scales, dtype=torch.float64, device=problems[0].device) if scales else None
         assert sets["train"] is not None
-        return cls(sets["train"], problems[0].classes, sets["val"], sets["test"], scale)
+        return cls(sets["train"], problems[0].classes, sets["val"], scale)
 
     @property
     def likelihood(self) -> Likelihood:
@@ -131,23 +126,21 @@ class StackedProblem:
 
     def check_replicas(self, replicas: int) -> None:
         """Every set is shared or has one entry per replica."""
-        scale = self.target_scale
-        sizes = {name: len(pair.x) for name in ("train", "val", "test") if (pair := getattr(self, name)) is not None}
-        sizes |= {} if scale is None else {"target_scale": len(scale)}
-        for name, size in sizes.items():
-            if size not in (1, replicas):
-                raise InputError(f"expected {name} for {replicas} replicas, or one for all, but got {size}")
+        held = None if self.val is None else self.val.x
+        for name, values in (("train", self.train.x), ("val", held), ("target_scale", self.target_scale)):
+            if values is not None and len(values) not in (1, replicas):
+                raise InputError(f"expected {name} for {replicas} replicas, or one for all, but got {len(values)}")
 
     def take(self, index: Tensor) -> StackedProblem:
         """The problem of some of the replicas; no copy of what is shared."""
-        sets = {name: pair.take(index) for name in ("train", "val", "test") if (pair := getattr(self, name))}
-        scale = self.target_scale
-        return replace(self, target_scale=scale if scale is None or len(scale) == 1 else scale[index], **sets)
+        scale, val = self.target_scale, None if self.val is None else self.val.take(index)
+        scale = scale if scale is None or len(scale) == 1 else scale[index]
+        return replace(self, train=self.train.take(index), val=val, target_scale=scale)
 
 
 @torch.no_grad()
 def measure_stacked(model: StackedMLP, examples: Examples, target_scale: Tensor | None) -> dict[str, Tensor]:
-    """The numbers of `metrics.measure` for each replica, float64 (R,).
+    """The numbers of `measure` for each replica, float64 (R,).
 
     Args:
         target_scale: None for classes: accuracy (percent), nll, brier. Else (R,) or (1,), the unit in which a
@@ -178,7 +171,6 @@ class StackedResult:
         model: the weights of the selected epoch; of a diverged replica, those it ended with.
         curves: by name (loss, accuracy, val_nll, ...), float64 (R, E); NaN where a replica had stopped or had not
             computed it.
-        metrics: of the selected weights on the test set, by name, float64 (R,).
         diverged_at: the epoch after which a replica stopped because its loss was no longer finite, (R,); 0 for none.
         best_epoch: the selected epoch, (R,); 0 where none was selected.
         snapshots: the weights after the epochs that were asked for; NaN where a replica had stopped.
@@ -189,7 +181,6 @@ class StackedResult:
     diverged_at: Tensor
     best_epoch: Tensor
     curves: dict[str, Tensor] = field(default_factory=dict)
-    metrics: dict[str, Tensor] = field(default_factory=dict)
     snapshots: dict[int, StackedMLP] = field(default_factory=dict)
 
     @classmethod
@@ -212,39 +203,8 @@ class StackedResult:
         """Writes the numbers of an epoch."""
         if epoch not in self.epochs:
             return
+        shape = self.model.replicas, len(self.epochs)
         for name, values in row.items():
-            table = self._table(self.curves, name, (self.model.replicas, len(self.epochs)), values.device)
-            table[replicas, self.epochs.index(epoch)] = values
-
-    def note_metrics(self, replicas: Tensor, values: dict[str, Tensor]) -> None:
-        """Writes the numbers of the test set."""
-        for name, column in values.items():
-            self._table(self.metrics, name, (self.model.replicas,), column.device)[replicas] = column
-
-    def rows(self, replica: int) -> list[dict[str, float]]:
-        """The reported epochs as the single run's rows, up to the one in which it diverged; finite numbers only."""
-        last = int(self.diverged_at[replica]) or max(self.epochs, default=0)
-        table = {name: values[replica].tolist() for name, values in self.curves.items()}
-        return [
-            {"epoch": float(epoch), **{name: column[k] for name, column in table.items() if math.isfinite(column[k])}}
-            for k, epoch in enumerate(self.epochs)
-            if epoch <= last
-        ]
-
-    def reason(self, replica: int, method: Method) -> str | None:
-        """Why a replica stopped, in one sentence; None if it did not."""
-        epoch = int(self.diverged_at[replica])
-        if not epoch:
-            return None
-        text = f"the loss of replica {replica} was no longer finite in epoch {epoch}"
-        uncapped = isinstance(method.likelihood, Gaussian) and method.likelihood.cap is None
-        rewards = any(term.measure == "negative_entropy" and term.weight > 0 for term in method.terms)
-        if uncapped and rewards:
-            return f"{text}: an entropy without a cap has no maximum; use gaussian(cap=0.0) for standardised targets"
-        return f"{text}: lower the learning rate or clip the gradient"
-
-    @staticmethod
-    def _table(tables: dict[str, Tensor], name: str, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        if name not in tables:
-            tables[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=device)
-        return tables[name]
+            if name not in self.curves:
+                self.curves[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=values.device)
+            self.curves[name][replicas, self.epochs.index(epoch)] = values

@@ -18,7 +18,7 @@ from rcad.errors import InputError, one_of, whole
 from rcad.loss.method import Method
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.method import StackedMethod, grow
-from rcad.stacked.model import Layout, Passes, StackedMLP, StackedOptimizer
+from rcad.stacked.model import Passes, StackedMLP, StackedOptimizer
 from rcad.stacked.step import StackedStep, Step
 from rcad.stacked.task import Examples, StackedProblem, StackedResult, measure_stacked
 from rcad.train.task import Problem, check_cap, derived, method_of
@@ -184,8 +184,6 @@ def train_stacked(
     selection: Literal["last", "best"] = "last",
     report: Sequence[int] | None = None,
     snapshots: Sequence[int] = (),
-    decoupled: bool = True,
-    initial: StackedMLP | None = None,
     group: int | None = None,
     progress: Progress | None = None,
     may_diverge: bool = False,
@@ -199,12 +197,10 @@ def train_stacked(
         optim: one for all, or one per replica; these may differ in lr, weight_decay and clip.
         epochs, batch_size: the last batch of an epoch may be smaller.
         hidden: units of the hidden layers.
-        selection: evaluate the last weights, or those that were best on the held-out set at a reported epoch: by
+        selection: keep the last weights, or those that were best on the held-out set at a reported epoch: by
             accuracy, then by likelihood, the earlier of equals.
         report: epochs (from 1) whose numbers are kept, ascending; every epoch by default.
         snapshots: epochs whose weights are kept.
-        decoupled: weight decay of Adam acts on the weights (AdamW); False adds it to the gradient (Adam).
-        initial: the weights to begin with instead of those of the seeds.
         group: how many replicas are worked on at a time, which changes the speed alone.
         progress: called with (done, total) replica-epochs after each epoch.
         may_diverge: train even what must diverge (see `check_cap`), to show what it does.
@@ -218,7 +214,8 @@ def train_stacked(
     method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
     optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
     method = _stacked(method_list, problem, may_diverge)
-    model = _begun(problem, seeds, hidden, initial)
+    x = problem.train.x
+    model = StackedMLP.initial(seeds, (x.shape[2], *hidden, problem.outputs), device=x.device, dtype=x.dtype)
     size = _group_size(model, batch_size) if group is None else group
     whole("group", size, minimum=1)
 
@@ -227,13 +224,12 @@ def train_stacked(
     for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
         part, chosen = model.take(index), index.tolist()
         optims, own_seeds = [optim_list[i] for i in chosen], [int(seeds[i]) for i in chosen]
-        optimizer = StackedOptimizer(optims, part.layout, part.flat, epochs, decoupled=decoupled)
+        optimizer = StackedOptimizer(optims, part.layout, part.flat, epochs)
         one = Group(index, own_seeds, problem.take(index), part, method.take(index), optimizer, result, selection)
         for _ in one.epochs(epochs, batch_size):
             done += len(index)
             if progress is not None:
                 progress(done, len(seeds) * epochs)
-    _test(problem, result, size, epochs)
     return result
 
 
@@ -260,21 +256,6 @@ def _stacked(methods: Sequence[Method], problem: StackedProblem, may_diverge: bo
     return stacked
 
 
-def _begun(
-    problem: StackedProblem, seeds: Sequence[int], hidden: Sequence[int], initial: StackedMLP | None
-) -> StackedMLP:
-    """The weights to begin with."""
-    x = problem.train.x
-    layout = Layout(len(seeds), (x.shape[2], *hidden, problem.outputs))
-    if initial is None:
-        return StackedMLP.initial(seeds, layout.sizes, device=x.device, dtype=x.dtype)
-    if initial.layout != layout or initial.flat.dtype != x.dtype:
-        raise InputError(
-            f"expected initial weights of {layout} in {x.dtype}, but got {initial.layout} in {initial.flat.dtype}"
-        )
-    return initial
-
-
 def _group_size(model: StackedMLP, batch_size: int) -> int:
     """As many replicas as keep a step inside the cache; all of them on a GPU."""
     if model.flat.device.type != "cpu":
@@ -283,37 +264,19 @@ def _group_size(model: StackedMLP, batch_size: int) -> int:
     return max(1, CACHE // (numbers * model.flat.element_size()))
 
 
-def _test(problem: StackedProblem, result: StackedResult, size: int, epochs: int) -> None:
-    """The numbers of the selected weights on the test set; a replica whose numbers are not finite is marked."""
-    left = (~result.diverged).nonzero()[:, 0]
-    if problem.test is None or not len(left):
-        return
-    for index in torch.split(left, size):
-        part = problem.take(index)
-        assert part.test is not None
-        values = measure_stacked(result.model.take(index), part.test, part.target_scale)
-        result.note_metrics(index, values)
-        finite = torch.stack(list(values.values())).isfinite().all(0)
-        result.mark(index[~finite], epochs)
-
-
 HIDDEN = (128,)
 """What `MLP` takes where a config names no hidden layers."""
 
 
 def train_configs(
-    configs: Sequence[RunConfig],
-    problems: Sequence[Problem],
-    *,
-    report: Sequence[int] | None = None,
-    progress: Progress | None = None,
+    configs: Sequence[RunConfig], problems: Sequence[Problem], *, progress: Progress | None = None
 ) -> StackedResult:
     """Trains one replica per config.
 
     Args:
         configs: may differ in seed, data, the numbers of the method, and lr, weight_decay and clip.
-        problems: their data, as `problem.prepare` gives it.
-        report, progress: see `train_stacked`.
+        problems: their data, as `prepare` gives it.
+        progress: see `train_stacked`.
     """
     if not configs or len(configs) != len(problems):
         raise InputError(f"expected one problem for each config, but got {len(configs)} and {len(problems)}")
@@ -333,7 +296,6 @@ def train_configs(
         batch_size=first.train.batch_size,
         hidden=HIDDEN if first.model.hidden is None else first.model.hidden,
         selection=first.train.selection,
-        report=report,
         progress=progress,
     )
 
