@@ -12,6 +12,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from rcad.data.official_sets import OfficialSet
 from rcad.data.registry import load
 from rcad.errors import InputError
 
@@ -165,7 +166,7 @@ UNCHECKED = {
 PLAIN = {
     "tar wrong md5": (cifar10, "expected md5 c32a1d4ab5d03f1284b67883e8d87530 for .*tar.gz, but got"),
     "mat wrong md5": (svhn, "expected md5 e26dedcc434d2e4c54c9b2d4a06d8373"),
-    "tiny wrong md5": (tiny, "expected md5 90528d7ca1a48142e341f4ef8d21d0de .*; .*check=False"),
+    "tiny wrong md5": (tiny, "expected md5 90528d7ca1a48142e341f4ef8d21d0de .*; .*rename it if you made"),
     "npz empty": (lambda t: npz(t, x=np.zeros((0, 5)), y=np.zeros(0, int)), r"^expected examples in .*x \(0, 5\)"),
     "pickled cifar": (lambda t: tar(t / "cifar-10-python.tar.gz", {"a": b"b"}), "cifar-10-binary.tar.gz.*pickles"),
     "cifar100 label 100": (lambda t: cifar100(t, bytes([0, 100]) + bytes(3072)), "0 to 99, but got 100 in .*train.bin"),
@@ -193,7 +194,7 @@ PLAIN = {
     ),
     "parquet image column unknown": (
         lambda t: shard(t, photo=TWO, label=TWO),
-        "image column img or image in .*but got photo, label; pass image_column=",
+        "image column img or image in .*but got photo, label; rename it",
     ),
     "parquet label column unknown": (
         lambda t: shard(t, img=images(png(), png()), kind=TWO),
@@ -247,8 +248,7 @@ PLAIN = {
     "unknown kind of file": (lambda t: tree(t, a_dot_xyz=b"?") / "a.xyz", "a.xyz to hold"),
 }
 CASES = {
-    **{name: (*case, {"check": False}) for name, case in UNCHECKED.items()},
-    **{name: (*case, {}) for name, case in PLAIN.items()},
+    **{name: (*case, {}) for name, case in (*UNCHECKED.items(), *PLAIN.items())},
     "cifar100 labels option": (
         lambda t: cifar100(t, RECORD100),
         "'fine' or 'coarse', but got 'middle'",
@@ -264,8 +264,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_line_and_nothing_left(tmp_path, case):
+def test_one_line_and_nothing_left(tmp_path, case, monkeypatch):
     make, message, options = CASES[case]
+    if case in UNCHECKED:  # made here, so their md5 is another
+        monkeypatch.setattr(OfficialSet, "check", lambda self, file: None)
     source = make(tmp_path)
     cache = tmp_path / "cache"
     with pytest.raises(InputError, match=message) as caught:

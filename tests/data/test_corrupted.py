@@ -40,7 +40,6 @@ def test_arrays_are_cut_by_severity_and_stay_on_disk(tmp_path):
     stored, labels = arrays(tmp_path)
     found = open_corrupted(tmp_path, classes=3)
     assert isinstance(found, CorruptedArrays)
-    assert found.provenance == "published"
     assert found.corruptions == ("snow", "fog")  # in the paper's order
     for name, array in stored.items():
         for severity in range(1, 6):

@@ -89,8 +89,8 @@ def test_shards_in_a_data_folder_and_names_in_the_metadata(folder):
 
 
 def test_named_columns_classes_and_size(folder):
-    write(folder / "train.parquet", [png(1, size=(9, 5)), png(2, size=(6, 8))], [0, 1], image="photo", label="kind")
-    dataset = load(folder, image_column="photo", label_column="kind", classes=("a", "b", "c"), size=4)
+    write(folder / "train.parquet", [png(1, size=(9, 5)), png(2, size=(6, 8))], [0, 1], label="kind")
+    dataset = load(folder, label_column="kind", classes=("a", "b", "c"), size=4)
     assert dataset.classes == ("a", "b", "c")
     assert dataset.train.x.shape == (2, 3, 4, 4)
 

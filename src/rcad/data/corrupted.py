@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.dataset import Progress, Split, check_labels, check_several
+from rcad.data.dataset import Split, check_labels, check_several
 from rcad.data.files import reason
 from rcad.data.image_folders import class_folders, read
 from rcad.data.images import is_image_name
@@ -51,14 +51,18 @@ class CorruptedArrays:
     folder: Path
     labels: npt.NDArray[np.int64]
     corruptions: tuple[str, ...]
-    provenance: Provenance = "published"
 
     def split(self, corruption: str, severity: int) -> Split:
         """The images (N, 3, H, W) of one corruption and severity, memory-mapped, and their labels."""
-        one_of("the corruption", corruption, self.corruptions)
-        rows = _rows(len(self.labels), severity)
-        images = _open(self.folder / f"{corruption}.npy")
-        _check_images(images, len(self.labels), self.folder / f"{corruption}.npy")
+        _check(corruption, self.corruptions, severity)
+        count, path = len(self.labels), self.folder / f"{corruption}.npy"
+        images = _open(path)
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[0] != count or images.shape[3] not in (1, 3):
+            raise InputError(
+                f"expected uint8 images ({count}, H, W, 3) in {path}, but got {images.dtype} {images.shape}; {_AGAIN}"
+            )
+        part = count // len(SEVERITIES)
+        rows = slice(part * (severity - 1), part * severity)
         return Split(images[rows].transpose(0, 3, 1, 2), self.labels[rows])
 
 
@@ -73,13 +77,10 @@ class CorruptedFolders:
     classes: tuple[str, ...]
     corruptions: tuple[str, ...]
     cache_dir: Path | None = None
-    progress: Progress | None = None
-    provenance: Provenance = "published"
 
     def split(self, corruption: str, severity: int) -> Split:
         """The images (N, 3, H, W) of one corruption and severity, and their labels."""
-        one_of("the corruption", corruption, self.corruptions)
-        _check_severity(severity)
+        _check(corruption, self.corruptions, severity)
         root = self.folder / corruption / str(severity)
         if not root.is_dir():
             raise InputError(f"expected the folder {root}, but it is missing; {_AGAIN}")
@@ -91,18 +92,11 @@ class CorruptedFolders:
         for name in self.classes:
             if not files.get(name):
                 raise InputError(f"expected images in {root / name}, but got none; {_AGAIN}")
-        dataset = read(
-            root, {"train": files}, self.classes, None, self.cache_dir, self.progress, kind="tiny-imagenet-c"
-        )
-        return dataset.train
+        return read(root, {"train": files}, self.classes, None, self.cache_dir, None, kind="tiny-imagenet-c").train
 
 
 def open_corrupted(
-    folder: str | Path,
-    *,
-    classes: int | Sequence[str] | None = None,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
+    folder: str | Path, *, classes: int | Sequence[str] | None = None, cache_dir: Path | None = None
 ) -> CorruptedArrays | CorruptedFolders:
     """The published set in `folder`, told apart by whether labels.npy lies there.
 
@@ -126,7 +120,7 @@ def open_corrupted(
             raise InputError(f"expected folders 1 to 5 in {root / found[0]}, but got none; {_AGAIN}")
         classes = [child.name for child in class_folders(first)]
         check_several(classes, str(first))
-    return CorruptedFolders(root, tuple(classes), found, cache_dir, progress)
+    return CorruptedFolders(root, tuple(classes), found, cache_dir)
 
 
 def _arrays(root: Path, classes: int | Sequence[str] | None) -> CorruptedArrays:
@@ -154,13 +148,8 @@ def _image_names(folder: Path) -> list[str]:
     return sorted(f"{folder.name}/{file.name}" for file in folder.iterdir() if is_image_name(file.name))
 
 
-def _rows(count: int, severity: int) -> slice:
-    _check_severity(severity)
-    part = count // len(SEVERITIES)
-    return slice(part * (severity - 1), part * severity)
-
-
-def _check_severity(severity: int) -> None:
+def _check(corruption: str, known: Sequence[str], severity: int) -> None:
+    one_of("the corruption", corruption, known)
     whole("severity", severity, minimum=1)
     if severity not in SEVERITIES:
         raise InputError(f"expected a severity from 1 to 5, but got {severity}")
@@ -175,10 +164,3 @@ def _open(path: Path) -> npt.NDArray[Any]:
         raise InputError(
             f"expected {path} to be a whole .npy file, but it cannot be read ({reason(error)}); {_AGAIN}"
         ) from None
-
-
-def _check_images(images: npt.NDArray[Any], count: int, path: Path) -> None:
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[0] != count or images.shape[3] not in (1, 3):
-        raise InputError(
-            f"expected uint8 images ({count}, H, W, 3) in {path}, but got {images.dtype} {images.shape}; {_AGAIN}"
-        )

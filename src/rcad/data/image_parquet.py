@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,6 @@ def load(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     size: int | None = None,
-    image_column: str | None = None,
     label_column: str | None = None,
     classes: Sequence[str] | None = None,
     skip_bad: bool = False,
@@ -48,7 +48,6 @@ def load(
 
     Args:
         size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
-        image_column: by default `img` or `image`.
         label_column: by default `label` or `fine_label`.
         skip_bad: leave out images that cannot be decoded; the note counts them.
         classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
@@ -61,7 +60,7 @@ def load(
     named = tuple(classes) if classes is not None else None
 
     def opened() -> _Opened:
-        return _open_all(path, shards, (image_column, label_column), named)
+        return _open_all(path, shards, label_column, named)
 
     if stream or (stream is None and _too_large(files, opened, size, skip_bad)):
         found = opened()
@@ -73,7 +72,7 @@ def load(
         omissions = decode_splits(folder, found.sources, found.labels, size, progress, skip_bad=skip_bad)
         return Described(found.classes, "; ".join([found.note, *omissions]), omissions)
 
-    options = {"size": size, "image": image_column, "label": label_column, "classes": named}
+    options = {"size": size, "image": None, "label": label_column, "classes": named}
     options |= {"skip_bad": True} if skip_bad else {}
     return cached("parquet", files, files[0].parent, options, build, cache_dir)
 
@@ -126,10 +125,10 @@ def _too_large(files: Sequence[Path], opened: Callable[[], _Opened], size: int |
 def _open_all(
     path: Path,
     shards: Mapping[str, Sequence[Path]],
-    columns: tuple[str | None, str | None],
+    label_column: str | None,
     classes: tuple[str, ...] | None,
 ) -> _Opened:
-    tables = {split: [_Shard(file, *columns) for file in files] for split, files in shards.items()}
+    tables = {split: [_Shard(file, label_column) for file in files] for split, files in shards.items()}
     labels = {split: np.concatenate([shard.labels() for shard in parts]) for split, parts in tables.items()}
     for split, values in labels.items():
         if not len(values):
@@ -140,12 +139,12 @@ def _open_all(
     if classes is None:
         classes = tables["train"][0].class_names()
     if classes is None:
-        classes = tuple(map(str, range(count_classes(labels["train"], _Origin(tables["train"])))))
+        classes = tuple(map(str, range(count_classes(labels["train"], partial(_origin, tables["train"])))))
     check_several(classes, str(path))
     sources: dict[str, Sequence[Source]] = {}
     checked: dict[str, npt.NDArray[np.int64]] = {}
     for name, split in chosen.items():
-        checked[name] = check_labels(labels[split], len(classes), _Origin(tables[split]))
+        checked[name] = check_labels(labels[split], len(classes), partial(_origin, tables[split]))
         sources[name] = [part for shard in tables[split] for part in shard.sources()]
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
     return _Opened(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
@@ -154,30 +153,29 @@ def _open_all(
 class _Shard:
     """One file: its columns found and checked, nothing read yet but the footer."""
 
-    def __init__(self, path: Path, image_column: str | None, label_column: str | None) -> None:
+    def __init__(self, path: Path, label_column: str | None) -> None:
         self.path = path
         self.file = _open(path)
         self.schema = self.file.schema_arrow
-        image = self._column("image", image_column, IMAGE_COLUMNS)
-        self.label = self._column("label", label_column, LABEL_COLUMNS)
+        image = self._column("image", IMAGE_COLUMNS, "rename it")
+        self.label = self._column("label", (label_column,) if label_column else LABEL_COLUMNS, "pass label_column=")
         self.leaf = _leaf(self.schema, image)
         if self.leaf is None:
             raise InputError(
                 f"expected column {image} of {path} to be a struct with bytes, "
-                f"but got {self.schema.field(image).type}; pass image_column="
+                f"but got {self.schema.field(image).type}; store the files' bytes"
             )
 
     def __len__(self) -> int:
         return int(self.file.metadata.num_rows)
 
-    def _column(self, what: str, asked: str | None, usual: Sequence[str]) -> str:
-        wanted = (asked,) if asked else usual
-        for name in wanted:
+    def _column(self, what: str, names: Sequence[str], remedy: str) -> str:
+        for name in names:
             if name in self.schema.names:
                 return name
         raise InputError(
-            f"expected the {what} column {' or '.join(wanted)} in {self.path}, but got {', '.join(self.schema.names)}; "
-            f"pass {what}_column="
+            f"expected the {what} column {' or '.join(names)} in {self.path}, but got {', '.join(self.schema.names)}; "
+            f"{remedy}"
         )
 
     def labels(self) -> npt.NDArray[np.int64]:
@@ -218,18 +216,13 @@ class _Shard:
             return None
 
 
-class _Origin:
-    """Names the shard and row of an index into a split."""
-
-    def __init__(self, shards: Sequence[_Shard]) -> None:
-        self.shards = shards
-
-    def __call__(self, index: int) -> str:
-        for shard in self.shards:
-            if index < len(shard):
-                break
-            index -= len(shard)
-        return f"{shard.path} row {index}"
+def _origin(shards: Sequence[_Shard], index: int) -> str:
+    """The shard and row of an index into a split."""
+    for shard in shards:
+        if index < len(shard):
+            break
+        index -= len(shard)
+    return f"{shard.path} row {index}"
 
 
 def _open(path: Path) -> Any:

@@ -41,18 +41,9 @@ _SVHN_ADDRESS = OFFICIAL["svhn"].files[0].url.rsplit("/", 1)[0]
 _ANNOTATIONS = "val/val_annotations.txt"
 
 
-def load_cifar10(
-    name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None, check: bool = True
-) -> Dataset:
-    """CIFAR-10 from cifar-10-binary.tar.gz or the folder of its .bin files.
-
-    Returns:
-        uint8 images (50000, 3, 32, 32) and (10000, 3, 32, 32), labels 0..9.
-
-    Args:
-        check: compare the archive with its published md5.
-    """
-    return _load_cifar("cifar10", Path(name_or_path), "fine", check, cache_dir, progress)
+def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+    """CIFAR-10 from cifar-10-binary.tar.gz or the folder of its .bin files: uint8 images of 3x32x32, labels 0..9."""
+    return _load_cifar("cifar10", Path(name_or_path), "fine", cache_dir, progress)
 
 
 def load_cifar100(
@@ -60,26 +51,15 @@ def load_cifar100(
     *,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
-    check: bool = True,
     labels: str = "fine",
 ) -> Dataset:
-    """CIFAR-100 from cifar-100-binary.tar.gz or the folder of its .bin files.
-
-    Returns:
-        uint8 images (50000, 3, 32, 32) and (10000, 3, 32, 32), labels 0..99, or 0..19 for the coarse ones.
-
-    Args:
-        check: compare the archive with its published md5.
-        labels: "fine" (100 classes) or "coarse" (20 superclasses).
-    """
+    """CIFAR-100 alike; `labels` are "fine", 0..99, or "coarse", 0..19."""
     if labels not in ("fine", "coarse"):
         raise InputError(f"expected labels to be 'fine' or 'coarse', but got {labels!r}")
-    return _load_cifar("cifar100", Path(name_or_path), labels, check, cache_dir, progress)
+    return _load_cifar("cifar100", Path(name_or_path), labels, cache_dir, progress)
 
 
-def _load_cifar(
-    name: str, path: Path, labels: str, check: bool, cache_dir: Path | None, progress: Progress | None
-) -> Dataset:
+def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, progress: Progress | None) -> Dataset:
     wanted = [file for split in _CIFAR_FILES[name].values() for file in split]
     if path.is_dir():
         missing = [file for file in wanted if not (path / file).is_file()]
@@ -93,7 +73,7 @@ def _load_cifar(
         files, root = [path], path.parent
 
     def build(folder: Path) -> Described:
-        if check and path.is_file():
+        if path.is_file():
             OFFICIAL[name].check(path)
         members = _cifar_members(path, (*wanted, _CIFAR_NAMES[name, labels]))
         classes = _cifar_classes(name, labels, members)
@@ -106,7 +86,7 @@ def _load_cifar(
         _save_parts(folder, _CIFAR_FILES[name], part, progress)
         return Described(classes, f"{name}, binary version, from {path.name}")
 
-    return cached(name, files, root, {"labels": labels, "check": check}, build, cache_dir)
+    return cached(name, files, root, {"labels": labels, "check": True}, build, cache_dir)
 
 
 def _cifar_members(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
@@ -142,7 +122,6 @@ def load_svhn(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     extra: bool = False,
-    check: bool = True,
 ) -> Dataset:
     """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
 
@@ -151,7 +130,6 @@ def load_svhn(
 
     Args:
         extra: join the 531,131 easier digits of extra_32x32.mat to the training split.
-        check: compare the files with their published md5.
     """
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
@@ -163,14 +141,13 @@ def load_svhn(
 
     def build(target: Path) -> Described:
         def part(name: str) -> tuple[Images, Labels]:
-            if check:
-                OFFICIAL["svhn"].check(files[name])
+            OFFICIAL["svhn"].check(files[name])
             return _read_svhn(files[name])
 
         _save_parts(target, splits, part, progress)
         return Described(OFFICIAL["svhn"].classes, "SVHN, cropped digits" + (", with extra" if extra else ""))
 
-    return cached("svhn", [*files.values()], folder, {"extra": extra, "check": check}, build, cache_dir)
+    return cached("svhn", [*files.values()], folder, {"extra": extra, "check": True}, build, cache_dir)
 
 
 def _read_svhn(file: Path) -> tuple[Images, Labels]:
@@ -199,7 +176,6 @@ def load_tiny_imagenet(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     size: int | None = None,
-    check: bool = True,
 ) -> Dataset:
     """Tiny ImageNet from its zip or the unpacked folder; labels follow the sorted wnids.
 
@@ -208,7 +184,6 @@ def load_tiny_imagenet(
 
     Args:
         size: resize to size x size.
-        check: compare the zip with its published md5.
     """
     check_size(size)
     path = Path(name_or_path)
@@ -216,8 +191,7 @@ def load_tiny_imagenet(
         return _tiny_folder(path, size, cache_dir, progress)
 
     def build(folder: Path) -> Described:
-        if check:
-            OFFICIAL["tiny-imagenet"].check(path)
+        OFFICIAL["tiny-imagenet"].check(path)
         names = zip_names(path)
         top = next((n[: -len(_ANNOTATIONS)] for n in names if n.endswith(_ANNOTATIONS)), None)
         if top is None:
@@ -231,7 +205,7 @@ def load_tiny_imagenet(
         decode_splits(folder, sources, labels_of(splits, classes), size, progress)
         return Described(classes, f"Tiny ImageNet, {len(classes)} classes, from {path.name}")
 
-    return cached("tiny-imagenet", [path], path.parent, {"size": size, "check": check}, build, cache_dir)
+    return cached("tiny-imagenet", [path], path.parent, {"size": size, "check": True}, build, cache_dir)
 
 
 def _tiny_folder(root: Path, size: int | None, cache_dir: Path | None, progress: Progress | None) -> Dataset:

@@ -50,7 +50,7 @@ class OfficialSet:
         """Compare one of the official files with its published md5; files of other names pass."""
         for remote in (*self.files, *self.optional):
             if remote.filename == file.name:
-                remedy = "download it again, or pass check=False if you made this file yourself"
+                remedy = "download it again, or rename it if you made this file yourself"
                 check_md5(file, remote.md5, remedy)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rcad.data.cache import REMEDY, cache_root, hashed, make_whole
 from rcad.data.dataset import Dataset, Progress, Split
 from rcad.data.files import make_folder, read_bytes, reason
-from rcad.errors import InputError, need, one_of
+from rcad.errors import InputError, need
 
 Index = npt.NDArray[np.int64]
 
@@ -134,7 +134,6 @@ def load_embedded(name_or_path: str) -> Dataset:
     "digits" are images, uint8 (1797, 1, 8, 8); the others are tables, float32 and unscaled. "diabetes" is
     regression.
     """
-    one_of("the name", name_or_path, EMBEDDED)
     bunch = _read_embedded(name_or_path, need("sklearn.datasets", "scikit-learn", "sklearn"))
     rows, columns = bunch.data.shape
     about = f"scikit-learn's {name_or_path}: {rows}"

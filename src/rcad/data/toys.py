@@ -22,8 +22,6 @@ Real = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
-NAMES = ("moons",)
-
 # One stream for each purpose: test examples are not training examples of a larger n.
 _ARC, _NOISE = range(2)
 _TRAIN, _TEST = range(2)
@@ -82,7 +80,6 @@ def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
 
 
 def load(
-    name_or_path: str,
     *,
     d: int = 625,
     sigma: float = 0.1,
@@ -94,11 +91,9 @@ def load(
     """Make the moons as a data set with a test set of its own.
 
     Args:
-        name_or_path: "moons".
         d, sigma, n, noise, seed: see `moons`.
         n_test: test examples, from another stream of the same seed.
     """
-    one_of("the name of a toy", name_or_path, NAMES)
     whole("n_test", n_test, minimum=1)
     train = Split(*_draw(n, d, sigma, seed, noise, _TRAIN))
     test = Split(*_draw(n_test, d, sigma, seed, noise, _TEST))

@@ -309,7 +309,7 @@ def weight_ratio(model: StackedMLP) -> float:
 
 def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
     """A training set and held-out examples of its own."""
-    data = load("moons", d=cell.d, sigma=cell.sigma, n=n, n_test=n_held, noise=cell.noise, seed=seed)
+    data = load(d=cell.d, sigma=cell.sigma, n=n, n_test=n_held, noise=cell.noise, seed=seed)
     assert data.test is not None
     x, y, held_x, held_y = map(torch.from_numpy, (data.train.x, data.train.y, data.test.x, data.test.y))
     return Fold(x, y, held_x, held_y, 2)
