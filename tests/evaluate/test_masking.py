@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attacked_net import Quantised, Saturated, fitted, patterns
 from rcad.evaluate.attacks import PGD
 from rcad.evaluate.masking import Check, masking_checks
+from small_nets import left_alone
 
 NAMES = ["gradients", "steps", "radius", "unbounded", "random", "transfer"]
 
@@ -87,13 +88,8 @@ def test_a_larger_radius_that_helps_is_caught() -> None:
 def test_the_model_is_left_alone() -> None:
     net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(192), nn.Dropout(0.5), nn.Linear(192, 5))
     x, y = patterns(40, 0)
-    state = {name: value.clone() for name, value in net.state_dict().items()}
-    before = torch.get_rng_state()
-    masking_checks(net, x, y, PGD(0.03, steps=2), twin=fitted(), tries=2)
-    assert all(m.training for m in net.modules())
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
-    assert all(p.grad is None for p in net.parameters())
+    with left_alone(net):
+        masking_checks(net, x, y, PGD(0.03, steps=2), twin=fitted(), tries=2)
 
 
 @pytest.mark.parametrize(("copies", "passes"), [(1, True), (50, False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,22 @@ def images(count: int = 7, *, seed: int = 0, dtype: torch.dtype = torch.float32)
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(count, 3, 8, 8, generator=generator, dtype=dtype)
     return x, torch.randint(CLASSES, (count,), generator=generator)
+
+
+@contextmanager
+def left_alone(net: nn.Module) -> Iterator[None]:
+    """Weights, buffers, modes, flags, gradients and the random state must be as before, even after an exception."""
+
+    def state() -> list[object]:
+        values = [*net.state_dict().values(), *(p.grad for p in net.parameters())]
+        flags = [p.requires_grad for p in net.parameters()], [m.training for m in net.modules()]
+        return [*flags, torch.get_rng_state().tolist(), [None if v is None else v.tolist() for v in values]]
+
+    before = state()
+    try:
+        yield
+    finally:
+        assert state() == before
 
 
 def soft(y: Tensor, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
