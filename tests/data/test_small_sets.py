@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from rcad.data.registry import load
-from rcad.data.small_sets import EMBEDDED, UCI, find_uci, load_embedded, load_uci
+from rcad.data.small_sets import EMBEDDED, find_uci, load_embedded, load_uci
 from rcad.data.streams import Stream
 from rcad.errors import InputError, MissingExtraError
 
@@ -92,22 +91,6 @@ def test_where_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         load_uci("bosten", data_dir=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "features"),
-    [("boston", 506, 13), ("concrete", 1030, 8), ("energy", 768, 8), ("wine", 1599, 11), ("yacht", 308, 6)],
-)
-def test_the_real_ones(name: str, rows: int, features: int) -> None:
-    real = Path(os.environ.get("RCAD_DATA") or Path(__file__).parents[3] / "shared" / "data")
-    if find_uci(name, real) is None:
-        pytest.skip(f"no uci/{UCI[name]} in {real}")
-    data = load_uci(name, data_dir=real)
-    assert data.train.x.shape == (rows, features)
-    assert len(data.standard_splits) == 20
-    for train, test in data.standard_splits:
-        assert len(test) == pytest.approx(rows / 10, abs=1)
-        assert len(train) + len(test) == rows
-
-
 def test_digits_are_images() -> None:
     from sklearn.datasets import load_digits
 
@@ -151,13 +134,6 @@ def test_whoever_writes_into_the_arrays_changes_no_later_reading(name: str) -> N
     again = load_embedded(name)
     assert np.array_equal(again.train.x, x)
     assert np.array_equal(again.train.y, y)
-
-
-def test_diabetes_is_not_scaled_with_all_rows() -> None:
-    data = load_embedded("diabetes")
-    age = data.train.x[:, data.columns.index("age")]
-    assert age.min() == 19
-    assert age.max() == 79
 
 
 def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,20 +66,6 @@ def test_a_uniform_subset_has_n_examples(y: np.ndarray, seed: int, data: st.Data
     assert index.max() < len(y)
 
 
-def test_ties_between_classes_do_not_favour_the_first() -> None:
-    y = np.repeat(np.arange(100), 5)
-    chosen = np.unique(y[holdout(y, 0.1, seed=3)[1]])
-    assert len(chosen) == 50
-    assert chosen.max() >= 90
-
-
-def test_the_largest_remainders_get_the_rest() -> None:
-    y = np.asarray([0] * 19 + [1] * 11)
-    for seed in range(20):
-        _, val = holdout(y, 0.1, seed=seed)  # shares of 1.9 and 1.1
-        assert np.bincount(y[val]).tolist() == [2, 1]
-
-
 def test_the_draws_are_fixed_for_good() -> None:
     """Records name index hashes: these must never change."""
     y = np.arange(20) % 4

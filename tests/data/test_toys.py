@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rcad.data.toys import arc, bayes_accuracy, load, moons
+from rcad.data.toys import bayes_accuracy, load, moons
 from rcad.errors import InputError
 
 
@@ -48,15 +48,6 @@ def test_the_stream_is_fixed() -> None:
 def test_bayes_accuracy(sigma: float, expected: float) -> None:
     assert bayes_accuracy(sigma) == pytest.approx(expected, abs=2e-6)
     assert bayes_accuracy(sigma, "rest") == 1
-
-
-def test_bayes_accuracy_is_that_of_the_likelihood_ratio_on_examples() -> None:
-    sigma, count = 0.5, 40_000
-    x, y = moons(count, 2, sigma, 5)
-    angles = (np.arange(60) + 0.5) * np.pi / 60
-    density = [sum(np.exp(-((x - p) ** 2).sum(1) / (2 * sigma**2)) for p in arc(angles, k)) for k in (0, 1)]
-    hits = ((density[1] > density[0]) == y).mean()
-    assert hits == pytest.approx(bayes_accuracy(sigma), abs=4 * (0.25 / count) ** 0.5)
 
 
 def test_as_a_data_set() -> None:

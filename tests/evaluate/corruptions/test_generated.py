@@ -9,7 +9,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
-from rcad.evaluate.corruptions.severities import constant, scale_of
+from rcad.evaluate.corruptions.severities import scale_of
 
 DRAWN = [name for name in CORRUPTIONS if name not in {"defocus_blur", "zoom_blur", "brightness", "contrast"}]
 DRAWN = [name for name in DRAWN if name not in {"pixelate", "jpeg_compression"}]
@@ -107,29 +107,29 @@ def waves(count, channels, height, width):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("gaussian_noise", [0.485, 0.0617, 0.88, 0.0556, 0.5012, 0.0978]),
-        ("shot_noise", [0.4772, 0.0508, 0.8735, 0.0651, 0.4872, 0.079]),
-        ("impulse_noise", [0.4852, 0.0253, 0.8814, 0.0167, 0.5005, 0.0403]),
-        ("defocus_blur", [0.4841, 0.004, 0.8961, 0.0062, 0.5011, 0.0146]),
-        ("glass_blur", [0.4841, 0.0758, 0.8961, 0.0495, 0.5011, 0.0573]),
-        ("motion_blur", [0.4802, 0.0519, 0.9066, 0.0283, 0.5011, 0.0486]),
-        ("zoom_blur", [0.4877, 0.0574, 0.9065, 0.0113, 0.4983, 0.0937]),
-        ("snow", [0.6271, 0.143, 0.967, 0.0709, 0.7374, 0.2363]),
-        ("frost", [0.6307, 0.1483, 0.9447, 0.0554, 0.6565, 0.1682]),
-        ("fog", [0.4653, 0.1802, 0.6041, 0.2921, 0.3491, 0.2266]),
-        ("brightness", [0.5379, 0.0538, 0.9794, 0.0833, 0.5815, 0.0804]),
-        ("contrast", [0.4841, 0.2217, 0.8961, 0.0642, 0.5011, 0.2865]),
-        ("elastic_transform", [0.4869, 0.1016, 0.8991, 0.0261, 0.4988, 0.1466]),
-        ("pixelate", [0.4841, 0.0203, 0.9131, 0.036, 0.5011, 0.0285]),
-        ("jpeg_compression", [0.484, 0.0189, 0.8968, 0.007, 0.501, 0.0188]),
+        ("gaussian_noise", [0.485, 0.0617, 0.8873, 0.039, 0.5012, 0.1147, 0.5014, 0.1151]),
+        ("shot_noise", [0.4772, 0.0508, 0.8859, 0.0382, 0.4786, 0.1081, 0.4741, 0.1186]),
+        ("impulse_noise", [0.4852, 0.0253, 0.8877, 0.0091, 0.5002, 0.0701, 0.5015, 0.0447]),
+        ("defocus_blur", [0.4841, 0.004, 0.8961, 0.0033, 0.5011, 0.0207, 0.501, 0.0718]),
+        ("glass_blur", [0.4841, 0.0758, 0.8961, 0.0359, 0.5011, 0.082, 0.501, 0.1052]),
+        ("motion_blur", [0.4802, 0.0519, 0.9031, 0.0187, 0.501, 0.0599, 0.5008, 0.1218]),
+        ("zoom_blur", [0.4877, 0.0574, 0.9014, 0.0058, 0.4985, 0.1136, 0.5003, 0.1648]),
+        ("snow", [0.6271, 0.143, 0.9537, 0.0576, 0.7706, 0.2695, 0.7381, 0.2371]),
+        ("frost", [0.6307, 0.1483, 0.9661, 0.0699, 0.6633, 0.1824, 0.659, 0.1764]),
+        ("fog", [0.4653, 0.1802, 0.6981, 0.198, 0.336, 0.2519, 0.3262, 0.2675]),
+        ("brightness", [0.5379, 0.0538, 0.9527, 0.0566, 0.5917, 0.0906, 0.5684, 0.0674]),
+        ("contrast", [0.4841, 0.2217, 0.8961, 0.0458, 0.5011, 0.3024, 0.501, 0.2547]),
+        ("elastic_transform", [0.4869, 0.1016, 0.8987, 0.011, 0.4962, 0.1907, 0.5007, 0.1452]),
+        ("pixelate", [0.4841, 0.0203, 0.9028, 0.0093, 0.5011, 0.0318, 0.5009, 0.0495]),
+        ("jpeg_compression", [0.484, 0.0189, 0.8956, 0.0051, 0.5013, 0.0236, 0.5016, 0.0331]),
     ],
 )
 def test_the_numbers_are_fixed(name, expected):
-    """Mean and mean change, in colour, in grey and on larger images: accuracies of other days must stay comparable."""
+    """Mean and mean change, in colour and grey, of each size: accuracies of other days must stay comparable."""
     found = []
-    for shape in ((20, 3, 40, 36), (8, 1, 9, 9), (6, 3, 64, 70)):
+    for severity, shape in ((4, (20, 3, 40, 36)), (2, (8, 1, 9, 9)), (5, (6, 3, 64, 70)), (3, (2, 3, 130, 128))):
         x = waves(*shape)
-        moved = corrupt_numbered(x, name, 4, seed=5, first=3)
+        moved = corrupt_numbered(x, name, severity, seed=5, first=3)
         found += [moved.mean().item(), (moved - x).abs().mean().item()]
     assert found == pytest.approx(expected, abs=2e-4)
 
@@ -184,11 +184,3 @@ def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
 )  # fmt: skip
 def test_the_shorter_side_chooses(shape, scale):
     assert scale_of(torch.empty(1, 3, *shape)) == scale
-
-
-def test_spot_checks_against_the_published_programs():
-    assert [constant("gaussian_noise", s, "small") for s in SEVERITIES] == [0.04, 0.06, 0.08, 0.09, 0.10]
-    assert [constant("shot_noise", s, "large") for s in SEVERITIES] == [60, 25, 12, 5, 3]
-    assert [constant("jpeg_compression", s, "medium") for s in SEVERITIES] == [65, 58, 50, 40, 25]
-    assert constant("fog", 3, "small") == (0.75, 2.5)
-    assert constant("snow", 5, "small") == (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8)
