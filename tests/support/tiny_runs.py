@@ -42,9 +42,13 @@ def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", *
 
 
 def trainer(
-    settings: RunConfig, device: torch.device = CPU, engine: Engine = "eager", seat: Seat | None = None
+    settings: RunConfig,
+    device: torch.device = CPU,
+    engine: Engine = "eager",
+    seat: Seat | None = None,
+    data: Dataset | None = None,
 ) -> Trainer:
-    problem = prepare(settings, dataset(), device)
+    problem = prepare(settings, data or dataset(), device)
     method, model = method_of(settings, problem), model_of(settings, problem)
     return Trainer(settings, problem, method, model, engine=engine, seat=seat)
 

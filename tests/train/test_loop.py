@@ -11,44 +11,30 @@ import pytest
 import torch
 from torch import nn
 
+import tiny_runs
 from rcad import GradientStep, suggest_alpha
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
-from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.config import ModelConfig, OptimConfig, RunConfig
 from rcad.train.checkpoint import restore_trainer, save_trainer
-from rcad.train.loop import Trainer
 from rcad.train.optim import learning_rate
 from rcad.train.task import channel_statistics, derived, measure, method_of, model_of, prepare, scores
+from tiny_runs import CPU, dataset, trainer
 
-CPU = torch.device("cpu")
-
-
-def dataset(task: str = "classification", count: int = 90) -> Dataset:
-    """Images whose class shows in their brightness, or a table whose target is a sum."""
-    draw = np.random.default_rng(0)
-    if task == "regression":
-        x = draw.normal(size=(count, 4)).astype(np.float32)
-        return Dataset("table", "regression", Split(x, (10 * x.sum(1) + 3).astype(np.float32)))
-    y = np.arange(count) % 3
-    x = (draw.integers(0, 120, (count, 1, 8, 8)) + 60 * y[:, None, None, None]).astype(np.uint8)
-    return Dataset("images", "classification", Split(x, y.astype(np.int64)), classes=("a", "b", "c"))
+STEPS = OptimConfig(lr=0.05, weight_decay=1e-3, clip=1.0, schedule="multistep", milestones=(2,))
 
 
-def config(method: str = "erm", *, dropout: float | None = None, seed: int = 0, **train: Any) -> RunConfig:
-    rows = tuple((name.strip(), ()) for name in method.split("+"))
-    return RunConfig(
-        data=DataConfig(name="images"),
-        model=ModelConfig(name="small_cnn", width=4, dropout=dropout),
-        method=rows,
-        optim=OptimConfig(lr=0.05, weight_decay=1e-3, clip=1.0, schedule="multistep", milestones=(2,)),
-        train=TrainConfig(**{"epochs": 4, "batch_size": 16, **train}),
-        seed=seed,
-    )
+def table(count: int = 90) -> Dataset:
+    """Its target is a sum."""
+    x = np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
+    return Dataset("table", "regression", Split(x, (10 * x.sum(1) + 3).astype(np.float32)))
 
 
-def trainer(settings: RunConfig, data: Dataset | None = None) -> Trainer:
-    problem = prepare(settings, data or dataset(), CPU)
-    return Trainer(settings, problem, method_of(settings, problem), model_of(settings, problem))
+def config(
+    method: str = "erm", *, dropout: float | None = None, seed: int = 0, optim: OptimConfig = STEPS, **train: Any
+) -> RunConfig:
+    made = tiny_runs.config(method, **{"epochs": 4, **train})
+    return replace(made, seed=seed, optim=optim, model=ModelConfig(name="small_cnn", width=4, dropout=dropout))
 
 
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
@@ -94,6 +80,7 @@ def test_every_example_is_seen_once_an_epoch() -> None:
         config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=2),
         config("rcad_released", selection="last"),
         config("rcad_text", dropout=0.5),
+        config("two_views", optim=OptimConfig(name="adamw", lr=0.01)),
     ],
     ids=lambda c: c.method[-1][0],
 )
@@ -112,13 +99,13 @@ def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: 
             break
         save_trainer(part, tmp_path / "saved")
     assert part.epoch == 4
-    for one, other in ((whole, part),):
-        one.restore_selected()
-        other.restore_selected()
-        assert same_weights(one.model, other.model)
-        assert same_weights(one.selected, other.selected)
-        drop = lambda rows: [{k: v for k, v in row.items() if k != "seconds"} for row in rows]  # noqa: E731
-        assert drop(one.rows) == drop(other.rows)
+    for run in (whole, part):
+        run.restore_selected()
+        for row in run.rows:
+            del row["seconds"]
+    assert same_weights(whole.model, part.model)
+    assert same_weights(whole.selected, part.selected)
+    assert whole.rows == part.rows
 
 
 def test_growth_enlarges_the_set_and_survives_a_pause(tmp_path: Any) -> None:
@@ -138,8 +125,7 @@ def test_growth_enlarges_the_set_and_survives_a_pause(tmp_path: Any) -> None:
 
 
 def test_accumulation_equals_the_bigger_batch() -> None:
-    settings = config(epochs=1, batch_size=16)
-    settings = replace(settings, optim=replace(settings.optim, clip=None))  # clipping would hide a wrong scale
+    settings = config(epochs=1, optim=replace(STEPS, clip=None))  # clipping would hide a wrong scale
     one, two = trainer(settings), trainer(replace(settings, train=replace(settings.train, batch_size=8, accumulate=2)))
     one.fit()
     two.fit()
@@ -158,9 +144,7 @@ def test_the_best_epoch_is_kept() -> None:
 
 
 def test_patience_ends_a_run_early() -> None:
-    settings = config(epochs=50, patience=2)
-    settings = replace(settings, optim=replace(settings.optim, lr=1e-12))
-    run = trainer(settings)
+    run = trainer(config(epochs=50, patience=2, optim=replace(STEPS, lr=1e-12)))
     assert run.fit() == "done"
     assert run.epoch < 10
 
@@ -187,17 +171,16 @@ def test_the_average_follows_the_weights() -> None:
 
 
 def test_divergence_stops_the_run() -> None:
-    settings = config()
-    run = trainer(replace(settings, optim=replace(settings.optim, lr=1e30, clip=None)))
+    run = trainer(config(optim=replace(STEPS, lr=1e30, clip=None)))
     assert run.fit() == "diverged"
     assert not math.isfinite(run.rows[-1]["loss"])
     assert run.epoch < 4
 
 
 def test_regression_trains_in_the_target_s_own_unit() -> None:
-    settings = replace(config("rcad", epochs=30), model=ModelConfig(name="mlp"))
-    settings = replace(settings, optim=OptimConfig(name="adamw", lr=0.01))
-    run = trainer(settings, dataset("regression"))
+    optim = OptimConfig(name="adamw", lr=0.01)
+    settings = replace(config("rcad", epochs=30, optim=optim), model=ModelConfig(name="mlp"))
+    run = trainer(settings, data=table())
     run.fit()
     x, y = run.problem.test
     scale = run.problem.target_scale
@@ -246,12 +229,12 @@ def test_a_seed_decides_everything_and_touches_nothing_else() -> None:
     ("settings", "data", "says"),
     [
         (config("gaussian"), dataset(), "expected real targets for the method 'gaussian', but got class labels"),
-        (config("label_smoothing"), dataset("regression"), "expected class labels for the method 'label_smoothing'"),
+        (config("label_smoothing"), table(), "expected class labels for the method 'label_smoothing'"),
         (config("bernoulli"), dataset(), "expected a method for one target per example, but got 'bernoulli'"),
-        (config("bernoulli"), dataset("regression"), "expected a method for one target per example"),
-        (config("mixup"), dataset("regression"), "expected images for the method"),
-        (config("me_ada"), dataset("regression"), "say so, e.g. me_ada(levels=none)"),
-        (config("adversarial_training"), dataset("regression"), "say so, e.g. adversarial_training(bounds=none)"),
+        (config("bernoulli"), table(), "expected a method for one target per example"),
+        (config("mixup"), table(), "expected images for the method"),
+        (config("me_ada"), table(), "say so, e.g. me_ada(levels=none)"),
+        (config("adversarial_training"), table(), "say so, e.g. adversarial_training(bounds=none)"),
         (config("rcda"), dataset(), "did you mean 'rcad'?"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -270,7 +253,7 @@ def test_alpha_auto_is_measured_on_the_training_examples() -> None:
     assert isinstance(where, GradientStep)
     assert where.alpha == pytest.approx(suggest_alpha(*problem.train), abs=1e-4)
     with pytest.raises(InputError, match="expected class labels to measure alpha=auto"):
-        method_of(settings, prepare(settings, dataset("regression"), CPU))
+        method_of(settings, prepare(settings, table(), CPU))
     other = replace(settings, method=(("mixup", (("alpha", "auto"),)),))
     with pytest.raises(InputError, match="expected alpha=auto for one of rcad"):
         method_of(other, problem)
@@ -282,7 +265,7 @@ def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) 
     """Also what was cropped or moved: turning it round in every layer that reads it would cost more."""
     one = dataset()
     colours = replace(one, train=Split(np.repeat(one.train.x, 3, 1), one.train.y))
-    run = trainer(config(method, channels_last=wanted, epochs=1), colours)
+    run = trainer(config(method, channels_last=wanted, epochs=1), data=colours)
     seen: list[bool] = []
     run.model.register_forward_pre_hook(
         lambda module, args: seen.append(args[0].is_contiguous(memory_format=torch.channels_last)), prepend=True
@@ -293,20 +276,15 @@ def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) 
 
 
 def test_a_table_is_left_in_the_order_it_has() -> None:
-    table = dataset("regression")
-    one, other = (
-        replace(config("rcad", channels_last=wanted, epochs=1), model=ModelConfig(name="mlp"))
-        for wanted in (True, False)
-    )
-    runs = [trainer(settings, table) for settings in (one, other)]
+    orders = [config("rcad", channels_last=wanted, epochs=1) for wanted in (True, False)]
+    runs = [trainer(replace(settings, model=ModelConfig(name="mlp")), data=table()) for settings in orders]
     assert [run.fit() for run in runs] == ["done", "done"]
     assert same_weights(runs[0].model, runs[1].model)
 
 
 def test_batches_are_numbered_through_the_run_and_rates_follow_them() -> None:
     """Terms that rest count batches over epochs; the learning rate of a step is that of its first batch."""
-    settings = config("rcad", epochs=3, accumulate=2)
-    settings = replace(settings, optim=replace(settings.optim, schedule="cosine"))
+    settings = config("rcad", epochs=3, accumulate=2, optim=replace(STEPS, schedule="cosine"))
     run = trainer(settings)
     total = math.ceil(len(run.y) / 16)
     assert total % 2  # the last optimizer step of an epoch has one batch
