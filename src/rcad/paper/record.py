@@ -164,6 +164,11 @@ class Study:
         return self.scale == "full" and not self.tuned
 
     @property
+    def stem(self) -> str:
+        """Of its pictures and tables: its target, or its file's name, since one target may be tuned in several ways."""
+        return self.path.stem if self.tuned and self.path is not None else self.target
+
+    @property
     def scope(self) -> str:
         """Its scale, and the protocol where it is not the paper's."""
         return f"{self.scale} scale" + (", every method tuned" if self.tuned else "")

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rcad.paper.report import Report, gather
+from rcad.paper.report import Report, few_labels, gather
 from rcad.paper.report.overview import CLAIMS, MISSING
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Cell, Figure, Section, Table
 from rcad.report.markdown import escaped
 
 FOLDER = "evidence"
+APART = (CLAIMS, MISSING, few_labels.TITLE)
+"""Chapters that stand on pages written by hand."""
 WIDE = "---\nhide:\n  - toc\n---"
 LONG, WALL = 20, 600
 """Letters from which a cell gets room for some words side by side, and from which a paragraph is folded."""
@@ -45,7 +47,7 @@ def drawing(root: Path, name: str) -> str:
 def pages(root: Path) -> Evidence:
     """The first page with every claim, and one page for each chapter of the report."""
     found = report(root)
-    chapters = [section for section in found.document.sections[1:] if section.title not in (CLAIMS, MISSING)]
+    chapters = [section for section in found.document.sections[1:] if section.title not in APART]
     homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
     texts = {f"{FOLDER}/{_stem(one)}.md": _chapter(root, one, homes) for one in chapters}
     first = (root / "docs" / FOLDER / "index.md").is_file()
@@ -57,7 +59,7 @@ def pages(root: Path) -> Evidence:
 def table(root: Path, title: str) -> str:
     """The tables of one of the report's first and last chapters."""
     found = report(root)
-    chapters = [section for section in found.document.sections[1:] if section.title not in (CLAIMS, MISSING)]
+    chapters = [section for section in found.document.sections[1:] if section.title not in APART]
     homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
     section = next((one for one in found.document.sections if one.title == title), None)
     if section is None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rcad.errors import InputError
-from rcad.paper.report import chapters, costs, overview
+from rcad.paper.record import Study
+from rcad.paper.report import chapters, costs, few_labels, overview
 from rcad.paper.report.reading import Found, read
 from rcad.paper.report.tables import Links, grid
 from rcad.report import drawing, html, latex, markdown
@@ -68,9 +69,9 @@ def gather(results: Path, out: Path) -> Report:
             damaged.append(str(error))
     cost = costs.section(found.step_times)
     some += [cost] if cost is not None else []
-    front = overview.first(found, damaged, {section.title: section.anchor for section in some}, links)
-    last = overview.missing(found)
-    document = Document(TITLE, LEAD, [*front, *some, *([last] if last else [])], _facts(found))
+    summary, *claims = overview.first(found, damaged, {section.title: section.anchor for section in some}, links)
+    sections = [summary, few_labels.section(found.studies), *claims, *some, overview.missing(found)]
+    document = Document(TITLE, LEAD, [one for one in sections if one is not None], _facts(found))
     return Report(found, document)
 
 
@@ -86,12 +87,13 @@ def _facts(found: Found) -> dict[str, str]:
     return facts
 
 
+def _stem(study: Study) -> str:
+    """Of the table's file; a foreign record's target may be anything."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", study.stem).strip("-.") or "table"
+
+
 def _tables(found: Found, folder: Path) -> list[Path]:
-    texts = {
-        re.sub(r"[^A-Za-z0-9.-]+", "-", study.target).strip("-.") or "table": latex.table(grid(study), study.target)
-        for study in reversed(found.studies)
-        if study.places
-    }
+    texts = {_stem(study): latex.table(grid(study), study.target) for study in reversed(found.studies) if study.places}
     texts["verdicts"] = latex.table(overview.verdict_table(found.studies), "verdicts")
     files = []
     for stem, text in sorted(texts.items()):

@@ -113,7 +113,12 @@ def section(study: Study, links: Links) -> Section:
     if study.places:
         parts.append(run_table(study, links))
     return Section(
-        study.title, told(study), parts, verdict(study), study.warning, study.target if study.target in TARGETS else ""
+        study.title,
+        told(study),
+        parts,
+        verdict(study),
+        study.warning,
+        study.target if study.target in TARGETS and not study.tuned else "",
     )
 
 

@@ -43,4 +43,4 @@ def finish(
     """The picture with its legend of so many columns, and with the warning that it carries wherever it goes."""
     drawing.legend(figure, keys, columns)
     drawing.stamp(figure, study.warning)
-    return Figure(figure, caption, alt, wide=wide, name=f"{study.target}-{name}")
+    return Figure(figure, caption, alt, wide=wide, name=f"{study.stem}-{name}")

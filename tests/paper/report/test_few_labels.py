@@ -1,0 +1,64 @@
+"""What each measure is worth on few labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rcad.paper.record import Place, Run, Study
+from rcad.paper.report.few_labels import DECAY, gains, section
+from rcad.report.document import Table
+
+ERM = {"accuracy": [10.0, 12.0, 11.0], "nll": [5.0, 5.2, 5.1]}
+
+
+def place(row: str, points: float = 0.0, nats: float = 0.0, column: str = "n=500") -> Place:
+    """Better than ERM by this much at the last epoch, and by nothing at the chosen one."""
+    runs = [
+        Run(seed, {"accuracy": one, "nll": two, "last_accuracy": one + points + 0.1 * seed, "last_nll": two - nats})
+        for seed, (one, two) in enumerate(zip(ERM["accuracy"], ERM["nll"], strict=True))
+    ]
+    return Place(row, column, None, runs)
+
+
+def study(*places: Place, protocol: str = "one view", scale: str = "full") -> Study:
+    title = "Low data: subsets of CIFAR-100, ResNet-18" + (", every method tuned" if protocol == "tuned" else "")
+    return Study(
+        target="T4", title=title, about="", scale=scale, protocol=protocol, rows=["ERM", "RCAD"],
+        columns=["n=500", "n=50,000"], places={(one.row, one.column): one for one in places},
+        path=Path(f"T4-{protocol}.json"),
+    )  # fmt: skip
+
+
+PUBLISHED = study(place("ERM"), place("RCAD", 0.5, 0.3), place("RCAD", 9.0, 9.0, "n=50,000"))
+TUNED = study(place("ERM", 6.0, 1.0), place("RCAD", 7.0, 0.8), protocol="tuned")
+
+
+def test_gains_are_of_the_last_epoch_and_positive_is_better() -> None:
+    (one,) = gains([PUBLISHED])
+    assert (one.row, one.group) == ("RCAD", "n=500, ResNet-18, paper's setting")
+    found = {name: gain.mean for name, gain in one.gains.items() if gain is not None}
+    assert found == {"accuracy": pytest.approx(0.5), "nll": pytest.approx(0.3)}
+
+
+def test_tuned_methods_are_compared_with_tuned_erm_which_is_compared_with_the_papers() -> None:
+    found = {(one.setting, one.row): one.gains["accuracy"] for one in gains([PUBLISHED, TUNED])}
+    means = {key: None if gain is None else round(gain.mean, 9) for key, gain in found.items()}
+    assert means == {
+        ("ResNet-18, paper's setting", "RCAD"): 0.5,
+        ("ResNet-18, every method tuned", "RCAD"): 1.0,
+        ("ResNet-18, every method tuned", DECAY): 6.0,
+    }
+    other = replace(TUNED, title=TUNED.title.replace("ResNet-18", "a small CNN"))
+    assert DECAY not in [one.row for one in gains([PUBLISHED, other])]
+
+
+def test_a_trial_says_nothing_and_a_diverged_run_has_no_gain() -> None:
+    assert section([replace(PUBLISHED, scale="smoke")]) is None
+    broken = replace(PUBLISHED.places["RCAD", "n=500"], runs=[Run(0, {"last_accuracy": None, "last_nll": None})])
+    shown = section([study(place("ERM"), broken)])
+    assert shown is not None
+    (table,) = [part for part in shown.parts if isinstance(part, Table)]
+    assert [cell.text for cell in table.cells[0]][3:] == ["-", "-", "-", "-"]
