@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rcad import METHODS
+from rcad.paper.moons import at_printed_size
 from rcad.paper.report.numbers import place_mean
 from rcad_docs import api, cards, commands, evidence, figures, links, made, sources, summary
 from rcad_docs.evidence import report
@@ -160,6 +161,12 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
         f"{paper['undecided']} are undecided; of {ours.total()} further checks of ours, most against a random "
         f"direction, {ours['reproduced']} came out for RCAD"
     ) in words
+    (moons,) = (study for study in studies if study.target == "T8")
+    ((where, found),) = at_printed_size(moons).items()
+    assert where.endswith("n=20,000, 300 epochs")
+    erm, rcad = (sum(values) / len(values) for values in (found["ERM"], found["RCAD"]))
+    assert "1,000 examples and 100 epochs, where the paper has 20,000 and 300; one of them is judged" in words
+    assert f"where ERM has {erm:.1f}% and RCAD {rcad:.1f}%" in words
 
 
 def test_the_numbers_on_images_are_the_records() -> None:

@@ -117,7 +117,11 @@ def test_the_suites_ask_what_the_paper_says() -> None:
     assert pairs_of_f2.printed == (22, 24)
     (smoothed,) = (c for c in SUITES["F2"].claims if c.winner == ("LS + RCAD", "CIFAR-100-2k"))
     assert smoothed.published == 3.0
-    trend_of_f3 = SUITES["F3"].summaries[1]
+    large_step, trend_of_f3 = SUITES["F3"].summaries
+    assert [pair for pair in large_step.pairs if pair[0][1] == "SVHN"] == [
+        (("RCAD", "SVHN"), ("LS on Adv, large step", "SVHN"))
+    ]
+    assert len(large_step.pairs) == 6
     gains = [(n, T4[name]["RCAD"].mean - T4[name]["LS"].mean) for name, n in trend_of_f3.columns]
     assert trend_of_f3.published == pytest.approx(fewer_is_more(gains))
     assert trend_of_f3.published > 0

@@ -43,6 +43,16 @@ def test_points_lie_in_their_ranges_and_reach_far() -> None:
     assert 0.02 <= min(lams) < 0.04 < 6 < max(lams) <= 10
 
 
+def test_smoothing_and_lambda_are_chosen_as_the_text_says() -> None:
+    """On held-out data; the test of a trial from search to page sees that what is chosen there is what is run."""
+    for label, names in (("LS", {"LS.eps"}), ("RCAD", {"RCAD.lam"}), ("RCAD + LS", {"RCAD.lam", "LS.eps"})):
+        usual, *others = tuned.candidates(label, 8)
+        assert usual == {}  # the paper's own choice is among them
+        for name in names:
+            assert len({values[name] for values in others}) == 7
+    assert {"LS", "RCAD + LS"} <= set(tuned.tuned_suite(SUITES["T2"], None).rows)
+
+
 def test_a_candidate_changes_what_it_names_and_nothing_else() -> None:
     plain = tuned.config_of(CIFAR100_2K, "full", "RCAD", {}, 7, None)
     (usual,) = (one.config for one in SUITES["T1"].runs("full", [7], "one view", ["CIFAR-100-2k"]) if one.row == "RCAD")

@@ -137,6 +137,8 @@ T5 = Suite(
         "of 300, batches of 256, weight decay 0.0001. It does not say for how many epochs, nor how images are brought "
         "to size and augmented: here all 300, at 224 pixels, with crop and flip; nothing is held out and the last "
         "epoch counts. The test images are ImageNet's val/.",
+        "The printed accuracies of the pretrained network, 69.81 and 89.24, are those that torchvision lists for its "
+        "ResNet-18 (69.8 and 89.1); for its first ResNet-50 it has 76.1 and 92.9.",
         "A trial streams the digits from class folders to a small CNN, and has no weights to start from but --weights.",
     ),
 )
