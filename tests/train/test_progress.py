@@ -116,12 +116,19 @@ def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_closed_pipe_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line is tried, and that none can be written is nobody's error."""
+    tried: list[str] = []
+
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
+            tried.append(text)
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stdout", Closed())
-    Lines().note("hours of training")
+    told = Lines()
+    for text in ("hours of training", "and hours more"):
+        told.note(text)
+    assert tried == ["hours of training", "and hours more"]
 
 
 def test_a_portion_of_a_whole() -> None:
