@@ -15,6 +15,7 @@ import pytest
 from rcad.cli.main import run
 
 Cli = Callable[..., "Result"]
+Refused = Callable[..., None]
 
 
 class Result(NamedTuple):
@@ -43,6 +44,27 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     return call
 
 
+@pytest.fixture
+def refused(cli: Cli) -> Refused:
+    """Calls `rcad` with words that are wrong: exit code 2, one line that says what is, and nothing written."""
+
+    def call(*arguments: object, says: str) -> None:
+        before = contents()
+        result = cli(*arguments)
+        assert (result.code, result.err.count("\n")) == (2, 1), result
+        assert result.err.startswith("rcad: "), result.err
+        assert says in result.err, result.err
+        assert contents() == before
+
+    return call
+
+
+def contents() -> dict[str, bytes]:
+    """Every file outside the cache, which may keep what it has read."""
+    every = [path for path in sorted(Path().rglob("*")) if path.parts[0] != "cache"]
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in every}
+
+
 class Forked:
     """The command in a copy of this process, which has torch loaded already: something that can be sent signals."""
 
@@ -59,11 +81,15 @@ class Forked:
             code = run([str(argument) for argument in arguments])
         os._exit(code)
 
+    def said(self, stream: str = "out") -> str:
+        """What it has printed so far."""
+        path = Path(f"{self.pid}.{stream}")
+        return path.read_text() if path.exists() else ""
+
     def end(self) -> Result:
         """How it ended, once it has."""
         self._process.join(120)
-        out, err = (Path(f"{self.pid}.{name}") for name in ("out", "err"))
-        return Result(self._process.exitcode, out.read_text(), err.read_text())
+        return Result(self._process.exitcode, self.said(), self.said("err"))
 
 
 def until(over: Callable[[], bool], seconds: float = 60) -> None:

@@ -6,14 +6,11 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli
+from cli.conftest import Cli, Forked, Refused, until
 from made import files, table
 from rcad.errors import InputError
 from rcad.runs.store import Store
@@ -62,8 +59,6 @@ def test_the_first_line_answers_the_question_and_says_what_to_do(cli: Cli, monke
     (command,) = (line for line in lines if line.startswith("  rcad "))
     assert max(len(line) for line in lines if line != command) <= 80
     assert cli(*shlex.split(command)[1:], "--quiet").code == 0
-    assert cli(*COMPARE, "--metric", "accuracy", "--out", "x").code == 2  # a metric of labels
-    assert cli(*COMPARE, "--metric", "nll").code == 2  # the folder holds another question
 
 
 def test_labels_and_no_controls(cli: Cli) -> None:
@@ -115,83 +110,30 @@ def test_images_go_through_the_store(cli: Cli) -> None:
     assert "test_accuracy" not in result.out  # no run's test number is shown on the way
 
 
-def test_other_data_do_not_replace_a_report(cli: Cli) -> None:
-    assert cli(*COMPARE, "--quiet").code == 0
-    before = (OUT / "index.html").read_bytes()
-    result = cli("compare", "--data", "my.csv", "--target", "colour", "--epochs", 1, "--seeds", 3)
-    assert result.code == 2
-    assert "pass another --out" in result.err
-    assert (OUT / "index.html").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--methods", "erm,label_smoothing"), "expected methods for real targets (erm, "),
-        (("--methods", "erm,mixup"), "'mixup'"),
-        (("--methods", " , "), "--methods"),
-        (("--methods", "erm,rcda"), "did you mean 'rcad'?"),
-        (("--methods", "rcad(alpha=-1)"), "expected alpha to be"),
-        (("--methods", "rcad(alpha=auto)"), "to measure alpha=auto"),
-        (("--methods", "erm", "--no-controls"), "expected a method to compare ERM with, but got erm; "),
-        (("--budget", 0), "expected budget to be a whole number >= 1"),
-        (("--seeds", "x"), "--seeds"),
-        (("--target", "nothing"), "nothing"),
-        (("--set", "data.validation=0", "--set", "train.selection=last"), "held-out split"),
-        (("--set", "data.seed=0"), "expected a split for each seed, but got data.seed=0; leave it out"),
-        (("--set", "data.split=3"), "but got data.split=3"),
-        (("--device", "toaster"), "--device"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_no_trace(cli: Cli, words: tuple[str, ...], said: str) -> None:
-    result = cli(*COMPARE, *words)
-    assert (result.code, result.out) == (2, "")
-    assert said in result.err
-    assert result.err.count("\n") == 1
-    assert not OUT.exists()
-
-
-def test_without_scipy_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    result = cli(*COMPARE)
-    assert (result.code, result.out) == (2, "")
-    assert 'pip install "rcad[data]"' in result.err
-
-
 def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
-    words = [str(word) for word in (*COMPARE, "--epochs", 150, "--methods", "rcad,me_ada")]
-    command = [sys.executable, "-m", "rcad.cli", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 120
-        while not (OUT / "compare.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert "the same command goes on from here" in err
+    words = (*COMPARE, "--epochs", 150, "--methods", "rcad,me_ada")
+    process = Forked(*words)
+    until((OUT / "compare.json").exists)
+    os.kill(process.pid, signal.SIGINT)
+    found = process.end()
+    assert found.code == 130, found.err
+    assert "the same command goes on from here" in found.err
     kept = json.loads((OUT / "compare.json").read_text())["methods"]
     assert 1 <= len(kept) < 5
-    result = cli(*words)
-    assert result.out.count("there already") == len(kept)
+    assert cli(*words).out.count("there already") == len(kept)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--seeds", 2), "seeds"),
-        (("--budget", 3), "budget"),
-        (("--epochs", 2), "epochs"),
-        (("--methods", "erm,adversarial_training", "--no-controls"), "rcad is not among them"),
-    ],
-)
-def test_nothing_in_the_folder_is_lost(words: tuple[object, ...], says: str, cli: Cli) -> None:
+def test_nothing_in_the_folder_is_lost(cli: Cli, refused: Refused) -> None:
     assert cli(*COMPARE, "--quiet").code == 0
-    before = (OUT / "compare.json").read_bytes()
-    refused = cli(*COMPARE, *words)
-    assert refused.code == 2
-    assert says in refused.err
-    assert "pass another --out" in refused.err
-    assert (OUT / "compare.json").read_bytes() == before
+    for words, says in (
+        (("--seeds", 2), "expected seeds [0, 1, 2] as in rcad-compare/compare.json"),
+        (("--budget", 3), "expected budget 2"),
+        (("--epochs", 2), "expected epochs 3"),
+        (("--metric", "rmse"), "expected metric nll"),
+        (("--methods", "erm,adversarial_training", "--no-controls"), "rcad is not among them"),
+        (("--target", "colour"), "compares on 'my.csv'; pass another --out"),
+    ):
+        refused(*COMPARE, *words, says=says)
 
 
 def test_methods_are_parted_by_commas_outside_brackets() -> None:

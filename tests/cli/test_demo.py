@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from browser import BROWSER, seen
-from cli.conftest import Cli
+from cli.conftest import Cli, Forked, Refused, until
+from made import files
 from rcad.demo import acts
 from report.test_html import Tree
 
@@ -63,50 +62,25 @@ def test_json(cli: Cli) -> None:
     assert len(parsed["table"]) == 3 + 5 + 5 + 4
 
 
-@pytest.mark.parametrize("module", ["jinja2", "matplotlib.figure"])
-def test_a_missing_package_is_named_before_anything_is_computed(
-    module: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
+def test_what_is_not_a_demo_is_not_replaced(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acts, "linear", _never)
-    result = cli("demo", "--fast")
-    assert result.code == 2
-    assert result.err.count("\n") == 1
-    assert 'pip install "rcad[report]"' in result.err
-    assert not PAGE.parent.exists()
-
-
-def test_what_is_not_a_demo_is_not_replaced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acts, "linear", _never)
-    Path("site").mkdir()
-    Path("site/index.html").write_text("mine")
-    Path("full").mkdir()
-    Path("full/demo.json").write_text(json.dumps({"target": "demo", "scale": "full"}))
-    Path("file").write_text("")
+    files(site__index_dot_html="mine", file="", full__demo_dot_json='{"target": "demo", "scale": "full"}')
     for out, says in (("site", "site/index.html is something else"), ("full", "full scale"), ("file", "file")):
-        result = cli("demo", "--fast", "--out", out)
-        assert result.code == 2
-        assert result.err.count("\n") == 1
-        assert says in result.err
-    assert Path("site/index.html").read_text() == "mine"
+        refused("demo", "--fast", "--out", out, says=says)
 
 
 def _never(*arguments: object) -> None:
     raise AssertionError("computed")
 
 
-def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rcad.cli", "demo", "--out", "out"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("loading")
-        assert process.stdout.readline().startswith(tuple(acts.ACTS.values()))  # one of them is under way
-        process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert rest.splitlines()[-1] == "rcad: interrupted"
-    assert "Traceback" not in rest
-    assert os.listdir(tmp_path) == []
+def test_an_interruption_leaves_nothing() -> None:
+    process = Forked("demo", "--out", "out")
+    until(lambda: any(f"\n{act}" in process.said() for act in acts.ACTS.values()))  # one of them is under way
+    os.kill(process.pid, signal.SIGINT)
+    found = process.end()
+    assert found.code == 130
+    assert found.err.splitlines()[-1] == "rcad: interrupted"
+    assert not Path("out").exists()
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli
+from cli.conftest import Cli, Refused
 from made import table
 from rcad.cli.main import run
+from trained import run_id
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.screen.table") -> None:
@@ -75,6 +77,37 @@ def test_the_hint_works(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_outside_a_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     fails(monkeypatch, KeyboardInterrupt())
     assert cli("methods", "list") == (130, "", "rcad: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra", "words"),
+    [
+        ("optuna", "optuna", "tune", "tune --data my.csv --target colour --method rcad --search optuna"),
+        ("scipy.stats", "scipy", "data", "compare --data my.csv --target colour"),
+        ("matplotlib.figure", "matplotlib", "report", "compare --data my.csv --target colour"),
+        ("matplotlib.figure", "matplotlib", "report", "suggest-alpha --data no-such-data --figure a.png"),
+        ("torch.utils.tensorboard", "tensorboard", "bench", "train --data digits --method erm --tensorboard"),
+        ("jinja2", "jinja2", "report", "demo --fast"),
+        ("matplotlib.figure", "matplotlib", "report", "demo --fast"),
+        ("jinja2", "jinja2", "report", "evaluate RUN"),
+        ("matplotlib.figure", "matplotlib", "report", "evaluate RUN"),
+    ],
+)
+def test_a_missing_package_is_named_before_anything_is_computed(
+    module: str,
+    package: str,
+    extra: str,
+    words: str,
+    refused: Refused,
+    trained_runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("my.csv").write_text(table())
+    if "RUN" in words:
+        shutil.copytree(trained_runs, "runs")
+    monkeypatch.setitem(sys.modules, module, None)
+    says = f'rcad: expected {package} to be installed: pip install "rcad[{extra}]"\n'
+    refused(*words.replace("RUN", run_id("erm")).split(), says=says)
 
 
 def test_without_typer_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -55,38 +54,9 @@ def test_the_curve_as_a_picture(name: str, start: bytes, cli: Cli) -> None:
     assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
 
 
-def test_without_matplotlib_nothing_is_computed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = cli("suggest-alpha", "--data", "no-such-data", "--figure", "a.png")
-    assert result.code == 2
-    assert 'expected matplotlib to be installed: pip install "rcad[report]"' in result.err
-
-
 def test_auto_is_used_and_recorded(cli: Cli) -> None:
     options = ["--data", "digits[:100]", "--method", "rcad(alpha=auto, lam=0.5)", "--epochs", "1"]
     assert cli("train", *options).code == 0
     (record,) = Path("runs").glob("*/record.json")
     method = json.loads(record.read_text())["resolved"]["method"]
     assert method.startswith("rcad(alpha=1.")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["suggest-alpha"], "--data"),
-        (["suggest-alpha", "--data", "diabetes"], "diabetes has real targets; choose alpha by rcad tune"),
-        (["suggest-alpha", "--data", "no-such-data"], "no-such-data"),
-        (["suggest-alpha", "--data", "digits", "--figure", "a.gif"], "to end in .png or .svg, but got 'a.gif'"),
-        (["suggest-alpha", "--data", "digits", "--figure", "no/a.png"], "expected a folder to write no/a.png to"),
-        (["suggest-alpha", "--data", "digits", "--figure", "a.png", "--no-check"], "expected --check with --figure"),
-        (
-            ["train", "--data", "diabetes", "--method", "rcad(alpha=auto)"],
-            "expected class labels to measure alpha=auto",
-        ),
-    ],
-)
-def test_wrong_use_is_one_line(arguments: list[str], says: str, cli: Cli) -> None:
-    result = cli(*arguments)
-    assert result.code == 2
-    assert says in result.err
-    assert len(result.err.strip().splitlines()) == 1

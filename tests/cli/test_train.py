@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rcad.train.run as engine
-from cli.conftest import Cli, Forked, until
+from cli.conftest import Cli, Forked, Refused, until
 from made import files, images, table
 from rcad.runs import locks
 from rcad.runs.config import RunConfig
@@ -263,17 +263,12 @@ def test_a_seed_that_becomes_free_is_trained_after_all(
     assert [run["seed"] for run in json.loads(result.out)] == [0, 1]
 
 
-def test_where_no_run_is_free_it_is_one_line(cli: Cli, other_process: Callable[..., RunLock]) -> None:
+def test_where_no_run_is_free_it_is_one_line(refused: Refused, other_process: Callable[..., RunLock]) -> None:
+    words = (*SMALL, "--method", "erm", "--quiet")
     with other_process(0), other_process(1):
-        for words, said in (
-            (("--seed", "0"), "rcad: expected run "),
-            (("--seeds", "2"), f"rcad: expected one of 2 runs to be free, but process {os.getpid()} on "),
-        ):
-            result = cli(*SMALL, "--method", "erm", *words, "--quiet")
-            assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-            assert result.err.startswith(said)
-            assert "working on" in result.err
-            assert "wait for it" in result.err
+        refused(*words, "--seed", "0", says="rcad: expected run ")
+        refused(*words, "--seeds", "2", says=f"rcad: expected one of 2 runs to be free, but process {os.getpid()} on ")
+        refused(*words, "--seeds", "2", says="wait for it")
 
 
 def test_two_equal_sweeps_share_the_seeds() -> None:
@@ -285,14 +280,6 @@ def test_two_equal_sweeps_share_the_seeds() -> None:
     assert {0} <= {one.code for one in ends} <= {0, 2}, ends
     assert all(one.err.startswith("rcad: left seed") for one in ends if one.code == 2)
     assert [record.status for record in Store.open("runs").records()] == ["done"] * 3
-
-
-def test_tensorboard_needs_its_package(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    result = cli(*SMALL, "--method", "erm", "--tensorboard")
-    assert result.code == 2
-    assert result.err == 'rcad: expected tensorboard to be installed: pip install "rcad[bench]"\n'
-    assert not Path("runs").exists()
 
 
 def test_tensorboard_gets_every_number(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,12 +309,3 @@ def test_an_unfinished_run_goes_on_with_a_note(cli: Cli) -> None:
     Store.open("runs").write(replace(started))
     result = cli(*SMALL, "--method", "erm", "--quiet")
     assert result.out.startswith("done: ")
-
-
-def test_an_entropy_without_a_cap_is_refused_before_training(cli: Cli) -> None:
-    options = ["--data", "diabetes", "--epochs", "1", "--method", "gaussian(cap=none) + rcad(alpha=0.3, lam=0.95)"]
-    result = cli("train", *options)
-    assert result.code == 2
-    assert result.err.count("\n") == 1
-    assert "expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=0.95" in result.err
-    assert not list(Path().rglob("record.json"))

@@ -6,13 +6,12 @@ import json
 import os
 import shlex
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.conftest import Cli, Forked, until
+from cli.conftest import Cli, Forked, Refused, until
 from made import files, table
 from rcad.runs.store import Store
 from rcad.train import run as execution
@@ -149,13 +148,6 @@ def test_grid_and_optuna(cli: Cli) -> None:
     assert json.loads(Path("o/rcad.json").read_text()) == first
 
 
-def test_without_optuna_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    result = cli(*TUNE, "--search", "optuna")
-    assert (result.code, result.out) == (2, "")
-    assert 'pip install "rcad[tune]"' in result.err
-
-
 def test_every_trial_diverged(cli: Cli) -> None:
     result = cli(*TUNE, "--budget", 2, "--set", "optim.lr=1e30", "--quiet")
     assert result.code == 1
@@ -163,33 +155,6 @@ def test_every_trial_diverged(cli: Cli) -> None:
     assert record()["best"] is None
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--budget", 0), "expected budget to be a whole number >= 1"),
-        (("--search", "psychic"), "expected search to be one of random, grid, optuna"),
-        (("--by", "rmse"), "--by"),
-        (("--space", "eps=log(0.1, 1)"), "expected a parameter of rcad"),
-        (("--space", "alpha=log(2, 1)"), "a larger one"),
-        (("--set", "data.validation=0", "--set", "train.selection=last"), "held-out split"),
-        (("--method", "mixup"), "expected images"),
-        (("--seeds", "1,1"), "--seeds"),
-        (("--data", "nowhere.csv"), "nowhere.csv"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_no_trace(cli: Cli, words: tuple[str, ...], said: str) -> None:
-    result = cli(*TUNE, *words)
-    assert (result.code, result.out) == (2, "")
-    assert said in result.err
-    assert result.err.count("\n") == 1
-    assert not Path("rcad-tune").exists()
-    assert not Path("runs").exists()
-
-
-def test_another_search_is_not_overwritten(cli: Cli) -> None:
+def test_another_search_is_not_overwritten(cli: Cli, refused: Refused) -> None:
     assert cli(*TUNE, "--budget", 1, "--quiet").code == 0
-    before = Path("rcad-tune/rcad.json").read_bytes()
-    result = cli(*TUNE, "--budget", 1, "--seeds", 2)
-    assert result.code == 2
-    assert "other settings" in result.err
-    assert Path("rcad-tune/rcad.json").read_bytes() == before
+    refused(*TUNE, "--budget", 1, "--seeds", 2, says="other settings")
