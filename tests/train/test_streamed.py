@@ -132,3 +132,16 @@ def test_runs_are_not_joined_and_steps_are_not_captured(folder: Path, tmp_path: 
     assert trainer.stepper.name == "eager"
     with pytest.raises(InputError, match="expected images in memory to join runs, but these are streamed from disk"):
         JoinedUpdate([trainer.stepper.update] * 2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder: Path, tmp_path: Path) -> None:
+    config = config_of(folder)
+    config = replace(config, train=replace(config.train, deterministic=True))
+    streamed, memory = (
+        Place(Store.open(tmp_path / name), cache_dir=tmp_path / "c", device="cuda", engine="eager", stream=name == "s")
+        for name in ("s", "m")
+    )
+    run(config, replace(streamed, engine="auto"))
+    run(config, memory)
+    assert all(torch.equal(weights(streamed, config)[name], value) for name, value in weights(memory, config).items())
