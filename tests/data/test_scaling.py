@@ -56,7 +56,7 @@ def test_survives_json() -> None:
     scaler = Standardizer.fit(train)
     assert Standardizer.from_dict(json.loads(json.dumps(scaler.to_dict()))) == scaler
     target = TargetScaler.fit(train[:, 0])
-    assert TargetScaler.from_dict(json.loads(json.dumps(target.to_dict()))) == target
+    assert TargetScaler(**json.loads(json.dumps(target.to_dict()))) == target
 
 
 def test_targets_are_scaled() -> None:

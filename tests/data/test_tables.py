@@ -138,11 +138,9 @@ def test_parquet(tmp_path: Path) -> None:
 def test_numpy(tmp_path: Path) -> None:
     array = np.asarray([[1, 2, 0], [3, np.nan, 1], [5, 6, 1.0]])
     np.save(tmp_path / "a.npy", array)
-    np.savez(tmp_path / "a.npz", table=array)
-    for name in ("a.npy", "a.npz"):
-        data = load(str(tmp_path / name), target=-1)
-        np.testing.assert_array_equal(data.train.x, array[:, :2].astype(np.float32))
-        assert data.classes == ("0", "1")
+    data = load(str(tmp_path / "a.npy"), target=-1)
+    np.testing.assert_array_equal(data.train.x, array[:, :2].astype(np.float32))
+    assert data.classes == ("0", "1")
 
 
 def test_the_encoder_encodes_new_files_alike(tmp_path: Path) -> None:
@@ -231,9 +229,6 @@ def test_arrays_of_another_kind(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.zeros((2, 2, 2)))
     with pytest.raises(InputError, match=r"a 2-D array of numbers in .*, but got shape \(2, 2, 2\)"):
         load(str(tmp_path / "d.npy"), target=0)
-    np.savez(tmp_path / "two.npz", x=np.zeros((2, 2)), z=np.zeros(2))
-    with pytest.raises(InputError, match=r"one 2-D array in .*, but got 2: x, z"):
-        load(str(tmp_path / "two.npz"), target=0)
 
 
 def test_time_stamps_keep_their_differences(tmp_path: Path) -> None:

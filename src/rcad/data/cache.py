@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,15 +158,13 @@ def clear(cache_dir: Path | str | None = None) -> None:
     """Delete `contents`; what else lies in the folder stays. Processes that have arrays mapped keep their pages."""
     for path in contents(cache_dir):
         if path.is_dir():
-            discard(path)
+            _discard(path)
         else:
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
-def discard(entry: Path) -> None:
-    """Delete an entry; processes that have it mapped keep their pages."""
-    shutil.rmtree(entry, ignore_errors=True)
+_discard = partial(shutil.rmtree, ignore_errors=True)
 
 
 def allocate(path: Path, shape: tuple[int, ...]) -> int:
@@ -192,13 +191,13 @@ def make_whole(folder: Path, build: Callable[[Path], None], opens: Callable[[Pat
             return
         if held:  # only a killed process can have left these
             for stale in folder.parent.glob(f"{prefix}*"):
-                discard(stale)
-        partial = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+                _discard(stale)
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
         try:
-            build(partial)
-            _publish(partial, folder, opens)
+            build(made)
+            _publish(made, folder, opens)
         finally:
-            discard(partial)
+            _discard(made)
 
 
 def _seal(folder: Path, described: Described) -> None:
@@ -222,18 +221,18 @@ def _seal(folder: Path, described: Described) -> None:
         os.fsync(out.fileno())
 
 
-def _publish(partial: Path, entry: Path, opens: Callable[[Path], Any]) -> None:
+def _publish(made: Path, entry: Path, opens: Callable[[Path], Any]) -> None:
     """Rename into place. Where another process was faster its entry stays, unless that one is broken."""
     try:
-        os.rename(partial, entry)
+        os.rename(made, entry)
     except OSError:
         if opens(entry):
             return
         broken = Path(tempfile.mkdtemp(prefix=f".{entry.name}.partial-", dir=entry.parent))
         with contextlib.suppress(FileNotFoundError):
             os.rename(entry, broken / "broken")
-        discard(broken)
-        os.rename(partial, entry)
+        _discard(broken)
+        os.rename(made, entry)
 
 
 def _read_manifest(entry: Path) -> dict[str, Any] | None:

@@ -17,6 +17,8 @@ from rcad.errors import InputError
 
 Progress = Callable[[int, int], None]
 _BLOCK = 1 << 18
+_ATTEMPTS = 4
+"""How often a lost connection is taken up again before giving up."""
 _PATIENCE = 30.0
 """Seconds without a byte that count as a lost connection."""
 
@@ -36,12 +38,8 @@ def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Pro
     return [fetch_file(remote, folder, progress=progress) for remote in remotes]
 
 
-def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None, attempts: int = 4) -> Path:
-    """Download one file into `folder`, continuing a `.part` file that an earlier attempt left there.
-
-    Args:
-        attempts: how often a lost connection is taken up again before giving up.
-    """
+def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None) -> Path:
+    """Download one file into `folder`, continuing a `.part` file that an earlier attempt left there."""
     if not remote.url.startswith(("http://", "https://")):
         raise InputError(f"expected an http or https address, but got {remote.url!r}")
     make_folder(folder, "data", "pass another data_dir= (--data-dir)")
@@ -53,7 +51,7 @@ def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None
             check_md5(target, remote.md5, again)
             return target
         part = target.with_name(f"{target.name}.part")
-        _receive_all(remote.url, part, target, progress, attempts)
+        _receive_all(remote.url, part, target, progress)
         try:
             check_md5(part, remote.md5, f"fetch it again; the server's file may have changed ({remote.url})")
         except InputError:
@@ -63,9 +61,9 @@ def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None
     return target
 
 
-def _receive_all(url: str, part: Path, target: Path, progress: Progress | None, attempts: int) -> None:
+def _receive_all(url: str, part: Path, target: Path, progress: Progress | None) -> None:
     reason = "the connection was lost"
-    for attempt in range(attempts):
+    for attempt in range(_ATTEMPTS):
         try:
             if _receive(url, part, progress):
                 return
@@ -77,7 +75,7 @@ def _receive_all(url: str, part: Path, target: Path, progress: Progress | None, 
             if getattr(error, "errno", None) in DISK_ERRORS:
                 raise
             reason = str(getattr(error, "reason", error)) or type(error).__name__
-        if attempt + 1 < attempts:
+        if attempt + 1 < _ATTEMPTS:
             time.sleep(min(0.1 * 4**attempt, 5.0))
     raise InputError(
         f"expected to download {url}, but got: {reason}; try again to continue, or put the file at {target} by hand"

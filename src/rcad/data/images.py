@@ -21,17 +21,6 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", 
 # Naming the formats keeps Pillow from trying all fifty on every image, which is both slower and less safe.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 _GREY_MODES = ("1", "L", "LA", "La", "I")
-# EXIF's tag of the camera's position, and what turns each of its values upright.
-_ORIENTATION = 0x0112
-_TURNS = {
-    2: "FLIP_LEFT_RIGHT",
-    3: "ROTATE_180",
-    4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE",
-    6: "ROTATE_270",
-    7: "TRANSVERSE",
-    8: "ROTATE_90",
-}
 
 
 class ColourError(InputError):
@@ -113,14 +102,12 @@ def _eight_bits(image: Any, origin: str) -> Any:
 
 
 def _upright(image: Any) -> Any:
+    image.load()
     # A broken EXIF block says nothing about the pixels.
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            turn = _TURNS.get(image.getexif().get(_ORIENTATION))
-    except Exception:
-        return image
-    return image if turn is None else image.transpose(_pillow().Transpose[turn])
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        need("PIL.ImageOps", "pillow").exif_transpose(image, in_place=True)
+    return image
 
 
 def check_size(size: int | None) -> None:

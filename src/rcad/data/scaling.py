@@ -115,11 +115,7 @@ class TargetScaler:
         return ((np.asarray(y, dtype=np.float64) - self.mean) / self.scale).astype(np.float32)
 
     def to_dict(self) -> dict[str, float]:
-        return {"mean": self.mean, "scale": self.scale}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, float]) -> TargetScaler:
-        return cls(**state)
+        return asdict(self)
 
 
 def _weighted_median(values: npt.NDArray[np.float64], weight: npt.NDArray[Any]) -> float:

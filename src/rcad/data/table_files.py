@@ -23,7 +23,7 @@ from rcad.errors import InputError, need
 Numbers = npt.NDArray[np.float64]
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """What counts as a missing value in a text file, in any case of letters."""
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".npy")
 _DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -126,7 +126,7 @@ def read_table(path: Path) -> Table:
         raise InputError(f"expected a file that ends in {', '.join(SUFFIXES)}, but got {path}; convert it")
     if suffix == ".parquet":
         table = _read_parquet(path)
-    elif suffix in (".npy", ".npz"):
+    elif suffix == ".npy":
         table = _read_numpy(path)
     else:
         table = _read_text(path)
@@ -271,10 +271,7 @@ def _arrow_column(pa: Any, path: Path, name: str, column: Any) -> Column:
 
 
 def _read_numpy(path: Path) -> Table:
-    arrays = read_arrays(path)
-    if len(arrays) != 1:
-        raise InputError(f"expected one 2-D array in {path}, but got {len(arrays)}: {', '.join(arrays) or 'none'}")
-    (array,) = arrays.values()
+    array = read_arrays(path)[""]
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InputError(f"expected a 2-D array of numbers in {path}, but got shape {array.shape} of {array.dtype}")
     columns = tuple(array[:, j].astype(np.float64) for j in range(array.shape[1]))
