@@ -50,14 +50,16 @@ class SizesDifferError(InputError):
 
 
 @dataclass(frozen=True)
-class ImageFiles:
-    """Image files below `root`."""
-
+class _Named:
     root: str
     names: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+class ImageFiles(_Named):
+    """Image files below `root`."""
 
     def images(self) -> Iterator[Encoded]:
         for name in self.names:
@@ -65,15 +67,8 @@ class ImageFiles:
             yield str(path), _tried(partial(read_bytes, path))
 
 
-@dataclass(frozen=True)
-class ZipMembers:
+class ZipMembers(_Named):
     """Members of a zip archive."""
-
-    root: str
-    names: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.names)
 
     def images(self) -> Iterator[Encoded]:
         with readable(Path(self.root)), zipfile.ZipFile(self.root) as archive:
