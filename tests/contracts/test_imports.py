@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,15 +71,16 @@ def room(name: str) -> str:
     return name.split(".")[1].partition(":")[0]
 
 
-def across_rooms() -> Iterator[tuple[str, str]]:
+@cache
+def across_rooms() -> list[tuple[str, str]]:
     """Every import from one room by another: the module, and what it imports."""
+    found = []
     for path in SOURCE.rglob("*.py"):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         if parts not in (("__init__",), ("methods",)):  # the public names, from wherever they are
-            module = ".".join(("rcad", *parts))
-            yield from (
-                (module, name) for name in sorted(imports(path)) if room(name) in LEVEL and room(name) != parts[0]
-            )
+            others = [name for name in sorted(imports(path)) if room(name) in LEVEL and room(name) != parts[0]]
+            found += [(".".join(("rcad", *parts)), name) for name in others]
+    return found
 
 
 def test_every_room_has_its_place() -> None:

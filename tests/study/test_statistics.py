@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rcad.errors import InputError
+from rcad.study.judge import judge_claim
 from rcad.study.statistics import (
     Paired,
     Ranked,
+    Summary,
     TooFew,
     Welch,
     against_published,
     cohen_dz,
     describe,
     hedges_g,
+    holm,
+    paired,
     paired_t,
     power_paired,
     power_welch,
     seeds_needed,
+    summary,
     superiority,
     superiority_paired,
     welch,
@@ -48,11 +55,16 @@ def test_describe(n: int) -> None:
     low, high = stats.t.interval(0.95, n - 1, np.mean(values), stats.sem(values))
     assert (found.n, found.mean) == (n, CLOSE(np.mean(values), **ABOUT))
     assert (found.sd, found.low, found.high) == CLOSE((np.std(values, ddof=1), low, high), **ABOUT)
+    assert describe([3.5]) == Summary(1, 3.5, None, None, None)
 
 
-def test_one_result_has_no_spread() -> None:
-    found = describe([3.5])
-    assert (found.mean, found.sd, found.low, found.high) == (3.5, None, None, None)
+def check(found: Paired, reference: Callable[[str], Any]) -> None:
+    """Every number of a test against scipy's."""
+    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
+        assert p == CLOSE(reference(side).pvalue, **ABOUT)
+    two, interval = reference("two-sided"), reference("two-sided").confidence_interval()
+    assert (found.t, found.df) == CLOSE((two.statistic, two.df), **ABOUT)
+    assert (found.low, found.high) == CLOSE((interval.low, interval.high), **ABOUT)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -60,8 +72,8 @@ def test_paired(n: int) -> None:
     a, b = groups(n, n)
     found = paired_t(a, b)
     assert isinstance(found, Paired)
-    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
-        assert p == CLOSE(stats.ttest_rel(a, b, alternative=side).pvalue, **ABOUT)
+    assert found == paired(a, b)
+    check(found, lambda side: stats.ttest_rel(a, b, alternative=side))
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (5, 9), (40, 12)])
@@ -69,21 +81,7 @@ def test_welch(n: int, m: int) -> None:
     a, b = groups(n, n, m)
     found = welch(a, b)
     assert isinstance(found, Welch)
-    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
-        assert p == CLOSE(stats.ttest_ind(a, b, equal_var=False, alternative=side).pvalue, **ABOUT)
-    reference = stats.ttest_ind(a, b, equal_var=False)
-    interval = reference.confidence_interval()
-    assert (found.t, found.df) == CLOSE((reference.statistic, reference.df), **ABOUT)
-    assert (found.low, found.high) == CLOSE((interval.low, interval.high), **ABOUT)
-
-
-def test_welch_against_statsmodels() -> None:
-    weights = pytest.importorskip("statsmodels.stats.weightstats")
-    a, b = groups(7, 8, 11)
-    found = welch(a, b)
-    assert isinstance(found, Welch)
-    t, p, df = weights.ttest_ind(a, b, usevar="unequal")
-    assert (found.t, found.p_two, found.df) == CLOSE((t, p, df), **ABOUT)
+    check(found, lambda side: stats.ttest_ind(a, b, equal_var=False, alternative=side))
 
 
 @pytest.mark.parametrize("n", [3, 6, 12, 50])
@@ -108,6 +106,9 @@ def test_wilcoxon_of_many() -> None:
 
 
 def test_wilcoxon_counts_ties_exactly() -> None:
+    equal = wilcoxon([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    assert isinstance(equal, Ranked)
+    assert (equal.n, equal.p_two) == (0, 1.0)
     difference = [1.0, 1.0, -1.0, 2.0, 2.0, 0.0, 3.0]
     found = wilcoxon(difference, [0.0] * len(difference))
     assert isinstance(found, Ranked)
@@ -122,10 +123,14 @@ def test_wilcoxon_counts_ties_exactly() -> None:
     assert found.p_less == CLOSE(np.mean(np.asarray(sums) <= w), **ABOUT)
 
 
-def test_wilcoxon_of_equal_lists() -> None:
-    found = wilcoxon([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
-    assert isinstance(found, Ranked)
-    assert (found.n, found.p_two) == (0, 1.0)
+@pytest.mark.parametrize(("effect", "n"), [(0.3, 5), (0.8, 10), (1.5, 4), (0.05, 200), (0.0, 10)])
+def test_power(effect: float, n: int) -> None:
+    power = pytest.importorskip("statsmodels.stats.power")
+    for sides, alternative in (("one", "larger"), ("two", "two-sided")):
+        one = power.TTestPower().power(effect, n, 0.05, alternative=alternative)
+        assert power_paired(effect, n, sides=sides) == CLOSE(one, **ABOUT)  # type: ignore[arg-type]
+    two = power.TTestIndPower().power(effect, n, 0.05, alternative="larger")
+    assert power_welch(2 * effect, 2.0, n, 2.0, n) == CLOSE(two, **ABOUT)
 
 
 def test_effect_sizes() -> None:
@@ -140,44 +145,20 @@ def test_effect_sizes() -> None:
     assert cohen_dz([2.0, 3.0, 4.0], [1.0, 2.0, 3.0]) is None
 
 
-def test_hedges_g_near_statsmodels() -> None:
-    """Its correction is the usual approximation of ours."""
-    meta = pytest.importorskip("statsmodels.stats.meta_analysis")
-    c, d = groups(6, 30, 25)
-    g, _ = meta.effectsize_smd(np.mean(c), np.std(c, ddof=1), 30, np.mean(d), np.std(d, ddof=1), 25)
-    assert hedges_g(c, d) == CLOSE(g, rel=1e-4)
-
-
 def test_superiority() -> None:
     a, b = [1.0, 2.0, 3.0, 3.0], [1.0, 0.0, 3.0, 5.0, 2.0]
     assert superiority(a, b) == CLOSE(stats.mannwhitneyu(a, b).statistic / 20, **ABOUT)
     assert superiority_paired(a, b[:4]) == CLOSE((0.5 + 1 + 0.5 + 0) / 4, **ABOUT)
 
 
-@pytest.mark.parametrize(("effect", "n"), [(0.3, 5), (0.8, 10), (1.5, 4), (0.05, 200), (0.0, 10)])
-def test_power_of_the_paired_test(effect: float, n: int) -> None:
-    reference = pytest.importorskip("statsmodels.stats.power").TTestPower()
-    assert power_paired(effect, n) == CLOSE(reference.power(effect, n, 0.05, alternative="larger"), **ABOUT)
-    two = reference.power(effect, n, 0.05, alternative="two-sided")
-    assert power_paired(effect, n, sides="two") == CLOSE(two, **ABOUT)
-
-
-@pytest.mark.parametrize(("effect", "n"), [(0.3, 5), (0.8, 10), (1.5, 4)])
-def test_power_of_welch_s_test(effect: float, n: int) -> None:
-    reference = pytest.importorskip("statsmodels.stats.power").TTestIndPower()
-    assert power_welch(2 * effect, 2.0, n, 2.0, n) == CLOSE(
-        reference.power(effect, n, 0.05, alternative="larger"), **ABOUT
-    )
-
-
 @pytest.mark.parametrize("effect", [0.15, 0.4, -0.4, 1.0, 3.0, 60.0])
 def test_seeds_needed_is_the_fewest_that_do(effect: float) -> None:
-    for paired in (True, False):
-        n = seeds_needed(effect, paired=paired)
+    for by_pairs in (True, False):
+        n = seeds_needed(effect, paired=by_pairs)
         assert n is not None
         size = abs(effect)
         chance = (
-            (lambda k, d=size: power_paired(d, k)) if paired else (lambda k, d=size: power_welch(d, 1.0, k, 1.0, k))
+            (lambda k, d=size: power_paired(d, k)) if by_pairs else (lambda k, d=size: power_welch(d, 1.0, k, 1.0, k))
         )
         assert chance(n) >= 0.8
         assert n == 3 or chance(n - 1) < 0.8
@@ -186,13 +167,10 @@ def test_seeds_needed_is_the_fewest_that_do(effect: float) -> None:
 def test_more_splits_of_the_same_data_reach_a_floor() -> None:
     """The standard error never falls below sqrt(ratio) deviations: 0.5 here, so an effect of 1 is out of reach."""
     assert seeds_needed(1.0) == 8
+    assert seeds_needed(0.0) is None
     assert seeds_needed(1.0, test_ratio=0.25) is None
     assert seeds_needed(2.0, test_ratio=0.25) == 6
     assert power_paired(1.0, 10, test_ratio=0.25) < power_paired(1.0, 10)
-
-
-def test_no_effect_needs_no_number_of_seeds() -> None:
-    assert seeds_needed(0.0) is None
 
 
 def test_against_published() -> None:
@@ -250,3 +228,69 @@ def test_too_few_results_have_no_p_value() -> None:
 def test_bad_input_is_one_line(wrong: object) -> None:
     with pytest.raises(InputError, match=r"^expected [^\n]*$"):
         wrong()  # type: ignore[operator]
+
+
+def test_overlapping_splits_widen_the_error_as_nadeau_and_bengio_say() -> None:
+    first, second = [1.0, 2.0, 4.0], [0.0, 2.0, 1.0]
+    # By hand: differences 1, 0, 3; mean 4/3; variance ((1/3)^2 + (4/3)^2 + (5/3)^2) / 2 = 7/3.
+    ours = paired(first, second, test_ratio=10 / 90)
+    error = math.sqrt(7 / 3 * (1 / 3 + 1 / 9))
+    assert ours.mean == pytest.approx(4 / 3, abs=1e-12)
+    assert ours.se == pytest.approx(error, abs=1e-12)
+    t = 4 / 3 / error
+    # Student's distribution with 2 degrees of freedom in closed form.
+    below = 0.5 + t / (2 * math.sqrt(2 + t * t))
+    assert ours.p_greater == pytest.approx(1 - below, abs=1e-10)
+    assert ours.p_less == pytest.approx(below, abs=1e-10)
+    assert ours.p_two == pytest.approx(2 * (1 - below), abs=1e-10)
+    assert ours.p_greater > paired(first, second).p_greater
+
+
+def test_holm_agrees_with_statsmodels() -> None:
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    p = np.random.default_rng(3).uniform(0, 0.1, 40)
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert (holm([0.9, 0.8]), holm([])) == ([1.0, 1.0], [])
+    assert holm(p.tolist()) == pytest.approx(multitest.multipletests(p, method="holm")[1].tolist(), abs=1e-10)
+
+
+@pytest.mark.parametrize(("shift", "p_greater", "t"), [(0.0, 0.5, 0.0), (1.0, 0.0, math.inf), (-1.0, 1.0, -math.inf)])
+def test_equal_differences_have_a_sign_only(shift: float, p_greater: float, t: float) -> None:
+    ours = paired([1.0 + shift, 2.0 + shift], [1.0, 2.0])
+    assert (ours.p_greater, ours.t) == (p_greater, t)
+
+
+@pytest.mark.parametrize("second", [[1.0], [1.0, math.nan], [1.0, 2.0, 3.0]])
+def test_what_has_no_pairs_is_refused(second: list[float]) -> None:
+    with pytest.raises(InputError, match="expected"):
+        paired([1.0, 2.0], second)
+
+
+def test_summary_counts_what_diverged() -> None:
+    assert summary([1.0, None, 3.0, math.nan, 8.0]) == {
+        "mean": 4.0,
+        "median": 3.0,
+        "sd": pytest.approx(math.sqrt(13)),
+        "runs": 5,
+        "diverged": 2,
+    }
+    assert summary([None])["mean"] is None
+
+
+def gain(low: float, high: float) -> Paired:
+    return Paired((low + high) / 2, 1.0, low, high, 0.0, 4, 0.5, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("found", "p_for", "p_against", "published", "verdict"),
+    [
+        (gain(0.1, 0.3), 0.01, 1.0, 0.25, "reproduced"),
+        (gain(-0.3, -0.1), 1.0, 0.01, 0.25, "opposite"),
+        (gain(-0.1, 0.2), 0.3, 1.0, 0.25, "not reproduced"),
+        (gain(-0.1, 0.3), 0.3, 1.0, 0.25, "undecided"),
+        (gain(-0.1, 0.2), 0.3, 1.0, None, "undecided"),
+        (None, 0.01, 1.0, 0.25, "undecided"),
+    ],
+)
+def test_the_rule(found: Paired | None, p_for: float, p_against: float, published: float, verdict: str) -> None:
+    assert judge_claim(found, p_for, p_against, published) == verdict
