@@ -48,7 +48,9 @@ class Group:
         self.index, self.seeds, self.problem, self.model = index, seeds, problem, model
         self.method, self.optimizer, self.result, self.selection = method, optimizer, result, selection
         self.train: Examples = problem.train
-        self.shares: Tensor | None = None  # what each example counts, (R, n); 1 each where there are none
+        self.shares: Tensor | None = (
+            None  # what each example counts, (R, n) or (1, n) shared as they are; None for 1 each
+        )
         self.best = model.flat.new_full((len(index), 2), -float("inf"), dtype=torch.float64)
         self._prepare()
 
@@ -148,6 +150,7 @@ class Group:
         self.model, self.optimizer = self.model.take(kept), self.optimizer.take(kept)
         self.method, self.problem = self.method.take(kept), self.problem.take(kept)
         self.train, self.best = self.train.take(kept), self.best[kept]
+        self.shares = self.shares if self.shares is None or len(self.shares) == 1 else self.shares[kept]
         self._prepare()
 
     def _select(self, scores: dict[str, Tensor], epoch: int) -> None:
