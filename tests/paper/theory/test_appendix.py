@@ -93,11 +93,11 @@ def test_the_second_half_of_the_update_lemma_depends_on_c0() -> None:
         c0: sign_scan(torch.Generator().manual_seed(2), count=500_000, ks=(1.0,), c0=c0, kinds=("derivative",))[0]
         for c0 in (None, 5.0)
     }
-    assert scans[None].noise_grows > 0.5 > scans[5.0].noise_grows
-    assert scans[5.0].c0 == 5.0
-    assert 1000 < scans[5.0].settings < scans[None].settings
-    assert scans[None].true_grows == scans[5.0].true_grows == 0
-    assert conclusion_scan(torch.Generator().manual_seed(2), K=1.0, c0=5.0, count=100_000).reached < 0.1
+    assert scans[None]["noise_grows"] > 0.5 > scans[5.0]["noise_grows"]
+    assert scans[5.0]["c0"] == 5.0
+    assert 1000 < scans[5.0]["settings"] < scans[None]["settings"]
+    assert scans[None]["true_grows"] == scans[5.0]["true_grows"] == 0
+    assert conclusion_scan(torch.Generator().manual_seed(2), K=1.0, c0=5.0, count=100_000)["reached"] < 0.1
 
 
 def test_erm_leans_on_noise_the_more_the_fewer_examples_and_the_more_dimensions() -> None:

@@ -17,17 +17,9 @@ from torch import Tensor
 
 from rcad.paper.claims import TOGETHER, Claim
 from rcad.paper.theory.appendix import AppendixCheck
-from rcad.paper.theory.lemmas import (
-    ClosedFormCheck,
-    ConclusionScan,
-    Condition,
-    EntropyCheck,
-    RateFit,
-    SampleGradientCheck,
-    SignScan,
-)
 from rcad.paper.theory.problem import (
     Interval,
+    Row,
     erm_step,
     final,
     margins,
@@ -36,7 +28,7 @@ from rcad.paper.theory.problem import (
     share_interval,
     training_accuracy,
 )
-from rcad.paper.theory.simulation import LARGE, SMALL, Row, Trajectories
+from rcad.paper.theory.simulation import LARGE, SMALL, Trajectories
 
 Verdict = Literal["reproduced", "not reproduced", "opposite", "undecided"]
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
@@ -150,39 +142,41 @@ def start_claim(study: Trajectories) -> Claim:
     )
 
 
-def entropy_claims(check: EntropyCheck) -> list[Claim]:
+def entropy_claims(check: Row) -> list[Claim]:
     """The entropy approximation: equal rates of decay; bounded ratio."""
     where = "entropy lemma"
-    rate = f"-d log H / dz = {check.decay:.3f} at z = 30"
-    ratio = f"H / exp(-|z|) grows like 1 + |z|: {check.ratio_at_0:.3f} at 0, {check.ratio_at_30:.1f} at 30"
-    decays, bounded = abs(check.decay - 1) < 0.05, check.ratio_at_30 / check.ratio_at_0 <= 2
+    rate = f"-d log H / dz = {check['decay']:.3f} at z = 30"
+    ratio = f"H / exp(-|z|) grows like 1 + |z|: {check['ratio_at_0']:.3f} at 0, {check['ratio_at_30']:.1f} at 30"
+    decays, bounded = abs(check["decay"] - 1) < 0.05, check["ratio_at_30"] / check["ratio_at_0"] <= 2
     return [
         _claim(where, "H decays at the rate of exp(-|z|)", rate, "within 0.05 of 1", decays),
         _claim(where, "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", bounded),
     ]
 
 
-def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], scans: list[SignScan]) -> list[Claim]:
+def lemma_claims(closed: Row, gradients: list[Row], scans: list[Row]) -> list[Claim]:
     """The closed form, the update signs where the theorem's conditions hold, and the step from sample to population."""
     claims = [
         _claim(
             "closed form lemma",
             "the closed form of M, for alpha >= gamma",
-            f"largest relative error {closed.paper_inside:.1g} (and {closed.paper_outside:.2g} where alpha < gamma)",
+            "largest relative error {paper_inside:.1g} (and {paper_outside:.2g} where alpha < gamma)".format_map(
+                closed
+            ),
             "below 1e-8 against quadrature",
-            closed.paper_inside < 1e-8,
+            closed["paper_inside"] < 1e-8,
         )
     ]
-    chosen = [s for s in scans if s.kind == "derivative" and s.K in (0, 2)]
-    readings = sorted((s for s in chosen if s.K == 2), key=lambda scan: scan.c0 is not None)
+    chosen = [s for s in scans if s["kind"] == "derivative" and s["K"] in (0, 2)]
+    readings = sorted((s for s in chosen if s["K"] == 2), key=lambda scan: scan["c0"] is not None)
     claims += _sign_claims(readings, f"in every setting that meets the conditions with beta w1 >= 2 alpha; {C0_RULE}")
-    figure = [s for s in chosen if s.K == 0]
+    figure = [s for s in chosen if s["K"] == 0]
     claims += _sign_claims(figure, "in every setting of the figure, w1 from 0.5 to 0.99")
     for check in gradients:
-        worst = max(abs(e) for e in check.errors_from_derivative)
-        own = max(abs(e) for e in check.errors_from_mean)
-        ours = f"{worst:.0f} standard errors apart at n = {check.n}; from the gradient without the jump, {own:.1f}"
-        text = f"sample gradients approach the derivative of M (gamma={check.gamma:g}, alpha={check.alpha:g})"
+        worst = max(abs(e) for e in check["errors_from_derivative"])
+        own = max(abs(e) for e in check["errors_from_mean"])
+        ours = f"{worst:.0f} standard errors apart at n = {check['n']}; from the gradient without the jump, {own:.1f}"
+        text = f"sample gradients approach the derivative of M (gamma={check['gamma']:g}, alpha={check['alpha']:g})"
         claims.append(_claim("finite-sample theorem", text, ours, "within 4 standard errors", worst < 4))
     return claims
 
@@ -190,16 +184,16 @@ def lemma_claims(closed: ClosedFormCheck, gradients: list[SampleGradientCheck], 
 C0_RULE = "undecided where that depends on c0, of which the text says only that it exists"
 
 
-def _sign_claims(readings: Sequence[SignScan], rule: str) -> list[Claim]:
+def _sign_claims(readings: Sequence[Row], rule: str) -> list[Claim]:
     """The lemma's two halves; where the readings of its conditions disagree, the text does not decide."""
     found = []
     for statement, holds, fails in (
         ("<dM/dw1, w1> > 0", "true_grows", "true_falls"),
         ("<dM/dw2, w2> < 0", "noise_shrinks", "noise_grows"),
     ):
-        shares = [(getattr(scan, holds), getattr(scan, fails)) for scan in readings]
+        shares = [(scan[holds], scan[fails]) for scan in readings]
         told = [
-            f"{c0_words(scan.c0, readings)}{share:.1%} of {scan.settings} settings; the reverse in {reverse:.1%}"
+            f"{c0_words(scan['c0'], readings)}{share:.1%} of {scan['settings']} settings; the reverse in {reverse:.1%}"
             for scan, (share, reverse) in zip(readings, shares, strict=True)
         ]
         verdict = agreed([judge_universal(*share) for share in shares])
@@ -218,17 +212,15 @@ def agreed(verdicts: Sequence[Verdict]) -> Verdict:
     return verdicts[0] if len(set(verdicts)) == 1 else "undecided"
 
 
-def theorem_claims(
-    met: list[Condition], conclusions: Sequence[ConclusionScan], rates: list[RateFit | None]
-) -> list[Claim]:
+def theorem_claims(met: list[Row], conclusions: Sequence[Row], rates: list[Row | None]) -> list[Claim]:
     """The theorem: its conditions at the figure's numbers, its conclusion under its conditions, its rate."""
-    failed = [c.name for c in met if not c.holds]
+    failed = [c["name"] for c in met if not c["holds"]]
     fits = [fit for fit in rates if fit is not None]
-    text = "; ".join(
-        f"alpha={f.alpha:g}: T = {f.slope:.1f} log(1/eps), R2 = {f.r_squared:.4f}, theory {f.predicted:.1f}"
-        for f in fits
+    rate = "alpha={alpha:g}: T = {slope:.1f} log(1/eps), R2 = {r_squared:.4f}, theory {predicted:.1f}"
+    text = "||w2|| <= 0.05 in {reached:.1%} of {settings} settings; it rose in {noise_rose:.1%}"
+    good = len(fits) == len(rates) and all(
+        fit["r_squared"] > 0.99 and abs(fit["slope"] / fit["predicted"] - 1) < 0.1 for fit in fits
     )
-    good = len(fits) == len(rates) and all(f.r_squared > 0.99 and abs(f.slope / f.predicted - 1) < 0.1 for f in fits)
     return [
         _claim(
             "main theorem",
@@ -240,18 +232,14 @@ def theorem_claims(
         _claim(
             "main theorem",
             "under its conditions ascent on M ends at w*",
-            "; ".join(
-                f"{c0_words(one.c0, conclusions)}||w2|| <= 0.05 in {one.reached:.1%} of {one.settings} settings; "
-                f"it rose in {one.noise_rose:.1%}"
-                for one in conclusions
-            ),
-            f"in every setting that meets the conditions with beta w1 >= {conclusions[0].K:g} alpha; {C0_RULE}",
-            agreed([judge_universal(one.reached, one.noise_rose) for one in conclusions]),
+            "; ".join(c0_words(one["c0"], conclusions) + text.format_map(one) for one in conclusions),
+            f"in every setting that meets the conditions with beta w1 >= {conclusions[0]['K']:g} alpha; {C0_RULE}",
+            agreed([judge_universal(one["reached"], one["noise_rose"]) for one in conclusions]),
         ),
         _claim(
             "main theorem",
             "T = O(log 1/eps), figure's numbers, n = infinity",
-            text,
+            "; ".join(map(rate.format_map, fits)),
             "R2 > 0.99, slope within 10% of the closed form's",
             good,
         ),

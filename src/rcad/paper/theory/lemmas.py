@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import get_args
 
 import numpy as np
@@ -27,6 +27,7 @@ from rcad.paper.theory.population import (
 )
 from rcad.paper.theory.problem import (
     Problem,
+    Row,
     final,
     norms,
     on_sphere,
@@ -35,20 +36,6 @@ from rcad.paper.theory.problem import (
     trajectory,
     uniform,
 )
-
-
-@dataclass(frozen=True)
-class EntropyCheck:
-    """Entropy of a Bernoulli with logit z against exp(-|z|).
-
-    decay: -d log H / dz at z = 30 (1 is that of exp(-z)). ratio_at_0, ratio_at_30: H / exp(-|z|), exactly log 2 and
-    about 31. bracketed: log 2 <= H exp(|z|) <= 1 + |z| everywhere on the grid.
-    """
-
-    decay: float
-    ratio_at_0: float
-    ratio_at_30: float
-    bracketed: bool
 
 
 def entropy_ratio(z: Tensor) -> Tensor:
@@ -62,15 +49,20 @@ def entropy_ratio(z: Tensor) -> Tensor:
     return torch.log1p(q) / q + z / (1 + q)
 
 
-def entropy_check() -> EntropyCheck:
-    """Lemma "entropy approximation" on |z| <= 30."""
+def entropy_check() -> Row:
+    """Lemma "entropy approximation" on |z| <= 30: the entropy of a Bernoulli with logit z against exp(-|z|).
+
+    decay: -d log H / dz at z = 30 (1 is that of exp(-z)). ratio_at_0, ratio_at_30: H / exp(-|z|), exactly log 2 and
+    about 31. bracketed: log 2 <= H exp(|z|) <= 1 + |z| everywhere on the grid.
+    """
     z = torch.linspace(-30, 30, 6001, dtype=torch.float64)
     ratio = entropy_ratio(z)
     bracketed = bool(((ratio >= math.log(2) - 1e-12) & (ratio <= 1 + z.abs() + 1e-12)).all())
     step = 1e-3
     ends = entropy_ratio(torch.tensor([30 - step, 30 + step], dtype=torch.float64)).log()
     decay = 1 - (ends[1] - ends[0]).item() / (2 * step)
-    return EntropyCheck(decay, ratio[3000].item(), ratio[-1].item(), bracketed)
+    ends_of = {"ratio_at_0": ratio[3000].item(), "ratio_at_30": ratio[-1].item()}
+    return {"decay": decay, **ends_of, "bracketed": bracketed}
 
 
 def _integrate(setting: Setting, w: Tensor, integrand: Callable[[Tensor, Tensor], Tensor], nodes: int = 120) -> Tensor:
@@ -128,19 +120,11 @@ def _argument(setting: Setting, w: Tensor, m: Tensor) -> Tensor:
     return m - torch.where(m < setting.gamma[..., None], a[..., None], 0.0)
 
 
-@dataclass(frozen=True)
-class ClosedFormCheck:
-    """Largest relative errors against quadrature over random settings: ours everywhere, the paper's on its domain."""
+def closed_form_check(generator: torch.Generator, count: int = 500) -> Row:
+    """Largest relative errors against quadrature: ours everywhere, the paper's inside its domain, and outside.
 
-    settings: int
-    ours: float
-    gradient: float
-    paper_inside: float
-    paper_outside: float
-
-
-def closed_form_check(generator: torch.Generator, count: int = 500) -> ClosedFormCheck:
-    """Random settings with four features on the unit sphere; "inside" means alpha >= gamma, as the paper requires."""
+    Random settings with four features on the unit sphere; "inside" means alpha >= gamma, as the paper requires.
+    """
     ranges = ((0.01, 3.0, count), (0.05, 3.0, count), (0.05, 3.0, count), (0.1, 1.5, count, 4))
     setting = Setting(*(uniform(generator, *one) for one in ranges))
     w = random_directions(count, 4, generator)
@@ -148,39 +132,23 @@ def closed_form_check(generator: torch.Generator, count: int = 500) -> ClosedFor
     paper = (paper_closed_form(setting, w) / exact - 1).abs()
     inside = setting.alpha >= setting.gamma
     gap = population_gradient(setting, w, "constant") - gradient_by_quadrature(setting, w, "constant")
-    return ClosedFormCheck(
-        count,
-        (population_surrogate(setting, w) / exact - 1).abs().max().item(),
-        gap.abs().max().item(),
-        paper[inside].max().item(),
-        paper[~inside].max().item(),
-    )
-
-
-@dataclass(frozen=True)
-class SampleGradientCheck:
-    """Autograd on a large sample against the exact gradients, along w1 and along w2 (inner products, as in the lemma).
-
-    sample: by autograd; mean: the exact mean of the examples' gradients; derivative: of M, exact.
-    errors_from_*: sample minus exact, in standard errors of the sample.
-    """
-
-    n: int
-    alpha: float
-    gamma: float
-    sample: tuple[float, float]
-    mean: tuple[float, float]
-    derivative: tuple[float, float]
-    errors_from_mean: tuple[float, float]
-    errors_from_derivative: tuple[float, float]
+    return {
+        "settings": count,
+        "ours": (population_surrogate(setting, w) / exact - 1).abs().max().item(),
+        "gradient": gap.abs().max().item(),
+        "paper_inside": paper[inside].max().item(),
+        "paper_outside": paper[~inside].max().item(),
+    }
 
 
 def sample_gradient_check(
     problem: Problem, alpha: float, generator: torch.Generator, *, n: int = 400_000, batches: int = 100
-) -> SampleGradientCheck:
+) -> Row:
     """Autograd of the sample objective with x~ moving with w, at one w with w1 = 0.7, in `batches` parts for its error.
 
-    The paper's finite-sample step replaces the derivative of M by the sample gradient; this measures the difference.
+    The paper's finite-sample step replaces the derivative of M by the sample gradient; this measures the difference,
+    along w1 and along w2 (inner products, as in the lemma). sample: by autograd; mean: the exact mean of the examples'
+    gradients; derivative: of M, exact. errors_from_*: sample minus exact, in standard errors of the sample.
     """
     sample = replace(problem, n=n // batches).sample(batches, generator)
     w = random_directions(1, problem.d + 1, generator)[0]
@@ -193,12 +161,15 @@ def sample_gradient_check(
     mean, derivative = (_inner(population_gradient(setting, w, k), w) for k in ("through", "derivative"))
     error = parts.std(0) / math.sqrt(batches)
     centre = parts.mean(0)
-    return SampleGradientCheck(
-        n,
-        alpha,
-        problem.gamma,
-        *(_pair(v) for v in (centre, mean, derivative, (centre - mean) / error, (centre - derivative) / error)),
-    )
+    pairs = {
+        "sample": centre,
+        "mean": mean,
+        "derivative": derivative,
+        "errors_from_mean": (centre - mean) / error,
+        "errors_from_derivative": (centre - derivative) / error,
+    }
+    found = {name: value.tolist() for name, value in pairs.items()}
+    return {"n": n, "alpha": alpha, "gamma": problem.gamma, **found}
 
 
 def _inner(gradient: Tensor, w: Tensor) -> Tensor:
@@ -207,24 +178,8 @@ def _inner(gradient: Tensor, w: Tensor) -> Tensor:
     return torch.stack([product[..., 0], product[..., 1:].sum(-1)], -1)
 
 
-def _pair(values: Tensor) -> tuple[float, float]:
-    return values[0].item(), values[1].item()
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One requirement "left >= right" of the theorem, with its numbers."""
-
-    name: str
-    left: float
-    right: float
-    holds: bool
-
-
-def conditions(
-    problem: Problem, alpha: float, *, K: float = 1.0, delta: float = 0.05, eps: float = 0.25
-) -> list[Condition]:
-    """The theorem's conditions with every hidden constant 1. c0 is left out: some c0 always serves.
+def conditions(problem: Problem, alpha: float, *, K: float = 1.0, delta: float = 0.05, eps: float = 0.25) -> list[Row]:
+    """The theorem's conditions "left >= right" with every hidden constant 1. c0 is left out: some c0 always serves.
 
     K: how far alpha lies below beta w1 at the start. delta: probability of failure. eps: final ||w2||.
     """
@@ -240,7 +195,9 @@ def conditions(
         "alpha >= ||Sigma||": (alpha, largest),
         "n >= the theorem's sample size": (problem.n, needed),
     }
-    return [Condition(name, left, right, left >= right) for name, (left, right) in sides.items()]
+    return [
+        {"name": name, "left": left, "right": right, "holds": left >= right} for name, (left, right) in sides.items()
+    ]
 
 
 def theorem_settings(count: int, generator: torch.Generator) -> tuple[Setting, Tensor]:
@@ -262,24 +219,17 @@ def theorem_settings(count: int, generator: torch.Generator) -> tuple[Setting, T
     return Setting(alpha, beta, gamma, variances), torch.stack([w1, (1 - w1.square()).sqrt()], -1)
 
 
-@dataclass(frozen=True)
-class SignScan:
-    """Shares of settings with beta w1 >= K alpha in which each statement of the update lemma holds.
+SIGNS = ("true_grows", "true_falls", "noise_shrinks", "noise_grows", "noise_loses")
+"""<dM/dw1, w1> > 0, and < 0; <grad2 M, w2> < 0, and > 0; ||w2|| / w1 falls, which is what decides on the sphere."""
 
-    true_grows: <dM/dw1, w1> > 0; true_falls: < 0. noise_shrinks: <grad2 M, w2> < 0; noise_grows: > 0.
-    noise_loses: ||w2|| / w1 falls, which is what decides on the sphere. c0: of the condition gamma + c0 sigma_min >=
-    beta; None where it is left out, since the text says only that some c0 exists.
+
+def _scan(K: float, kind: str, statements: Tensor, c0: float | None = None) -> Row:
+    """Shares of settings with beta w1 >= K alpha in which each of the SIGNS of the update lemma holds.
+
+    c0: of the condition gamma + c0 sigma_min >= beta; None where it is left out, as the text says only that it exists.
     """
-
-    K: float
-    kind: str
-    settings: int
-    true_grows: float
-    true_falls: float
-    noise_shrinks: float
-    noise_grows: float
-    noise_loses: float
-    c0: float | None = None
+    shares = dict(zip(SIGNS, statements.mean(0).tolist(), strict=True))
+    return {"K": K, "kind": kind, "settings": len(statements), **shares, "c0": c0}
 
 
 def sign_scan(
@@ -289,16 +239,13 @@ def sign_scan(
     ks: tuple[float, ...] = (1.0, 2.0, 5.0),
     c0: float | None = None,
     kinds: tuple[Gradient, ...] = get_args(Gradient),
-) -> list[SignScan]:
+) -> list[Row]:
     """The update lemma over random settings, for the derivative of M and for the two sample gradients."""
     setting, w = theorem_settings(count, generator)
     scans = []
     for kind in kinds:
         statements = _statements(setting, w, kind)
-        for K in ks:
-            chosen = _allowed(setting, w, K, c0)
-            scan = SignScan(K, kind, int(chosen.sum()), *statements[chosen].mean(0).tolist())
-            scans.append(replace(scan, c0=c0))
+        scans += [_scan(K, kind, statements[_allowed(setting, w, K, c0)], c0) for K in ks]
     return scans
 
 
@@ -308,32 +255,19 @@ def _allowed(setting: Setting, w: Tensor, K: float, c0: float | None) -> Tensor:
     return chosen if c0 is None else chosen & (setting.gamma + c0 * setting.variances.amin(-1) >= setting.beta)
 
 
-def path_signs(problem: Problem, alpha: float, *, points: int = 100) -> list[SignScan]:
+def path_signs(problem: Problem, alpha: float, *, points: int = 100) -> list[Row]:
     """The same for one problem, whatever its conditions, at unit vectors with w1 from 0.5 to 0.99 (K = 0)."""
     w = on_sphere(torch.linspace(0.5, 0.99, points, dtype=torch.float64), problem.d)
     setting = Setting.of(problem, torch.full_like(w[:, 0], alpha))
-    kinds = get_args(Gradient)
-    return [SignScan(0.0, kind, points, *_statements(setting, w, kind).mean(0).tolist()) for kind in kinds]
+    return [_scan(0.0, kind, _statements(setting, w, kind)) for kind in get_args(Gradient)]
 
 
 def _statements(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
-    """SignScan's five statements, 1 where one holds: (settings, 5)."""
+    """1 where one of the SIGNS holds: (settings, 5)."""
     first, second = pushes(setting, w, kind)
     # Sums of terms of order 1: below 1e-13 the sign is rounding and counts for neither side.
     signed = (first, -first, -second, second, first - second)
     return torch.stack([push > 1e-13 for push in signed], -1).double()
-
-
-@dataclass(frozen=True)
-class ConclusionScan:
-    """Where the theorem's own conditions hold with beta w1 >= K alpha: what exact ascent does to ||w2||."""
-
-    K: float
-    settings: int
-    reached: float
-    noise_fell: float
-    noise_rose: float
-    c0: float | None = None
 
 
 def conclusion_scan(
@@ -345,8 +279,10 @@ def conclusion_scan(
     eps: float = 0.05,
     lr: float = 0.02,
     steps: int = 2000,
-) -> ConclusionScan:
-    """Projected ascent on the population objective from a start that the theorem allows. reached: ||w2|| <= eps.
+) -> Row:
+    """Projected ascent on the population objective from a start that the theorem allows, with beta w1 >= K alpha.
+
+    Shares of settings in which ||w2|| <= eps is reached, and in which it fell and rose.
 
     Settings that start at ||w2|| <= eps are left out.
     """
@@ -356,33 +292,20 @@ def conclusion_scan(
     start = w[chosen]
     end = final(population_step(setting, "derivative", lr), start, steps)
     noise, before = end[:, 1].abs(), start[:, 1]
-    return ConclusionScan(
-        K,
-        len(start),
-        ((noise <= eps) & (end[:, 0] > 0)).double().mean().item(),
-        (noise < before - 1e-9).double().mean().item(),
-        (noise > before + 1e-9).double().mean().item(),
-        c0,
-    )
+    statements = {
+        "reached": (noise <= eps) & (end[:, 0] > 0),
+        "noise_fell": noise < before - 1e-9,
+        "noise_rose": noise > before + 1e-9,
+    }
+    shares = {name: holds.double().mean().item() for name, holds in statements.items()}
+    return {"K": K, "settings": len(start), **shares, "c0": c0}
 
 
-@dataclass(frozen=True)
-class RateFit:
-    """Iterations T until ||w2|| <= eps, fitted by T = slope * log(1 / eps) + c. predicted: slope by the closed form."""
+def rate_fit(problem: Problem, alpha: float, *, lr: float = 0.05, start: float = 0.7, steps: int = 1000) -> Row | None:
+    """Iterations T until ||w2|| <= eps, fitted by T = slope * log(1 / eps) + c. predicted: slope by the closed form.
 
-    alpha: float
-    lr: float
-    eps: tuple[float, ...]
-    iterations: tuple[int, ...]
-    slope: float
-    predicted: float
-    r_squared: float
-
-
-def rate_fit(
-    problem: Problem, alpha: float, *, lr: float = 0.05, start: float = 0.7, steps: int = 1000
-) -> RateFit | None:
-    """T = O(log 1/eps) for exact ascent from ||w2|| = start; None where ||w2|| never falls to the smallest eps."""
+    Exact ascent from ||w2|| = start; None where ||w2|| never falls to the smallest eps.
+    """
     setting = Setting.of(problem, alpha)
     w = torch.full((problem.d + 1,), start / math.sqrt(problem.d), dtype=torch.float64)
     w[0] = math.sqrt(1 - start**2)
@@ -398,4 +321,12 @@ def rate_fit(
     # ||w2|| shrinks by this factor per iteration, once it is small; the slowest feature decides.
     contraction = (1 + lr * noises.max().item()) / (1 + lr * true.item())
     r_squared = 1 - float(residual @ residual) / float(((y - y.mean()) ** 2).sum())
-    return RateFit(alpha, lr, eps, iterations, float(slope), -1 / math.log(contraction), r_squared)
+    return {
+        "alpha": alpha,
+        "lr": lr,
+        "eps": eps,
+        "iterations": iterations,
+        "slope": float(slope),
+        "predicted": -1 / math.log(contraction),
+        "r_squared": r_squared,
+    }

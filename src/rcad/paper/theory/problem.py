@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from rcad.errors import InputError, finite, one_of, whole
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 Z95 = 1.959964  # two-sided 95% point of the normal
+Row = dict[str, Any]
+"""A line of the record."""
 Band = dict[str, list[float]]
 """Quantiles by name, and the mean, over draws: one entry per iteration or grid point."""
 

@@ -22,6 +22,7 @@ from rcad.paper.theory.problem import (
     Problem,
     Projection,
     Reading,
+    Row,
     Sample,
     Step,
     band,
@@ -35,8 +36,6 @@ from rcad.paper.theory.problem import (
 )
 
 SMALL, LARGE = 0.01, 0.7  # the two step sizes of the paper's figure
-Row = dict[str, Any]
-"""A line of the record."""
 
 
 @dataclass(frozen=True)

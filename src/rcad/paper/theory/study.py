@@ -97,15 +97,15 @@ def run(settings: Settings, data_dir: Path | None, tell: Say) -> Study:
     if scale_of(settings) == "smoke":
         judged = [replace(claim, verdict=TRIAL) for claim in judged]
     checks = {
-        "entropy": asdict(entropy),
-        "closed_form": asdict(closed),
-        "sample_gradients": [asdict(one) for one in gradients],
-        "signs": [asdict(one) for one in scans],
-        "conditions": [asdict(one) for one in met],
-        "conclusion": asdict(conclusions[0]),
-        "conclusion_with_c0": asdict(conclusions[1]),
+        "entropy": entropy,
+        "closed_form": closed,
+        "sample_gradients": gradients,
+        "signs": scans,
+        "conditions": met,
+        "conclusion": conclusions[0],
+        "conclusion_with_c0": conclusions[1],
         "appendix": asdict(behind),
-        "rates": [asdict(one) for one in rates if one is not None],
+        "rates": [one for one in rates if one is not None],
     }
     return Study(
         target="F5",
