@@ -182,7 +182,7 @@ class Job:
         tensors_before, held_before = memory(device)
 
         def course(seat: Seat) -> Course:
-            config = replace(settings, method=rows, seed=seat.index)
+            config = replace(settings, method=rows, seed=seat.run)
             plan = method_of(config, problem)
             trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, seat=seat)
             if method in CRITERIA:

@@ -64,8 +64,8 @@ def seated(
     team, runs = Team(engine, device), []
 
     def course(seat: Seat) -> Course:
-        runs.append(trainer(replace(settings, seed=seat.index), device, engine, seat))
-        return runs[-1].course(pause(seat.index))
+        runs.append(trainer(replace(settings, seed=seat.run), device, engine, seat))
+        return runs[-1].course(pause(seat.run))
 
     with team.queue:
         for seed in seeds:
@@ -80,7 +80,7 @@ def turn(teams: list[Team], ends: dict[int, str] | None = None) -> list[Team]:
         with team.queue:
             for seat in team.awake():
                 if (end := team.resume(seat)) is not None and ends is not None:
-                    ends[seat.index] = end
+                    ends[seat.run] = end
             going_on += team.step()
     return going_on
 

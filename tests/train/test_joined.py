@@ -112,7 +112,7 @@ def test_one_that_has_had_enough_keeps_its_weights(monkeypatch: pytest.MonkeyPat
 
     def noting(seat: Seat) -> Any:
         end = resume(seat)
-        if end is not None and seat.index == 0:
+        if end is not None and seat.run == 0:
             kept.update({name: value.clone() for name, value in runs[0].model.state_dict().items()})
         return end
 
@@ -226,7 +226,7 @@ def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> N
     team, runs = seated(config("rcad", epochs=3), range(4))
     runs[0].epoch = runs[2].epoch = 1
     one, other = turn(turn([team]))
-    assert [[seat.index for seat in part.runs] for part in (one, other)] == [[0, 2], [1, 3]]
+    assert [[seat.run for seat in part.runs] for part in (one, other)] == [[0, 2], [1, 3]]
     monkeypatch.setattr(one._stepper, "step", no_memory)
     with pytest.raises(torch.OutOfMemoryError):
         turn([one])

@@ -32,6 +32,7 @@ from rcad.train.one_gpu import OneGPU, can_share, in_groups
 from rcad.train.place import Place
 from rcad.train.progress import Progress, Silent, Tracker
 from rcad.train.run import canonical_config, run
+from rcad.train.scheduler import Work
 from rcad.train.stop import Stop, stopping
 
 PATIENCE_S = 20
@@ -75,40 +76,39 @@ class Stopping(Listening):
 
 
 class Told:
-    """What a backend is given, as lists."""
+    """What a listener hears, as lists; `progress_of`, `ended` and `busy` are told the places of runs."""
 
     def __init__(
         self,
         configs: Sequence[RunConfig],
-        place: Place,
-        stop: Stop | None = None,
-        *,
         progress_of: Callable[[int], Progress] = lambda index: Silent(),
-        trackers_of: Callable[[RunConfig], Sequence[Any]] = lambda config: (),
         ended: Callable[[int, RunRecord], None] = lambda index, record: None,
         busy: Callable[[int, BusyError], None] | None = None,
     ) -> None:
-        self.configs, self.place, self.stop = configs, place, stop or Stop()
-        self.progress, self._trackers_of, self._ended, self._busy = progress_of, trackers_of, ended, busy
+        self.ids = [config_id(config) for config in configs]
+        self._progress_of, self._ended, self._busy = progress_of, ended, busy
         self.records: list[RunRecord | None] = [None] * len(configs)
 
-    def trackers(self, index: int) -> Sequence[Any]:
-        return self._trackers_of(self.configs[index])
+    def progress(self, config: RunConfig) -> Progress:
+        return self._progress_of(self.ids.index(config_id(config)))
 
-    def ended(self, index: int, record: RunRecord) -> None:
+    def ended(self, record: RunRecord) -> None:
+        index = self.ids.index(record.id)
         self.records[index] = record
         self._ended(index, record)
 
-    def busy(self, index: int, error: BusyError) -> None:
+    def busy(self, config: RunConfig, error: BusyError) -> None:
         if self._busy is None:
             raise error
-        self._busy(index, error)
+        self._busy(self.ids.index(config_id(config)), error)
 
-    def some(self, indices: Sequence[int]) -> Any:
-        if list(indices) == list(range(len(self.configs))):
-            return self
-        assert not indices, "all runs of these tests can share a device"
-        return Told([], self.place, self.stop)
+
+def work_of(
+    configs: Sequence[RunConfig], place: Place, stop: Stop | None = None, trackers_of: Any = None, **heard: Any
+) -> Work:
+    every = [canonical_config(config) for config in configs]
+    listener: Any = Told(every, **heard)
+    return Work(every, place, stop or Stop(), listener, trackers_of or (lambda config: ()))
 
 
 def run_together(
@@ -116,9 +116,10 @@ def run_together(
 ) -> list[RunRecord | None]:
     """The records in the order of the configs; None for those that were not begun before a signal came."""
     with stopping() as stop:
-        told = Told(configs, place, stop, **options)
-        OneGPU(at_once)(told)  # type: ignore[arg-type]
-    return told.records
+        work = work_of(configs, place, stop, **options)
+        OneGPU(at_once)(work)
+    records: list[RunRecord | None] = work.listener.records  # type: ignore[assignment]
+    return records
 
 
 def config(seed: int = 0, method: str = "rcad", epochs: int = 2, **train: Any) -> RunConfig:
@@ -233,10 +234,14 @@ def test_a_stop_saves_every_run_and_the_same_call_goes_on(joined: int, begun: in
     assert engines(resumed) == engines(straight)
 
 
+def places(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
+    return [[configs.index(config) for config in group] for group in in_groups(configs, size)]
+
+
 def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> None:
     configs = [config(seed, method) for seed in range(3) for method in ("rcad", "me_ada", "data_augmentation + mixup")]
-    assert in_groups(configs, 2) == [[0, 3], [2, 5], [6], [8], [1], [4], [7]]
-    assert in_groups(configs, 1) == [[i] for i in range(9)]
+    assert places(configs, 2) == [[0, 3], [2, 5], [6], [8], [1], [4], [7]]
+    assert places(configs, 1) == [[i] for i in range(9)]
     joined = go(configs, tmp_path / "a", 2)
     for one, other in zip(joined, [by_itself(one, tmp_path / "b") for one in configs], strict=True):
         assert one is not None
@@ -251,7 +256,7 @@ def test_alike_are_those_that_differ_in_seeds_alone() -> None:
     one = config()
     split = [replace(one, seed=seed, data=replace(one.data, seed=seed + 7)) for seed in (0, 1)]
     other = [replace(one, data=replace(one.data, name="digits[:70]")), config(1, epochs=3), config(1, ema=0.9)]
-    assert in_groups([one, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
+    assert places([one, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
 
 
 @pytest.mark.parametrize("joined", [1, 3])
@@ -361,7 +366,7 @@ def test_what_cannot_be_is_named(option: str, value: Any, tmp_path: Path) -> Non
 
 
 def teams_of(place: Place, configs: Sequence[RunConfig], limit: int) -> together._Teams:
-    return together._Teams(Told(configs, place), limit)  # type: ignore[arg-type]
+    return together._Teams(work_of(configs, place), limit)
 
 
 def team(runs: int, *, settled: bool = True, epochs: int = 2) -> Team:
@@ -402,9 +407,13 @@ def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     teams = teams_of(Place(Store.open(tmp_path), device="cpu", joined=4), seeds(12), 9)
-    assert list(teams.waiting) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert [[config.seed for config in group] for group in teams.waiting] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 10, 11],
+    ]
     teams._admit()
-    assert [seat.index for one in teams.teams for seat in one.runs] == list(range(8))  # the third would make twelve
+    assert [seat.run.seed for one in teams.teams for seat in one.runs] == list(range(8))  # the third would make twelve
     teams.device = torch.device("cuda")
     monkeypatch.setattr(teams, "_reserved", lambda: 1300.0)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
@@ -469,7 +478,7 @@ def test_nobody_waits_for_a_run_that_cannot_be_reached(
     resume, failed = Team.resume, []
 
     def broken(self: Team, seat: Seat) -> Any:
-        if failed and seat.index == 2:
+        if failed and seat.run.seed == 2:
             raise RuntimeError("no device")
         return resume(self, seat)
 

@@ -195,15 +195,15 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
     heard = Hearing()
 
     def backend(work: Work) -> None:
-        first, second = work.progress(0), work.progress(1)
+        first, second = (work.listener.progress(config) for config in work.configs[:2])
         first.overall(5, 10, "epoch 5/10")  # goes on from a checkpoint
         first.overall(7.5, 10, "epoch 7/10")
         second.overall(1, 10, "epoch 1/10")
         second.note("digits: 10 classes")
         first.note("digits: 10 classes")
-        work.ended(0, written(work.configs[0]))
-        work.ended(2, written(work.configs[2]))  # told of at its end only, as by another machine
-        work.ended(1, written(work.configs[1], "interrupted"))
+        work.listener.ended(written(work.configs[0]))
+        work.listener.ended(written(work.configs[2]))  # told of at its end only, as by another machine
+        work.listener.ended(written(work.configs[1], "interrupted"))
 
     outcome = schedule(CONFIGS, place, heard, backend=backend)
     assert heard.shares == [(0.0, 25.0), (2.5, 25.0), (2.5, 24.0), (5.0, 24.0), (15.0, 24.0)]
@@ -415,9 +415,9 @@ def test_records_may_come_from_elsewhere(place: Place) -> None:
     """A backend need not train here: it has only to tell of the records."""
 
     def cluster(work: Work) -> None:
-        for index, one in reversed(list(enumerate(work.configs))):
+        for one in reversed(work.configs):
             work.place.store.write(record := written(one))
-            work.ended(index, record)
+            work.listener.ended(record)
 
     outcome = schedule(CONFIGS, place, backend=cluster)
     assert outcome.complete

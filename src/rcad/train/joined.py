@@ -138,9 +138,9 @@ class Team:
         """Whether its steps have taken the memory that they need."""
         return self._stepper is not None and self._stepper.settled
 
-    def enter(self, index: int, begin: Callable[[Seat], Generator[None, None, Any]]) -> Seat:
+    def enter(self, run: Any, begin: Callable[[Seat], Generator[None, None, Any]]) -> Seat:
         """A run more, before the first step: `begin` makes its course, whose trainer sits there."""
-        seat = Seat(self, index)
+        seat = Seat(self, run)
         self.runs[seat] = begin(seat)
         self.size += 1
         return seat
@@ -248,7 +248,7 @@ class Seat(Stepper):
 
     Attributes:
         update: what its steps change, once its trainer sits there.
-        index: which of the runs it is, to those who made the team.
+        run: which of the runs it is, to those who made the team.
         place: which part of the joined network is its own.
         plan: the step that it has asked for and that is not taken yet.
         begun: whether it has begun an epoch, or gone on with one, since the last step.
@@ -256,8 +256,8 @@ class Seat(Stepper):
 
     update: Update
 
-    def __init__(self, team: Team, index: int) -> None:
-        self.team, self.index, self.place = team, index, 0
+    def __init__(self, team: Team, run: Any) -> None:
+        self.team, self.run, self.place = team, run, 0
         self.plan: Plan | None = None
         self.begun = False
 

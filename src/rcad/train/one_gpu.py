@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -51,22 +51,24 @@ def can_join(config: RunConfig) -> bool:
     )
 
 
-def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
-    """The indices of runs that differ in their seed alone, at most so many at a time, in the order of the configs.
+def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[RunConfig]]:
+    """Runs that differ in their seed alone, at most so many at a time, in the order of the configs.
 
     Runs that cannot be joined come last, one by one: in front they would hold up the others.
     """
-    groups: dict[RunConfig, list[list[int]]] = {}
-    alone: list[list[int]] = []
-    for index, config in enumerate(configs):
+    groups: list[list[RunConfig]] = []
+    alone: list[list[RunConfig]] = []
+    open_groups: dict[RunConfig, list[RunConfig]] = {}
+    for config in configs:
         if size > 1 and not can_join(config):
-            alone.append([index])
+            alone.append([config])
             continue
-        alike = groups.setdefault(replace(config, seed=0, data=replace(config.data, seed=None)), [[]])
-        if len(alike[-1]) == size:
-            alike.append([])
-        alike[-1].append(index)
-    return sorted(group for alike in groups.values() for group in alike) + alone
+        alike = replace(config, seed=0, data=replace(config.data, seed=None))
+        if len(open_groups.get(alike, ())) in (0, size):
+            open_groups[alike] = []
+            groups.append(open_groups[alike])
+        open_groups[alike].append(config)
+    return groups + alone
 
 
 @dataclass(frozen=True)
@@ -80,25 +82,24 @@ class OneGPU:
     at_once: int | None = None
 
     def __call__(self, work: Work) -> None:
-        sharing = [index for index, config in enumerate(work.configs) if can_share(config)]
-        rest = [index for index in range(len(work.configs)) if index not in set(sharing)]
-        if len(sharing) == 1:
-            rest, sharing = list(range(len(work.configs))), []
+        sharing = [config for config in work.configs if can_share(config)]
+        sharing = sharing if len(sharing) > 1 else []
+        rest = [config for config in work.configs if config not in sharing]
         device, _ = work.place.resolve()
         if device.type == "cuda":
             keep_kernels(work.place.cache_dir)
         if sharing:
             with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), deterministic(False, device):
                 limit = min(self.at_once or max(AT_ONCE, TEAMS * work.place.joined), len(sharing))
-                _Teams(work.some(sharing), limit).go()
-        one_by_one(work.some(rest))
+                _Teams(replace(work, configs=sharing), limit).go()
+        one_by_one(replace(work, configs=rest))
 
 
 class _Teams:
     """The teams on a device, and who may come."""
 
     def __init__(self, work: Work, limit: int) -> None:
-        self.work, self.limit, self.stop = work, limit, work.stop
+        self.work, self.limit, self.stop, self.listener = work, limit, work.stop, work.listener
         self.device, self.engine = work.place.resolve()
         self.said: set[str] = set()
         self.reader = Reader(work.place)
@@ -122,17 +123,16 @@ class _Teams:
     def _admit(self) -> None:
         while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
             team = Team(self.engine, self.device, said=self.said)
-            for index in self.waiting.popleft():
-                team.enter(index, self._begin(index))
+            for config in self.waiting.popleft():
+                team.enter(config, self._begun)
             self.teams.append(team)
 
-    def _begin(self, index: int) -> Callable[[Seat], Generator[None, None, RunRecord]]:
-        work = self.work
-        return lambda seat: begin(
-            work.configs[index],
-            work.place,
-            work.progress(index),
-            work.trackers(index),
+    def _begun(self, seat: Seat) -> Generator[None, None, RunRecord]:
+        return begin(
+            seat.run,
+            self.work.place,
+            self.listener.progress(seat.run),
+            self.work.trackers(seat.run),
             stop=self.stop,
             reader=self.reader,
             beside=self.limit,
@@ -175,34 +175,33 @@ class _Teams:
         try:
             record: RunRecord | None = team.resume(seat)
         except BusyError as error:
-            self.work.busy(seat.index, error)
+            self.listener.busy(seat.run, error)
         except torch.OutOfMemoryError:
             short = True
         else:
             if record is not None:
-                self.work.ended(seat.index, record)
+                self.listener.ended(record)
         if short:  # not earlier: the error holds what had been made
-            self._put_off(team, [seat.index])
+            self._put_off(team, [seat])
 
     def _step(self, team: Team) -> None:
-        indices, place = [seat.index for seat in team.runs], self.teams.index(team)
-        short = False
+        seats, place, short = tuple(team.runs), self.teams.index(team), False
         try:
             self.teams[place : place + 1] = team.step()
         except torch.OutOfMemoryError:
             short = True
         if short:
             del self.teams[place]
-            self._put_off(team, indices)
+            self._put_off(team, seats)
 
-    def _put_off(self, team: Team, indices: Sequence[int]) -> None:
+    def _put_off(self, team: Team, seats: Sequence[Seat]) -> None:
         """Later, and not joined with others any more."""
         torch.cuda.empty_cache()
         others = sum(len(other.runs) for other in self.teams if other is not team)
         if not others and team.size == 1:
             raise InputError(TOO_LARGE)
         self.limit = others or self.limit
-        self.waiting.extendleft([index] for index in reversed(indices))
+        self.waiting.extendleft([seat.run] for seat in reversed(seats))
 
     def _save_the_others(self) -> None:
         """One run has failed, or the user insists: the others keep what they have."""
@@ -215,7 +214,7 @@ class _Teams:
                         with team.queue:
                             record: RunRecord | None = team.resume(seat)
                         if record is not None:
-                            self.work.ended(seat.index, record)
+                            self.listener.ended(record)
                     except BaseException:  # a broken device, or the one that failed
                         team.drop(seat)
                 with suppress(BaseException), team.queue:

@@ -52,7 +52,7 @@ class Processes:
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    run: int | None = None
+    run: RunConfig | None = None
 
 
 class _Crew:
@@ -60,10 +60,10 @@ class _Crew:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._waiting = deque(range(len(work.configs)))
+        self._waiting = deque(work.configs)
         self._workers: list[_Worker] = []
-        self._deaths: Counter[int] = Counter()
-        self._progress = {index: work.progress(index) for index in self._waiting}
+        self._deaths: Counter[RunConfig] = Counter()
+        self._progress = {config: work.listener.progress(config) for config in work.configs}
         self._problem: Exception | None = None
         self._asked = False
 
@@ -99,28 +99,28 @@ class _Crew:
         if self._waiting and not self._ending():
             worker.run = self._waiting.popleft()
             with contextlib.suppress(BrokenPipeError):  # it has died; what it says, nothing, tells so
-                worker.pipe.send(self._work.configs[worker.run])
+                worker.pipe.send(worker.run)
 
     def _hear(self, worker: _Worker) -> None:
-        index = worker.run
-        assert index is not None
+        config = worker.run
+        assert config is not None
         try:
             kind, *words = worker.pipe.recv()
         except (EOFError, ConnectionResetError):
-            self._replace(worker, index)
+            self._replace(worker, config)
             return
         if kind in ("overall", "detail", "note"):
-            getattr(self._progress[index], kind)(*words)
+            getattr(self._progress[config], kind)(*words)
             return
         if kind == "ended":
-            self._work.ended(index, self._work.place.store.get(config_id(self._work.configs[index])))
+            self._work.listener.ended(self._work.place.store.get(config_id(config)))
         elif kind == "busy":
-            self._work.busy(index, BusyError(*words))
+            self._work.listener.busy(config, BusyError(*words))
         elif self._problem is None and kind in ("refused", "failed"):
             self._problem = InputError(*words) if kind == "refused" else RuntimeError(*words)
         self._hand_out(worker)
 
-    def _replace(self, worker: _Worker, index: int) -> None:
+    def _replace(self, worker: _Worker, config: RunConfig) -> None:
         """A worker has died: another takes its place, and its run goes on from its checkpoint."""
         worker.process.join(1.0)
         worker.pipe.close()
@@ -128,15 +128,14 @@ class _Crew:
         self._workers.remove(worker)
         if self._ending():
             return
-        self._deaths[index] += 1
-        if self._deaths[index] >= ATTEMPTS:
+        self._deaths[config] += 1
+        if self._deaths[config] >= ATTEMPTS:
             self._problem = InputError(
                 f"expected a worker process to go on, but {ATTEMPTS} ended with {worker.process.exitcode} (killed, or "
-                f"out of memory) on {title(self._work.configs[index])}; the same command goes on from here, --workers "
-                "1 takes less memory"
+                f"out of memory) on {title(config)}; the same command goes on from here, --workers 1 takes less memory"
             )
             return
-        self._waiting.appendleft(index)
+        self._waiting.appendleft(config)
         self._workers.append(fresh := _started(self._work.place))
         self._hand_out(fresh)
 

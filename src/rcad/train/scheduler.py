@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -42,44 +42,27 @@ class Backend(Protocol):
     def __call__(self, work: Work) -> None:
         """Make `work.configs` until all are over or `work.stop` is set, and then save those that are under way.
 
-        Of each run that was taken up, either `work.ended` is told its record, final or saved, or `work.busy` that
+        Of each run that was taken up, the listener is told by `ended` its record, final or saved, or by `busy` that
         another process works on it. What is wrong with the input is raised, with the other runs saved.
         """
 
 
+@dataclass(frozen=True)
 class Work:
     """Runs to be made, and who wants to know of them: all that a backend is given.
 
     Args:
         configs: without a final record, each once.
         stop: asks to end between two steps.
+        listener: is told how far runs are, how they ended, and which are busy.
         trackers: of a run, for the numbers of its epochs.
     """
 
-    def __init__(
-        self, configs: Sequence[RunConfig], place: Place, stop: Stop, listener: Listener, trackers: Trackers
-    ) -> None:
-        self.configs, self.place, self.stop = configs, place, stop
-        self._listener, self._trackers = listener, trackers
-
-    def progress(self, index: int) -> Progress:
-        """Of one run: told its share by `overall`."""
-        return _RunProgress(self._listener, self.configs[index])
-
-    def trackers(self, index: int) -> Sequence[Tracker]:
-        return self._trackers(self.configs[index])
-
-    def ended(self, index: int, record: RunRecord) -> None:
-        """A run has a final record, or was saved."""
-        self._listener.ended(record)
-
-    def busy(self, index: int, error: BusyError) -> None:
-        """Another process works on a run."""
-        self._listener.busy(self.configs[index], error)
-
-    def some(self, indices: Sequence[int]) -> Work:
-        """The same for some of the runs."""
-        return Work([self.configs[index] for index in indices], self.place, self.stop, self._listener, self._trackers)
+    configs: Sequence[RunConfig]
+    place: Place
+    stop: Stop
+    listener: Listener
+    trackers: Trackers
 
 
 @dataclass(frozen=True)
@@ -161,10 +144,9 @@ def schedule(
             work = Work(fresh, place, stop, listener, trackers)
             (backend or suitable(fresh, place, at_once, processes))(work)
             # By now the other process may have finished a run that was left to it, or have been stopped.
-            again = [index for index, config in enumerate(fresh) if config_id(config) in listener.left]
-            if again and not stop.is_set():
+            if listener.left and not stop.is_set():
                 listener.look_again()
-                one_by_one(work.some([index for index in again if config_id(fresh[index]) in listener.left]))
+                one_by_one(replace(work, configs=[one for one in fresh if config_id(one) in listener.left]))
         return listener.outcome(stop)
 
 
@@ -213,6 +195,10 @@ class Listener:
             if (record := self.place.store.record(self.configs[run])) is not None and record.is_final:
                 self.already.add(run)
                 self.ended(record)
+
+    def progress(self, config: RunConfig) -> Progress:
+        """Of one run: told its share by `overall`."""
+        return _OfRun(self, config_id(config))
 
     def moved(self, run: str, share: float, text: str) -> None:
         """So much of a run is done. Called at every step."""
@@ -284,11 +270,11 @@ class Listener:
             self.shown.note(self._told(record, already))
 
 
-class _RunProgress:
+class _OfRun:
     """The Progress of one run among several."""
 
-    def __init__(self, listener: Listener, config: RunConfig) -> None:
-        self._listener, self._run = listener, config_id(config)
+    def __init__(self, listener: Listener, run: str) -> None:
+        self._listener, self._run = listener, run
         self.detail, self.note = listener.shown.detail, listener.note
 
     def overall(self, done: float, total: float, text: str) -> None:
@@ -323,17 +309,16 @@ def one_by_one(work: Work) -> None:
     from rcad.train.task import Reader
 
     reader = Reader(work.place)
-    for index, config in enumerate(work.configs):
+    for config in work.configs:
         if work.stop.is_set():
             return
+        progress, trackers = work.listener.progress(config), work.trackers(config)
         try:
-            record = engine.run(
-                config, work.place, work.progress(index), trackers=work.trackers(index), stop=work.stop, reader=reader
-            )
+            record = engine.run(config, work.place, progress, trackers=trackers, stop=work.stop, reader=reader)
         except BusyError as error:
-            work.busy(index, error)
+            work.listener.busy(config, error)
         else:
-            work.ended(index, record)
+            work.listener.ended(record)
             if not record.is_final:
                 return
 
