@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from rcad.data.streams import Stream
 from rcad.errors import InputError
 from rcad.loss.method_rows import MethodRow
 from rcad.runs.config import RunConfig
@@ -70,17 +73,31 @@ def test_the_weights_are_those_of_a_run_in_memory(folder: Path, tmp_path: Path, 
     assert run(config, replace(streamed, store=memory.store)) == second
 
 
-def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(folder, "rcad")
     where = place(tmp_path / "runs", tmp_path / "c", stream=True, checkpoint_seconds=0.0)
     whole = run(config, replace(where, store=Store.open(tmp_path / "whole")))
-    stops = 0
+    stops, calls = 0, []
+    for kind, name in ((Streamed, "expect"), (Streamed, "split"), (Stream, "batches")):
+        monkeypatch.setattr(kind, name, _counted(getattr(kind, name), name, calls))
     while (record := run(config, where, stop=_after(5))).status == "interrupted":
         stops += 1
     assert stops > 3
+    # Nothing was decoded that had not been expected, also where an epoch went on.
+    assert calls.count("batches") == calls.count("expect") + calls.count("split") > stops
     assert record.metrics == whole.metrics
     expected = weights(replace(where, store=Store.open(tmp_path / "whole")), config)
     assert all(torch.equal(value, expected[name]) for name, value in weights(where, config).items())
+
+
+def _counted(function: Callable[..., Any], name: str, calls: list[str]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        calls.append(name)
+        return function(*arguments)
+
+    return call
 
 
 def _after(questions: int) -> Stop:
