@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "step_time.py"
 
 
-def test_it_measures_every_method(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--size", "8", "--channels", "1", "--classes", "3"]
-    command += ["--model", "small_cnn", "--batches", "4", "--modes", "eager", "--replicas", "1", "--all"]
+def run(script: str, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+    importlib.import_module(script).main(
+        ["--device", "cpu", "--size", "8", "--channels", "1", "--classes", "3", *command]
+    )
+
+
+def test_it_measures_every_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["--model", "small_cnn", "--batches", "4", "--modes", "eager", "--replicas", "1", "--all"]
     command += ["--steps", "4", "--rounds", "1", "--methods", ",".join(METHODS), "--out", str(tmp_path / "a.json")]
-    subprocess.run(command, check=True, capture_output=True)
+    run("step_time", command, monkeypatch)
     record = json.loads((tmp_path / "a.json").read_text())
     assert {"device", "torch", "date"} <= record.keys()
     wanted = {"model", "batch", "method", "mode", "replicas", "joined", "ms_per_seed_step", "ratio_to_erm"}
@@ -30,12 +35,12 @@ def test_it_measures_every_method(tmp_path: Path) -> None:
     assert all(row["peak_memory_gib"] is None for row in record["rows"])  # not measured on a CPU
 
 
-def test_kernels_are_listed_by_their_time(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT.with_name("step_kernels.py")), "--device", "cpu", "--size", "8"]
-    command += ["--channels", "1", "--classes", "3", "--batch", "4", "--lines", "5", "--out", str(tmp_path / "a.txt")]
-    subprocess.run(command, check=True, capture_output=True)
+@pytest.mark.parametrize("runs", ["1x1", "2x2"])
+def test_kernels_are_listed_by_their_time(runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["--batch", "4", "--lines", "5", "--replicas", runs, "--out", str(tmp_path / "a.txt")]
+    run("step_kernels", command, monkeypatch)
     about, total, *lines = (tmp_path / "a.txt").read_text().splitlines()
-    assert "small_cnn, batch 4, rcad, eager, runs 1x1" in about
+    assert f"small_cnn, batch 4, rcad, eager, runs {runs}" in about
     times = [float(line.split()[0]) for line in lines]
     assert len(times) == 5
     assert times == sorted(times, reverse=True)

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,19 @@ from rcad.train.task import Problem, derived, fetched, measuring
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
 
+T = TypeVar("T")
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
+
+
+def finished(course: Generator[None, None, T]) -> T:
+    """What a course returns once all its instalments are taken."""
+    while True:
+        try:
+            next(course)
+        except StopIteration as end:
+            value: T = end.value
+            return value
 
 
 def unheard(epoch: int, row: Row) -> None:
@@ -99,13 +110,7 @@ class Trainer:
 
     def fit(self, pause: Callable[[], bool] = lambda: False) -> Outcome:
         """Trains to the end, until `pause()` says so after a step, or until the loss is no longer finite."""
-        course = self.course(pause)
-        while True:
-            try:
-                next(course)
-            except StopIteration as end:
-                outcome: Outcome = end.value
-                return outcome
+        return finished(self.course(pause))
 
     def course(self, pause: Callable[[], bool] = lambda: False) -> Course:
         """`fit` in instalments: yields whenever work was launched, so that others may launch theirs beside it."""
@@ -113,8 +118,7 @@ class Trainer:
             start = time.perf_counter()
             if self.step == 0:
                 self._seed_epoch()
-            finished = yield from self._run_steps(pause)
-            if not finished:
+            if not (yield from self._run_steps(pause)):
                 self.seconds += time.perf_counter() - start
                 return "interrupted"
             scores = measuring(self.selected, self.problem, *self.problem.val) if len(self.problem.val[1]) else {}

@@ -21,7 +21,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.checkpoint import CHECKPOINT, WEIGHTS, restore_trainer, save_tensors, save_trainer
-from rcad.train.loop import Course, Trainer, unheard
+from rcad.train.loop import Course, Trainer, finished, unheard
 from rcad.train.machine import deterministic, device_words, peak_memory, side_stream, suitable_threads, timed
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress, Row, Tracker
@@ -240,13 +240,8 @@ def run(
         side_stream(where),
         stopping() if stop is None else nullcontext(stop) as asked,
     ):
-        course = begin(config, place, progress, trackers, stop=asked, reader=reader or Reader(place))
         try:
-            while True:
-                next(course)
-        except StopIteration as end:
-            record: RunRecord = end.value
-            return record
+            return finished(begin(config, place, progress, trackers, stop=asked, reader=reader or Reader(place)))
         except torch.OutOfMemoryError:
             raise InputError(TOO_LARGE) from None
 
