@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -137,45 +138,12 @@ CONFIGS: list[tuple[str | bytes, str]] = [
 ]
 
 
-def _csv(text: str, *more: str) -> Callable[[], tuple[str, ...]]:
-    def make() -> tuple[str, ...]:
-        files(my_dot_csv=text)
-        return (*OWN, "my.csv", *more)
-
-    return make
+Make = Callable[[], tuple[object, ...]]
 
 
-def _npz(**arrays: np.ndarray) -> Callable[[], tuple[str, ...]]:
-    def make() -> tuple[str, ...]:
-        np.savez("own.npz", **arrays)
-        return (*OWN, "own.npz")
+def _made(*words: object, **contents: bytes | str) -> Make:
+    """Writes these files (see `files`) and gives the words."""
 
-    return make
-
-
-def _folder(**contents: bytes) -> Callable[[], tuple[str, ...]]:
-    def make() -> tuple[str, ...]:
-        images()
-        files(**{f"images__{key}": value for key, value in contents.items()})
-        return (*OWN, "images")
-
-    return make
-
-
-def _archive(name: str, members: dict[str, bytes], keep: int | None = None) -> Callable[[], tuple[str, ...]]:
-    def make() -> tuple[str, ...]:
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(name, "w") as archive:
-                for member, data in members.items():
-                    archive.writestr(member, data)
-        else:
-            tar(name, members, keep)
-        return (*OWN, name)
-
-    return make
-
-
-def _made(*words: object, **contents: bytes | str) -> Callable[[], tuple[object, ...]]:
     def make() -> tuple[object, ...]:
         files(**contents)
         return words
@@ -183,35 +151,55 @@ def _made(*words: object, **contents: bytes | str) -> Callable[[], tuple[object,
     return make
 
 
-def _one_class() -> tuple[str, ...]:
-    images(classes=1)
-    return (*OWN, "images")
+def _csv(text: str, *more: str) -> Make:
+    return _made(*OWN, "my.csv", *more, my_dot_csv=text)
 
 
-def _empty_folder() -> tuple[str, ...]:
-    Path("images").mkdir()
-    return (*OWN, "images")
+def _npz(**arrays: np.ndarray) -> Make:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return _made(*OWN, "own.npz", own_dot_npz=buffer.getvalue())
 
 
-def _bad_labels() -> tuple[str, ...]:
+def _archive(name: str, members: dict[str, bytes], keep: int | None = None) -> Make:
+    def make() -> tuple[object, ...]:
+        tar(name, members, keep)
+        return (*OWN, name)
+
+    return make
+
+
+def _folder(classes: int = 2, **contents: bytes) -> Make:
+    def make() -> tuple[object, ...]:
+        images(classes=classes)
+        files(**{f"images__{key}": value for key, value in contents.items()})
+        return (*OWN, "images")
+
+    return make
+
+
+def _zip() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("../out.png", png())
+    return buffer.getvalue()
+
+
+def _bad_labels() -> bytes:
     rows = {"img": [{"bytes": png(seed=i)} for i in range(4)], "label": [0, 1, -1, 1]}
-    Path("shards").mkdir()
-    pq.write_table(pa.table(rows), "shards/train-00000-of-00001.parquet")
-    return (*OWN, "shards")
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(rows), buffer)
+    return buffer.getvalue()
 
 
-def _broken_record() -> tuple[str, ...]:
-    files(runs__0123456789abcdef__record_dot_json="{")
-    return ("runs", "show", "0123")
-
-
-def _wrong_weights() -> tuple[str, ...]:
-    torch.save({"head.weight": torch.zeros(3)}, "other.pt")
-    return (*RCAD, "--set", "model.weights=other.pt")
+def _weights() -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"head.weight": torch.zeros(3)}, buffer)
+    return buffer.getvalue()
 
 
 X, Y = np.zeros((6, 4), np.float32), np.array([0, 1, 0, 1, 0, 1])
-FILES: dict[str, tuple[Callable[[], tuple[object, ...]], str]] = {
+FILES: dict[str, tuple[Make, str]] = {
     "no such file": (lambda: (*OWN, "nowhere.csv", "--target", "y"), "nowhere.csv"),
     "no such name": (lambda: (*OWN, "cifra10"), "did you mean 'cifar10'"),
     "no data folder": (lambda: (*OWN, "cifar100[:2000]"), "--data-dir"),
@@ -232,8 +220,8 @@ FILES: dict[str, tuple[Callable[[], tuple[object, ...]], str]] = {
     "text as real target": (_csv(table(), "--target", "colour", "--task", "regression"), "colour"),
     "infinite target": (_csv("a,y\n1,inf\n2,3.5\n4,5.5\n", "--target", "y", "--task", "regression"), "my.csv"),
     "binary in a table": (_made(*OWN, "my.csv", "--target", "y", my_dot_csv=b"a,y\n\xff\xfe,1\n"), "my.csv"),
-    "empty folder": (_empty_folder, "images"),
-    "one class folder": (_one_class, "images"),
+    "empty folder": (_made(*OWN, "e", e__x="no data"), "e"),
+    "one class folder": (_folder(classes=1), "images"),
     "corrupt image": (_folder(class0__9_dot_png=b"no picture"), "9.png"),
     "truncated image": (_folder(class0__9_dot_png=png(keep=60)), "9.png"),
     "image of another size": (_folder(class0__9_dot_png=png(side=9)), "size"),
@@ -244,10 +232,10 @@ FILES: dict[str, tuple[Callable[[], tuple[object, ...]], str]] = {
     "archive that leaves its folder": (_archive("own.tar.gz", {"../out.png": png()}), "own.tar.gz"),
     "archive with an absolute path": (_archive("own.tar.gz", {"/tmp/rcad-out.png": png()}), "own.tar.gz"),
     "truncated archive": (_archive("own.tar.gz", {"a/1.png": png(), "b/1.png": png()}, keep=80), "own.tar.gz"),
-    "zip that leaves its folder": (_archive("own.zip", {"../out.png": png()}), "own.zip"),
+    "zip that leaves its folder": (_made(*OWN, "own.zip", own_dot_zip=_zip()), "own.zip"),
     "no zip": (_made(*OWN, "own.zip", own_dot_zip="no zip"), "own.zip"),
     "no Parquet": (_made(*OWN, "s", s__train_dot_parquet="PAR1 no"), "train.parquet"),
-    "negative label": (_bad_labels, "-1"),
+    "negative label": (_made(*OWN, "s", **{"s__train-00000-of-00001_dot_parquet": _bad_labels()}), "-1"),
     "wrong checksum": (
         _made(*OWN, "cifar10", "--data-dir", "d", **{"d__cifar10__cifar-10-binary_dot_tar_dot_gz": b"junk"}),
         "cifar-10-binary.tar.gz",
@@ -258,7 +246,7 @@ FILES: dict[str, tuple[Callable[[], tuple[object, ...]], str]] = {
     ),
     "data set cut short": (_made(*OWN, "b", b__train_dot_bin=bytes(100), b__test_dot_bin=bytes(3074)), "train.bin"),
     "no weights": (_made(*RCAD, "--set", "model.weights=w.safetensors", w_dot_safetensors=b"no"), "w.safetensors"),
-    "weights of another model": (_wrong_weights, "other.pt"),
+    "weights of another model": (_made(*RCAD, "--set", "model.weights=o.pt", o_dot_pt=_weights()), "o.pt"),
     "a folder as config": (_made("train", "--config", "c", c__x="x"), "c"),
     "no config": (lambda: ("train", "--config", "nowhere.toml"), "nowhere.toml"),
     "runs is a file": (_made(*RCAD, "--runs", "r", r="x"), "'r'"),
@@ -266,7 +254,7 @@ FILES: dict[str, tuple[Callable[[], tuple[object, ...]], str]] = {
     "unknown status": (_made("runs", "list", "--status", "finished", runs__x="x"), "'finished'"),
     "no such run": (_made("runs", "show", "zz", runs__x="x"), "'zz'"),
     "no id": (_made("runs", "show", "", runs__x="x"), "id of a run"),
-    "broken record": (_broken_record, "record.json"),
+    "broken record": (_made("runs", "show", "0123", runs__0123456789abcdef__record_dot_json="{"), "record.json"),
     "export to a spreadsheet": (_made("runs", "export", "t.xlsx", runs__x="x"), "t.xlsx"),
     "export to nowhere": (_made("runs", "export", "no/where/t.csv", runs__x="x"), "t.csv"),
     "prune of running runs": (_made("runs", "prune", "--status", "running", runs__x="x"), "'running'"),
@@ -350,7 +338,7 @@ CASES += [
 
 
 @pytest.mark.parametrize(("make", "says"), CASES)
-def test_one_line_and_nothing_written(make: Callable[[], tuple[object, ...]], says: str, refused: Refused) -> None:
+def test_one_line_and_nothing_written(make: Make, says: str, refused: Refused) -> None:
     refused(*make(), says=says)
 
 
