@@ -10,14 +10,14 @@ import pytest
 import typer
 
 from cli.conftest import Cli
-from rcad.cli.app import app
+from rcad.cli.main import make
 
 HEAVY = ("torch", "numpy", "pyarrow", "scipy", "sklearn", "PIL", "pandas", "safetensors", "tensorboard")
 
 
 def commands(command: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     """Every command and group: its words and the command itself."""
-    command = typer.main.get_command(app) if command is None else command
+    command = typer.main.get_command(make()) if command is None else command
     yield path, command
     for name, child in getattr(command, "commands", {}).items():
         yield from commands(child, (*path, name))

@@ -82,9 +82,9 @@ def commands() -> list[tuple[tuple[str, ...], Any]]:
     """Every command and group: its words, and the command as the parser knows it."""
     import typer
 
-    from rcad.cli.app import app
+    from rcad.cli.main import make
 
-    found: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(app))]
+    found: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(make()))]
     for words, one in found:
         found += [((*words, name), child) for name, child in getattr(one, "commands", {}).items()]
     return found

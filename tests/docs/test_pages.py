@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from documents import PAGES, ROOT, Block, blocks, commands, matches, run
-from rcad.cli.app import app
+from rcad.cli.main import make
 
 CODE = {page: blocks(path.read_text(encoding="utf-8")) for page, path in PAGES.items()}
 RUNNING = [page for page, found in CODE.items() if any(block.runs for block in found)]
@@ -89,7 +89,7 @@ def _commands() -> list[tuple[str, int, list[str]]]:
     ("page", "line", "words"), _commands(), ids=lambda value: str(value) if isinstance(value, str) else ""
 )
 def test_a_command_has_only_options_that_exist(page: str, line: int, words: list[str]) -> None:
-    command, name, rest = typer.main.get_command(app), "rcad", list(words)
+    command, name, rest = typer.main.get_command(make()), "rcad", list(words)
     while getattr(command, "commands", None) and rest:
         assert rest[0] in command.commands, f"{page}, line {line}: rcad {' '.join(words)}"
         name, rest = rest[0], rest[1:]

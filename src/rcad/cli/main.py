@@ -16,13 +16,31 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.train.stop import SIGNALS, Interrupted, exit_code
 
+if TYPE_CHECKING:
+    import typer
+
 log = logging.getLogger("rcad")
 
+COMMANDS = {
+    "train": "train:train",
+    "evaluate": "evaluate:evaluate",
+    "suggest-alpha": "suggest:suggest_alpha",
+    "tune": "tune:tune",
+    "compare": "compare:compare",
+    "demo": "demo:demo",
+    "data": "data:app",
+    "methods": "methods:app",
+    "runs": "runs:app",
+    "paper": "paper:app",
+    "doctor": "doctor:doctor",
+}
+"""Where each command is, in the order of a newcomer's first hour; a module is imported when its command is wanted."""
 TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
 UNEXPECTED, USAGE, BROKEN_PIPE = 1, 2, 141
 # What a path or a disk can be like, whatever the program does.
@@ -89,16 +107,12 @@ class _Warnings(logging.Handler):
 def _invoke(arguments: Sequence[str]) -> int:
     try:
         import typer
-
-        from rcad.cli.app import COMMANDS, make
     except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
-        raise MissingExtraError(error.name, "cli") from None
+        raise MissingExtraError(error.name or "typer", "cli") from None
     if COMPLETION in os.environ:  # a shell asks what could come next; Typer answers and exits
         make()(prog_name="rcad")
     # Of a command that is named no other is imported.
-    command = _command(make(tuple(arguments[:1])) if arguments[:1] and arguments[0] in COMMANDS else make())
+    command = _command(tuple(arguments[:1]) if arguments[:1] and arguments[0] in COMMANDS else tuple(COMMANDS))
     try:
         # Not `app()`: that one handles Ctrl-C and closed pipes in its own way.
         with command.make_context("rcad", list(arguments)) as context:
@@ -108,14 +122,38 @@ def _invoke(arguments: Sequence[str]) -> int:
     return 0
 
 
+def make(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
+    """The application with these commands."""
+    import typer
+
+    from rcad.cli.options import HELP, root
+
+    made = typer.Typer(
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        help=HELP,
+    )
+    made.callback(invoke_without_command=True)(root)
+    for name in names:
+        home, _, attribute = COMMANDS[name].partition(":")
+        module = import_module(f"rcad.cli.{home}")
+        one = getattr(module, attribute)
+        if isinstance(one, typer.Typer):
+            made.add_typer(one, name=name)
+        else:
+            made.command(name, help=module.HELP)(one)
+    return made
+
+
 @functools.cache
-def _command(app: Any) -> Any:
+def _command(names: tuple[str, ...]) -> Any:
     """The tree of commands, made once for a process that calls `run` again and again."""
     import typer
 
     from rcad.cli.options import plain_switches
 
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(make(names))
     plain_switches(command)
     return command
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from rcad.data.streams import Index, Pixels, Stream
 from rcad.errors import InputError
+
+if TYPE_CHECKING:
+    from rcad.data.streams import Index, Pixels, Stream
 
 
 class Streamed:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
 from rcad.data.splits import Splits, index_hash, parse_spec, resolve
-from rcad.data.streams import Stream
 from rcad.errors import InputError
 from rcad.loss.calibration import BINS, top_label_error
 from rcad.loss.growth import as_unit_float
@@ -32,6 +31,9 @@ from rcad.runs.config import DataConfig, RunConfig
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.streamed import Streamed, in_parts
+
+if TYPE_CHECKING:
+    from rcad.data.streams import Stream
 
 
 def derived(seed: int, *purpose: str | int) -> int:
@@ -168,7 +170,7 @@ def same_data(one: str, other: str) -> bool:
 def content_hash(parts: tuple[Split, ...]) -> str:
     """What the examples are, not where they lie: two files of one name with other contents differ."""
     digest = hashlib.sha256()
-    if isinstance(parts[0].x, Stream):
+    if not isinstance(parts[0].x, np.ndarray):
         for part in parts:
             digest.update(f"{part.x.identity}{part.x.shape}{index_hash(part.x.rows)}".encode())
             digest.update(np.ascontiguousarray(part.y).data)
@@ -182,7 +184,7 @@ def content_hash(parts: tuple[Split, ...]) -> str:
 
 def channel_statistics(x: np.ndarray[Any, Any] | Stream) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each channel of uint8 images (N, C, H, W), in [0, 1], from exact sums."""
-    if isinstance(x, Stream):
+    if not isinstance(x, np.ndarray):
         total, squares = x.moments()
     else:
         images, values = torch.from_numpy(x), np.arange(256)
@@ -290,7 +292,7 @@ def model_of(config: RunConfig, problem: Problem) -> nn.Module:
 
 def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
     y = torch.from_numpy(np.ascontiguousarray(part.y)).to(device)
-    if isinstance(part.x, Stream):
+    if not isinstance(part.x, np.ndarray):
         return cast(Tensor, Streamed(part.x, device)), y
     return torch.from_numpy(np.ascontiguousarray(part.x)).to(device), y
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from rcad.cli.app import app
+from rcad.cli.main import make
 
 INTRO = """# Command line
 
@@ -21,7 +21,7 @@ each example. Exit codes: 0 done; 1 unexpected, or a run diverged; 2 something y
 
 def pages() -> dict[str, str]:
     """The one page."""
-    found = list(_walk(typer.main.get_command(app), ("rcad",)))
+    found = list(_walk(typer.main.get_command(make()), ("rcad",)))
     lines = [f"| [`{' '.join(words)}`](#{'-'.join(words)}) | {_escaped(_parts(one)[0])} |" for words, one in found[1:]]
     overview = "\n".join(["| command | what it does |", "|---|---|", *lines])
     chapters = [_chapter(words, one) for words, one in found]
