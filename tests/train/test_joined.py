@@ -282,9 +282,11 @@ def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyP
         finish(team)
     elif how == "failed":
         turn([team])
+        held = list(team.runs)
         monkeypatch.setattr(Stepper, "step", no_memory)
         with pytest.raises(torch.OutOfMemoryError):
             turn([team])
+        assert len(held) == 3
     else:
         one, *others = turn([team])
         one.drop(next(iter(one.runs)))

@@ -179,9 +179,10 @@ class Team:
         return [self]
 
     def drop(self, seat: Seat) -> None:
-        """Gives a run up."""
+        """Gives a run up; what it had made goes at once, whoever may still hold the seat."""
         if (course := self.runs.pop(seat, None)) is not None:
             course.close()
+            vars(seat).pop("update", None)
 
     def agreed(self, answer: bool, question: str) -> bool:
         """The answer of the first who asks after a step is the answer for all: they pause after the same step."""

@@ -182,26 +182,26 @@ class _Teams:
             if record is not None:
                 self.listener.ended(record)
         if short:  # not earlier: the error holds what had been made
-            self._put_off(team, [seat])
+            self._put_off(team, [seat.run])
 
     def _step(self, team: Team) -> None:
-        seats, place, short = tuple(team.runs), self.teams.index(team), False
+        runs, place, short = [seat.run for seat in team.runs], self.teams.index(team), False
         try:
             self.teams[place : place + 1] = team.step()
         except torch.OutOfMemoryError:
             short = True
         if short:
             del self.teams[place]
-            self._put_off(team, seats)
+            self._put_off(team, runs)
 
-    def _put_off(self, team: Team, seats: Sequence[Seat]) -> None:
+    def _put_off(self, team: Team, runs: Sequence[RunConfig]) -> None:
         """Later, and not joined with others any more."""
         torch.cuda.empty_cache()
         others = sum(len(other.runs) for other in self.teams if other is not team)
         if not others and team.size == 1:
             raise InputError(TOO_LARGE)
         self.limit = others or self.limit
-        self.waiting.extendleft([seat.run] for seat in reversed(seats))
+        self.waiting.extendleft([run] for run in reversed(runs))
 
     def _save_the_others(self) -> None:
         """One run has failed, or the user insists: the others keep what they have."""
