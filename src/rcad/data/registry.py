@@ -42,7 +42,7 @@ LAYOUT_READERS: dict[str, Reader] = {
 }
 
 READERS: dict[str, Reader] = {
-    **dict.fromkeys(OFFICIAL, "rcad.data.registry:load_official"),
+    **{name: LAYOUT_READERS[name] for name in OFFICIAL},
     **dict.fromkeys(UCI, "rcad.data.small_sets:load_uci"),
     **dict.fromkeys(EMBEDDED, "rcad.data.small_sets:load_embedded"),
     AS_FOLDERS: "rcad.data.small_sets:load_folders",
@@ -93,41 +93,36 @@ def load(
     name, root = str(name_or_path), data_root(data_dir)
     cache_path = cache.cache_root(cache_dir)
     where = {"data_dir": root, "cache_dir": cache_path, "progress": progress, "stream": stream}
-    if name in READERS:
-        dataset = _call(READERS[name], name, where, options)
+    if name in READERS and name not in OFFICIAL:
+        return dataclasses.replace(_call(READERS[name], name, where, options), name=name)
+    if name in OFFICIAL:
+        known, found = OFFICIAL[name], _official(name, root)
+        if found.layout == "parquet" and "label_column" not in options:
+            # Shards often carry no names; for a known set the classes and so the allowed labels are known.
+            options = {"classes": known.classes or tuple(map(str, range(known.n_classes))), **options}
     else:
-        path = _existing(name, root)
-        dataset = _read(_recognised(path, cache_path, told="labels" in options), where, options)
+        found = _recognised(_existing(name, root), cache_path, told="labels" in options)
+    if found.layout not in LAYOUT_READERS:
+        raise InputError(f"expected a data set in {found.path}, but got a nested {found.layout}; unpack it first")
+    dataset = _call(LAYOUT_READERS[found.layout], str(found.path), where, options)
     return dataclasses.replace(dataset, name=name)
 
 
-def load_official(
-    name_or_path: str,
-    *,
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    stream: bool | None = None,
-    **options: Any,
-) -> Dataset:
-    """An image set from its official files or another layout that holds it (Parquet shards, class folders)."""
-    known = OFFICIAL[name_or_path]
+def _official(name: str, data_dir: Path | None) -> Found:
+    """The official files of an image set, or another layout that holds it (Parquet shards, class folders)."""
+    known = OFFICIAL[name]
     if data_dir is None:
         raise InputError(
-            f"expected a data folder for {known.name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
+            f"expected a data folder for {name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
         )
-    found = locate(known.name, data_dir)
+    found = locate(name, data_dir)
     if found is None:
-        looked = f"{known.name}/, {known.folder}/, {', '.join(remote.filename for remote in known.files)}"
+        looked = f"{name}/, {known.folder}/, {', '.join(remote.filename for remote in known.files)}"
         raise InputError(
-            f"expected {known.name} in {data_dir}, but found none of: {looked}; "
-            f"run: rcad data fetch {known.name} --data-dir {data_dir}"
+            f"expected {name} in {data_dir}, but found none of: {looked}; "
+            f"run: rcad data fetch {name} --data-dir {data_dir}"
         )
-    if found.layout == "parquet" and "label_column" not in options:
-        # Shards often carry no names; for a known set the classes and so the allowed labels are known.
-        options.setdefault("classes", known.classes or tuple(map(str, range(known.n_classes))))
-    where = {"data_dir": data_dir, "cache_dir": cache_dir, "progress": progress, "stream": stream}
-    return _read(found, where, options)
+    return found
 
 
 def available(data_dir: Path | str | None = None) -> list[Available]:
@@ -255,12 +250,6 @@ def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
     return found
 
 
-def _read(found: Found, where: dict[str, Any], options: dict[str, Any]) -> Dataset:
-    if found.layout not in LAYOUT_READERS:
-        raise InputError(f"expected a data set in {found.path}, but got a nested {found.layout}; unpack it first")
-    return _call(LAYOUT_READERS[found.layout], str(found.path), where, options)
-
-
 def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dict[str, Any]) -> Dataset:
     if isinstance(reader, str):
         module, _, name = reader.partition(":")
@@ -268,14 +257,13 @@ def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dic
     else:
         function = reader
     parameters = inspect.signature(function).parameters
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        own = [name for name in parameters if name not in ("name_or_path", *where)]
-        for option in options:
-            if option not in own:
-                close = difflib.get_close_matches(option, own, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
-                taken = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
-                raise InputError(f"expected for {name_or_path} {taken}, but got {option!r}{hint}")
+    own = [name for name in parameters if name not in ("name_or_path", *where)]
+    for option in options:
+        if option not in own:
+            close = difflib.get_close_matches(option, own, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
+            taken = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
+            raise InputError(f"expected for {name_or_path} {taken}, but got {option!r}{hint}")
     if where["stream"] and "stream" not in parameters:
         raise InputError(f"expected class folders or Parquet shards to stream, but got {name_or_path}; read it whole")
     wanted = {key: value for key, value in where.items() if key in parameters}
