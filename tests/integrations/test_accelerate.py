@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 pytest.importorskip("accelerate")
 
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
+from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import DistributedType
 
 from equal import moved, same_parameters
@@ -31,8 +31,10 @@ METHOD = "rcad(alpha=0.5, lam=0.3)"
 def _alone() -> Iterator[None]:
     """Accelerators of one process share a state; each test begins with its own."""
     AcceleratorState._reset_state(True)
+    GradientState._reset_state()
     yield
     AcceleratorState._reset_state(True)
+    GradientState._reset_state()
 
 
 def loader(count: int = 24, size: int = 4) -> DataLoader[Any]:

@@ -162,9 +162,12 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
 
 WORKER = """
 import sys, torch
+from accelerate.state import AcceleratorState, GradientState
 from rcad.integrations.huggingface import RCADTrainer
 from tiny_transformers import arguments, bert, texts
 kind, out, rank = sys.argv[1], sys.argv[2], sys.argv[3]
+AcceleratorState._reset_state(True)  # those of the test's own process
+GradientState._reset_state()
 if kind == "bf16":
     changed = {"bf16": True, "per_device_train_batch_size": 6}
 else:

@@ -11,7 +11,7 @@ pytest.importorskip("lightning")
 
 from rcad import RCAD
 from small_nets import images, smooth_net
-from workers import in_bf16, started
+from workers import in_bf16, in_two
 
 DDP = """
 import sys, logging, warnings
@@ -132,9 +132,7 @@ for fused in (False, True):
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     """Each process sees half of the batch; sums over halves round otherwise than sums over the whole."""
-    script = tmp_path / "two.py"  # a file, since Lightning starts the second process itself
-    script.write_text(DDP, encoding="utf-8")
-    assert started(script, tmp_path).wait(timeout=200) == 0
+    in_two(DDP, tmp_path)
     x, y = images(8)
     net = smooth_net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)

@@ -1,36 +1,55 @@
-"""Programs in processes of their own: two that meet over gloo, or one whose CPU is told to do bfloat16."""
+"""Programs in processes of their own: two that meet over gloo, or one whose CPU is told to do bfloat16.
+
+A program is a text. Where it can, it runs in a copy of the test's process, which has everything imported already.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 HERE = Path(__file__).parent
+OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+SECONDS = 120
 
 
-def started(program: str | Path, *arguments: object, **environment: str) -> subprocess.Popen[bytes]:
-    """The program, a text or a file, running, with what the tests share on its path."""
+def started(program: str, *arguments: object, copied: bool, **environment: str) -> Callable[[], int | None]:
+    """Starts the program; what is returned waits for its end and gives its exit code, below 0 for a signal."""
+    words = [str(argument) for argument in arguments]
+    if copied and not torch.cuda.is_available():  # whose threads, for autograd, no copy has
+        process = multiprocessing.get_context("fork").Process(target=_run, args=(program, words, environment))
+        process.start()
+        return lambda: process.join(SECONDS) or process.exitcode
     paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
-    way = ["-c", program] if isinstance(program, str) else [str(program)]
-    return subprocess.Popen([sys.executable, *way, *map(str, arguments)], env=everything)
+    fresh = subprocess.Popen([sys.executable, "-c", program, *words], env=everything)
+    return lambda: fresh.wait(SECONDS)
+
+
+def _run(program: str, words: list[str], environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    sys.argv = ["-c", *words]
+    exec(compile(program, "<worker>", "exec"), {"__name__": "__main__"})
 
 
 def in_two(program: str, *arguments: object, **environment: str) -> None:
     """Runs the program as two ranks, whose number is the last argument."""
     port = str(20000 + os.getpid() % 20000)
     place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
-    workers = [started(program, *arguments, r, RANK=str(r), LOCAL_RANK=str(r), **place) for r in (0, 1)]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    ends = [started(program, *arguments, r, copied=True, RANK=str(r), LOCAL_RANK=str(r), **place) for r in (0, 1)]
+    assert [end() for end in ends] == [0, 0]
 
 
 def in_bf16(program: str, *arguments: object) -> None:
     """Some machines die of a CPU's bf16 unless told to use older instructions, and some even then: these skip."""
-    code = started(program, *arguments, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16").wait(timeout=200)
-    if code < 0:
+    code = started(program, *arguments, copied=OLDER.items() <= os.environ.items(), **OLDER)()
+    if code is not None and code < 0:
         pytest.skip(f"this CPU cannot compute in bf16 (signal {-code})")
     assert code == 0
