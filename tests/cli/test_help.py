@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
-import typer
 
 from cli.conftest import Cli
-from rcad.cli.main import make
+from contracts.house import commands
 
 HEAVY = ("torch", "numpy", "pyarrow", "scipy", "sklearn", "PIL", "pandas", "safetensors", "tensorboard")
-
-
-def commands(command: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every command and group: its words and the command itself."""
-    command = typer.main.get_command(make()) if command is None else command
-    yield path, command
-    for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, (*path, name))
 
 
 PATHS = [path for path, _ in commands()]
@@ -48,48 +38,38 @@ def test_a_list_of_runs_needs_no_torch() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_every_help_has_examples(path: tuple[str, ...], cli: Cli) -> None:
-    result = cli(*path, "--help")
-    assert result.code == 0
-    assert "Examples:" in result.out
-    assert cli(*path, "-h") == result
-    assert f"rcad {' '.join(path)}".strip() in result.out
-    assert "\x1b" not in result.out
-    assert result.err == ""
-
-
-@pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_help_explains_every_option_and_wraps_no_example(
+def test_help_has_examples_and_explains_every_option(
     path: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = dict(commands())[path]
-    assert all(option.help for option in command.params)  # type: ignore[attr-defined]
+    assert all(option.help for option in command.params)
     monkeypatch.setenv("COLUMNS", "90")
-    shown = cli(*path, "--help").out
-    assert "<bool>" not in shown  # a switch takes no value
-    assert "...]..." not in shown
-    _, _, listed = command.help.partition("Examples:\n")  # type: ignore[attr-defined]
-    lines = [line.strip() for line in shown.splitlines()]
-    assert [one.strip() for one in listed.splitlines() if one.strip() not in lines] == []
+    result = cli(*path, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert cli(*path, "-h") == result
+    assert "\x1b" not in result.out
+    assert "<bool>" not in result.out  # a switch takes no value
+    assert "...]..." not in result.out
+    _, found, listed = command.help.partition("Examples:\n")
+    assert found
+    lines = [line.strip() for line in result.out.splitlines()]
+    assert [one.strip() for one in listed.splitlines() if one.strip() not in lines] == []  # none is wrapped
+    assert f"rcad {' '.join(path)}".strip() in result.out
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = cli(*path, "--help")
+    assert narrow.code == 0
+    assert max(map(len, narrow.out.split("\n"))) <= 40
 
 
 def test_options_of_one_name_say_one_thing() -> None:
     """What --target or --set is does not depend on the command; what --out or --seeds is does."""
     told: dict[str, set[str]] = {}
     for _, command in commands():
-        for option in command.params:  # type: ignore[attr-defined]
+        for option in command.params:
             told.setdefault(option.opts[0], set()).add(option.help)
     own = {"--again", "--budget", "--data", "--dry-run", "--method", "--model", "--out", "--runs", "--seeds"}
     several = {name for name, texts in told.items() if len(texts) > 1 and name.startswith("--")}
     assert several <= own, several - own
-
-
-@pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_help_fits_a_narrow_terminal(path: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    result = cli(*path, "--help")
-    assert result.code == 0
-    assert max(map(len, result.out.split("\n"))) <= 40
 
 
 @pytest.mark.parametrize("path", [(), ("runs",), ("data",), ("methods",)], ids=str)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Cli
-from cli.test_help import commands
+from contracts.house import commands
 from made import files, images, table
 from rcad.cli import probes
 from rcad.data.splits import parse_spec

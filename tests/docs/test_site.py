@@ -136,7 +136,7 @@ def test_every_public_name_command_and_method_has_its_place(site: Path, pages: d
     assert set(PUBLIC) - {"methods", "METHODS"} <= homes
     assert {f"rcad.methods.{name}" for name in METHODS} <= pages[site / "api" / "recipes.html"].ids
     assert all((site / "methods" / f"{name}.html").is_file() for name in METHODS)
-    from cli.test_help import commands
+    from contracts.house import commands
 
     expected = {"-".join(("rcad", *words)) for words, _ in commands()}
     assert expected <= pages[site / "cli.html"].ids
