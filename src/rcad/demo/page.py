@@ -11,7 +11,7 @@ from rcad.report.drawing import BLACK, BLUE, GREEN, bare, blank, legend
 from rcad.report.numbers import with_interval, with_spread
 from rcad.study.compare_page import difference_tables, results_table
 from rcad.study.judge import QUESTION_RULE
-from rcad.study.pictures import dots, forest
+from rcad.study.pictures import dots, forests
 
 Record = Mapping[str, Any]
 HEADER = ("data", "method", "accuracy or RMSE", "NLL", "RCAD better by", "RCAD")
@@ -90,8 +90,7 @@ def document(record: Record) -> Document:
 
 def _act(name: str, act: Record, extra: list[Part]) -> Section:
     drawn = [dots(act, metric) for metric in act["metrics"][:2]]
-    drawn += [one for metric in act["metrics"][:2] if (one := forest(act, metric)) is not None]
-    parts = [*extra, results_table(act), *difference_tables(act), *drawn]
+    parts = [*extra, results_table(act), *difference_tables(act), *drawn, *forests(act, 2)]
     number = list(ACTS).index(name) + 1
     return Section(f"{number}: {ACTS[name]}", [ABOUT[name]], parts, "\n".join(act["sentences"]))
 

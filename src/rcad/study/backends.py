@@ -32,12 +32,7 @@ MOST_NUMBERS = 2**25
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal, or the clock, ended a study; what is done is kept.
-
-    Args:
-        text: what is done and what to do.
-        exit_code: of a command.
-    """
+    """A signal, or the clock, ended a study; what is done is kept. A command ends with `exit_code`."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -114,13 +109,10 @@ def can_stack(config: RunConfig, problem: Problem) -> bool:
 
 
 class Stacked:
-    """The fast way on tables: perceptrons side by side in memory, equal by test to one after the other.
-
-    Args:
-        problems: the data of each seed.
-    """
+    """The fast way on tables: perceptrons side by side in memory, equal by test to one after the other."""
 
     def __init__(self, problems: Mapping[int, Problem]) -> None:
+        """Takes the data of each seed."""
         self._problems = problems
         self._seeds: list[int] = []
         self._models: dict[int, StackedMLP] = {}
@@ -136,7 +128,7 @@ class Stacked:
         return [found[k] for k in range(len(configs))]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
-        return [self._test(k) for k in chosen]
+        return [self._test(k) if k in self._models else None for k in chosen]
 
     def seconds(self) -> float:
         return self._seconds
@@ -178,8 +170,6 @@ class Stacked:
         return found
 
     def _test(self, k: int) -> Metrics | None:
-        if k not in self._models:
-            return None
         problem = self._problems[self._seeds[k]]
         x, y = problem.test
         scale = problem.target_scale

@@ -115,20 +115,16 @@ def compare(
     """Compare methods with ERM on data of yours: tuned alike, tested once on each split, judged.
 
     Args:
-        data: a name, a CSV file or a folder, as `rcad train` takes it.
+        data, target, task, size, data_options: the data, as in `rcad.tune`.
         methods: "erm,rcad(alpha=0.3)" or a list; by default ERM, label smoothing (on labels) and RCAD. ERM is always
             among them.
-        target: the column to predict; `task`: "classification" or "regression"; `size`: of images.
-        data_options: more on the data: drop (columns), labels (a file), file_column, label_column, skip_bad.
         metric: what decides, named before the runs: "nll" (the default), "accuracy", "brier"; on real targets "rmse".
         seeds: so many splits, or these seeds; each is a split of its own.
         budget: candidates each method tries on each split; by default 8, and 1 (no tuning) where runs are slow.
         controls: bring RCAD's two controls along.
         epochs, recipe, model, settings: as in `rcad train`; a field that is set is not searched.
         out: the folder of the report; None writes none. What it holds already is not trained again.
-        runs: the folder of runs; None for one in `out`.
-        data_dir, cache_dir, device: where the data are found, and what trains.
-        progress: told how far it is.
+        runs, data_dir, cache_dir, device, progress: as in `rcad.tune`.
 
     Raises:
         InputError: something is wrong with the input; nothing was trained.
@@ -263,15 +259,13 @@ class _Work:
     def _next(self, cells: Cells, question: Mapping[str, Any]) -> dict[str, str]:
         """What to do with the answer, and the command for it."""
         needed, outcome, n = question["seeds_needed"], question["outcome"], len(self.seeds)
-        command = shlex.split(self.settings["command"])
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
-            return {"why": f"Run {SEEDS} splits", "command": _again(command, "--seeds", str(SEEDS), self.out)}
+            return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if outcome == "undecided" and self.budget == 1 and any(self.spaces.values()):
             why = "Nothing was tuned; search weight decay and each method's own numbers, with the same number of tries"
-            return {"why": why, "command": _again(command, "--budget", str(TUNED), self.out)}
+            return self._again(why, "--budget", TUNED)
         if outcome == "undecided" and needed is not None and n < needed <= MOST_SEEDS:
-            why = f"About {needed} splits would show a difference of the size found"
-            return {"why": why, "command": _again(command, "--seeds", str(needed), self.out)}
+            return self._again(f"About {needed} splits would show a difference of the size found", "--seeds", needed)
         name = question["method"] if outcome == "better" else question["against"]
         why = {
             "better": f"Train {name} with the numbers that the splits chose",
@@ -279,6 +273,13 @@ class _Work:
             "undecided": "Train ERM: it is the cheaper one, and nothing better is shown",
         }[outcome]
         return {"why": why, "command": self._train_line(name, cells[name])}
+
+    def _again(self, why: str, option: str, value: int) -> dict[str, str]:
+        """The same command with another value of one option, into a folder of its own."""
+        words = shlex.split(self.settings["command"])
+        words[words.index(option) + 1] = str(value)
+        out = f"{(self.out or Path('rcad-compare')).name}-{value}{option.removeprefix('-')}"
+        return {"why": why, "command": shlex.join([*words, "--out", out])}
 
     def _train_line(self, name: str, cell: Mapping[str, Any]) -> str:
         values = {key: _middle(some) for key, some in chosen(cell).items()}
@@ -304,14 +305,6 @@ def split_methods(text: str | Sequence[str]) -> list[str]:
     if not named:
         raise InputError(f"expected --methods to name some, e.g. erm,label_smoothing,rcad, but got {text!r}")
     return named
-
-
-def _again(command: Sequence[str], option: str, value: str, out: Path | None) -> str:
-    """The same command with another value of one option, into a folder of its own."""
-    words = list(command)
-    words[words.index(option) + 1] = value
-    name = (out or Path("rcad-compare")).name
-    return shlex.join([*words, "--out", f"{name}-{value}{option.removeprefix('-')}"])
 
 
 def _middle(values: Sequence[Any]) -> Any:

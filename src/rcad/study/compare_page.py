@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.report.document import Cell, Command, Document, Figure, Section, Table
+from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, p_value, plural, with_interval, with_spread
-from rcad.study.pictures import dots, forest, in_words
+from rcad.study.pictures import dots, forests, in_words
 from rcad.study.study import UNITS, WORDS
 
 Record = Mapping[str, Any]
@@ -16,24 +16,16 @@ MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 
 def document(record: Record) -> Document:
     """The page: the answer, the seeds, the other comparisons, what was chosen, how it was judged."""
-    command = record["next"]
+    command = Command(record["next"]["command"], f"Next. {record['next']['why']}:")
+    short: list[Part] = [command, results_table(record), *what_was_done(record)]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return Document(
         f"Does it help on {record['data']}?",
         lead(record),
         [
-            Section(
-                "In short",
-                (),
-                [
-                    Command(command["command"], f"Next. {command['why']}:"),
-                    results_table(record),
-                    *what_was_done(record),
-                ],
-                "\n".join(record["sentences"]),
-            ),
+            Section("In short", (), short, "\n".join(record["sentences"])),
             Section("Seeds", (), [dots(record, metric) for metric in record["metrics"]]),
-            Section("Differences", (), [*difference_tables(record), *_forests(record)]),
+            Section("Differences", (), [*difference_tables(record), *forests(record)]),
             *_chosen_section(record),
             Section("How it was judged", judged(record)),
         ],
@@ -102,11 +94,12 @@ def _direction(record: Record) -> list[str]:
 
 
 def _against_base(own: Sequence[Record], metric: str, beside: str) -> str:
-    better, worse = ([one for one in own if one["outcome"] == word] for word in ("better", "worse"))
-    parts = []
-    for some, word in ((better, "better"), (worse, "worse")):
-        if some:
-            parts.append(f"{listed([_told(one) for one in some])} {'are' if len(some) > 1 else 'is'} {word} than ERM")
+    by_outcome = {word: [_told(one) for one in own if one["outcome"] == word] for word in ("better", "worse")}
+    parts = [
+        f"{listed(some)} {'are' if len(some) > 1 else 'is'} {word} than ERM"
+        for word, some in by_outcome.items()
+        if some
+    ]
     text = "; ".join(parts) or f"none {beside} is shown to differ from ERM"
     return f"{capital(WORDS[metric])}: {text}."
 
@@ -192,11 +185,6 @@ def _difference_table(rows: Sequence[Record], caption: str) -> Table:
     header = ["method", *(["against"] if several else []), "by", "better by [95%]", "verdict"]
     extra = ["p (Holm)", "effect d", "seeds won", "seeds needed"]
     return Table([*header, *extra], body, caption, spare=[*extra[1:], extra[0]])
-
-
-def _forests(record: Record) -> list[Figure]:
-    drawn = [forest(record, metric) for metric in record["metrics"]]
-    return [one for one in drawn if one is not None]
 
 
 def _chosen_section(record: Record) -> list[Section]:

@@ -178,11 +178,7 @@ def summary(
     seconds: float,
     left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Plain data: the groups, their numbers over seeds, their differences to ERM, and every record.
-
-    Args:
-        left_out: by run, why it could not be evaluated.
-    """
+    """Plain data: the groups, their numbers over seeds, their differences to ERM, every record, what is left out."""
     members: dict[str, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.record.config.seed):
         members.setdefault(_kind(outcome.record.config), []).append(outcome)

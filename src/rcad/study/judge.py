@@ -49,7 +49,7 @@ Results = Mapping[int, float | None]
 
 
 class JudgedClaim(NamedTuple):
-    """What became of a claim: its adjusted one-sided p, that of its reverse, and the verdict."""
+    """What became of a claim: its adjusted one-sided p, that of its reverse, the verdict."""
 
     p: float
     p_reverse: float

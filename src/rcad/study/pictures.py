@@ -54,8 +54,13 @@ def dots(record: Record, metric: str) -> Figure:
     return Figure(figure, caption, f"Test {WORDS[metric]} by method: {told}.")
 
 
-def forest(record: Record, metric: str) -> Figure | None:
-    """How much better each method is than ERM, with 95% intervals; None where there is nothing to draw."""
+def forests(record: Record, metrics: int | None = None) -> list[Figure]:
+    """How much better each method is than ERM by each of the first metrics, as far as there is something to draw."""
+    drawn = [_forest(record, metric) for metric in record["metrics"][:metrics]]
+    return [one for one in drawn if one is not None]
+
+
+def _forest(record: Record, metric: str) -> Figure | None:
     rows = [
         one
         for one in record["differences"]

@@ -89,12 +89,7 @@ class Asked:
         return [word for name, value in given for word in (f"--{name}", str(value))] + own_words(self.own)
 
     def train_line(self, config: RunConfig, values: Values, seeds: Sequence[int]) -> str:
-        """`rcad train ...` for the runs of `config`.
-
-        Args:
-            config: the chosen configuration, whose method has its numbers.
-            values: what was chosen; those that are fields of a config are set.
-        """
+        """`rcad train ...` for the runs of a chosen config; of the chosen values those that are fields are set."""
         words = ["rcad", "train", "--data", config.data.name, "--method", label(config.method), *self.options()]
         # The method's own settings are in its text already, and a chosen field comes after the user's.
         kept = [setting for setting in self.settings if not setting.strip().startswith("method")]
@@ -166,13 +161,7 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Contestant:
-    """A method of the study.
-
-    Args:
-        name: as tables show it.
-        rows: the method under the protocol, with what the user set.
-        role: the base, one the user asked for, or a control that RCAD brings along.
-    """
+    """A method of the study: its name in tables, its rows under the protocol with what the user set, why it is here."""
 
     name: str
     rows: tuple[MethodRow, ...]
@@ -321,6 +310,6 @@ def compete(
 
 
 def check_held_out(config: RunConfig) -> None:
-    """That there is a held-out split to choose by."""
+    """There must be a held-out split to choose by."""
     if config.data.validation == 0:
         raise InputError("expected a held-out split to choose by, but got data.validation=0; e.g. set it to 0.1")

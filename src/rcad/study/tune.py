@@ -41,15 +41,7 @@ SEARCHES: tuple[Search, ...] = get_args(Search)
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of the space on every seed.
-
-    Args:
-        number: from 1.
-        values: what it sets.
-        metrics: means over the seeds on the held-out split; None where a run diverged.
-        runs: the ids of its runs, one per seed.
-        seconds: they took, all together.
-    """
+    """One point of the space on every seed: held-out means, None where a run diverged; its runs' ids; their time."""
 
     number: int
     values: Values
