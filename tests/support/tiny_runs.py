@@ -41,6 +41,19 @@ def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", *
     )
 
 
+KINDS = {
+    "erm": config("erm"),
+    "rcad": config("rcad", channels_last=True),
+    "every": config("every3"),
+    "every, accumulated": config("every3", accumulate=2),
+    "mixed": config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
+    "released": config("rcad_released", selection="last"),
+    "twice": config("rcad + confidence_penalty"),
+    "adamw": config("cutmix + rcad", optim="adamw"),
+}
+"""Runs whose steps differ in kind."""
+
+
 def trainer(
     settings: RunConfig,
     device: torch.device = CPU,

@@ -19,26 +19,15 @@ from rcad.train.joined import JoinedUpdate
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
 from rcad.train.step import Plan
-from tiny_runs import ROUNDED, ROUNDED_LOSS, config, distance, trainer
+from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-KINDS = [
-    config("erm"),
-    config("rcad"),
-    config("every3"),
-    config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
-    config("every3", accumulate=2),
-    config("rcad_released", selection="last"),
-    config("grow"),
-    config("rcad", optim="adamw"),
-    config("rcad", channels_last=True, model="resnet18"),
-]
-NAMES = ["erm", "rcad", "every=3", "accumulate", "every=3 accumulated", "released", "growth", "adamw", "resnet"]
+ALL = {**KINDS, "growth": config("grow"), "resnet": config("rcad", channels_last=True, model="resnet18")}
 
 
-@pytest.mark.parametrize("settings", KINDS[:-1], ids=NAMES[:-1])
+@pytest.mark.parametrize("settings", list(ALL.values())[:-1], ids=list(ALL)[:-1])
 def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     plain, tensors = trainer(settings), trainer(settings, engine="graph")
@@ -133,7 +122,7 @@ def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize("settings", KINDS, ids=NAMES)
+@pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
 def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same step with and without capture, bit for bit; that it is the eager one is tested above, everywhere."""
     cuda = torch.device("cuda")

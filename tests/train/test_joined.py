@@ -24,19 +24,9 @@ from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
 from rcad.train.step import Plan, Stepper
-from tiny_runs import ROUNDED, ROUNDED_LOSS, config, distance, finish, seated, trainer, turn
+from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, seated, trainer, turn
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-KINDS = {
-    "erm": config("erm"),
-    "rcad": config("rcad", channels_last=True),
-    "every": config("every3", accumulate=2),
-    "mixed": config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
-    "released": config("rcad_released", selection="last"),
-    "twice": config("rcad + confidence_penalty"),
-    "adamw": config("cutmix + rcad", optim="adamw"),
-}
 
 
 def wide(settings: RunConfig) -> RunConfig:

@@ -39,10 +39,12 @@ PATIENCE_S = 20
 
 
 class Listening(Silent):
-    """A run's Progress, told of its start, its steps and the ends of its epochs."""
+    """A run's Progress that passes on its start and the ends of its epochs."""
 
-    def __init__(self) -> None:
-        self.begun = False
+    def __init__(
+        self, started: Callable[[], object] = lambda: None, epoch: Callable[[int], object] = lambda epoch: None
+    ) -> None:
+        self.started, self.epoch, self.begun = started, epoch, False
 
     def overall(self, done: float, total: float, text: str) -> None:
         if not self.begun:
@@ -50,24 +52,12 @@ class Listening(Silent):
             self.started()
         elif text.startswith(f"epoch {done:g}/") and "loss" in text:
             self.epoch(int(done))
-        else:
-            self.stepped(done)
-
-    def started(self) -> None:
-        pass
-
-    def stepped(self, done: float) -> None:
-        pass
-
-    def epoch(self, epoch: int) -> None:
-        pass
 
 
-class Stopping(Listening):
+class Stopping(Silent):
     """Ctrl-C once so many epochs, e.g. 1.5, are behind."""
 
     def __init__(self, after: float) -> None:
-        super().__init__()
         self._after = after
 
     def overall(self, done: float, total: float, text: str) -> None:
@@ -208,16 +198,12 @@ def test_neighbours_change_nothing(tmp_path: Path) -> None:
 def test_never_more_at_once_than_asked(tmp_path: Path) -> None:
     live, most = set(), []
 
-    class Watching(Listening):
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
+    def started(index: int) -> None:
+        live.add(index)
+        most.append(len(live))
 
-        def started(self) -> None:
-            live.add(self.index)
-            most.append(len(live))
-
-    go(seeds(5), tmp_path, at_once=2, progress_of=Watching, ended=lambda index, record: live.discard(index))
+    told: dict[str, Any] = {"progress_of": lambda index: Listening(started=lambda: started(index))}
+    go(seeds(5), tmp_path, at_once=2, ended=lambda index, record: live.discard(index), **told)
     assert max(most) == 2
     assert len(most) == 5
 
@@ -259,15 +245,15 @@ def test_alike_are_those_that_differ_in_seeds_alone() -> None:
     assert places([one, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
 
 
+def no_disk(*args: Any) -> None:
+    raise InputError("expected a disk, but got none")
+
+
 @pytest.mark.parametrize("joined", [1, 3])
 def test_when_one_run_fails_the_others_keep_what_they_have(joined: int, tmp_path: Path) -> None:
-    class Failing(Listening):
-        def epoch(self, epoch: int) -> None:
-            raise InputError("expected a disk, but got none")
-
     configs = seeds(3)
     with pytest.raises(InputError, match="a disk"):
-        go(configs, tmp_path, joined, progress_of=lambda index: Failing() if index == 1 else Silent())
+        go(configs, tmp_path, joined, progress_of=lambda index: Listening(epoch=no_disk) if index == 1 else Silent())
     assert [Store.open(tmp_path).status(one) for one in configs] == ["interrupted"] * 3
     assert len(checkpoints(tmp_path)) == 2  # the one that failed has nothing to save
     assert all(record and record.status == "done" for record in go(configs, tmp_path, joined))
@@ -317,28 +303,23 @@ def test_a_team_that_runs_out_of_memory_late_disturbs_no_other(tmp_path: Path, m
 def test_a_run_that_finds_no_memory_waits_for_room(tmp_path: Path) -> None:
     failed = []
 
-    class Greedy(Listening):
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
+    def greedy(epoch: int) -> None:
+        if not failed:
+            failed.append(epoch)
+            no_memory()
 
-        def epoch(self, epoch: int) -> None:
-            if self.index == 2 and not failed:
-                failed.append(epoch)
-                no_memory()
-
-    records = go(seeds(4), tmp_path, at_once=4, progress_of=Greedy)
+    told: dict[str, Any] = {"progress_of": lambda index: Listening(epoch=greedy) if index == 2 else Silent()}
+    records = go(seeds(4), tmp_path, at_once=4, **told)
     assert failed == [1]
     assert [record and record.status for record in records] == ["done"] * 4
 
 
-def test_a_run_too_large_even_alone_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Listening, "epoch", no_memory)
+def test_a_run_too_large_even_alone_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"fit into the GPU's memory.*batch_size smaller"):
-        by_itself(config(), tmp_path, Listening())
+        by_itself(config(), tmp_path, Listening(epoch=no_memory))
     for count in (1, 2):  # the second comes to be alone
         with pytest.raises(InputError, match=r"fit into the GPU's memory.*batch_size smaller"):
-            go(seeds(count), tmp_path, progress_of=lambda index: Listening())
+            go(seeds(count), tmp_path, progress_of=lambda index: Listening(epoch=no_memory))
 
 
 def test_who_may_share_a_device() -> None:
@@ -484,10 +465,9 @@ def test_nobody_waits_for_a_run_that_cannot_be_reached(
 
     def fails(*args: Any) -> None:
         failed.append(when)
-        raise InputError("expected a disk, but got none")
+        no_disk()
 
-    failing = Listening()
-    monkeypatch.setattr(failing, when, fails)
+    failing = Listening(**{when: fails})
     monkeypatch.setattr(Team, "resume", broken)
     with pytest.raises(InputError, match="a disk"):
         go(seeds(3), tmp_path, 3, progress_of=lambda i: failing if i == 1 else Silent())
@@ -580,12 +560,11 @@ def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatc
 def test_a_record_says_that_its_run_is_to_be_joined(tmp_path: Path) -> None:
     found = []
 
-    class Looking(Listening):
-        def started(self) -> None:
-            (record,) = Store.open(tmp_path).records()
-            found.append((record.status, record.resolved["engine"]))
+    def look() -> None:
+        (record,) = Store.open(tmp_path).records()
+        found.append((record.status, record.resolved["engine"]))
 
-    go(seeds(3, epochs=1), tmp_path, 3, progress_of=lambda i: Silent() if i else Looking())
+    go(seeds(3, epochs=1), tmp_path, 3, progress_of=lambda i: Silent() if i else Listening(started=look))
     assert found == [("running", "eager, 3 to be joined, 3 runs at once")]
 
 
