@@ -24,6 +24,7 @@ from lit import (  # noqa: E402
     Plain,
     fit,
     loader,
+    scaled,
     trained_plainly,
 )
 from rcad import RCAD, InputError, methods  # noqa: E402
@@ -78,21 +79,10 @@ def test_accumulation_and_clipping(how: str) -> None:
     assert not torch.equal(unclipped[0].weight, expected[0].weight), "the clipping must bind to be tested"
 
 
-class Scaled(MixedPrecision):
-    """A GradScaler as in "16-mixed", but without autocast: its powers of two leave no trace."""
-
-    def __init__(self) -> None:
-        super().__init__("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=1024.0))
-
-    def forward_context(self) -> torch.autocast:
-        return torch.autocast("cpu", enabled=False)
-
-
 @WAYS
 def test_the_precision_plugin_scales_every_backward(how: str) -> None:
-    (module, callbacks), plugin = made(how), Scaled()
+    (module, callbacks), plugin = made(how), scaled(MixedPrecision)
     fit(module, *callbacks, plugins=[plugin])
-    assert plugin.scaler is not None
     assert plugin.scaler.get_scale() == 1024, "a step was skipped"
     same_parameters(module.net, trained_plainly(fused=how == "manual"))
 

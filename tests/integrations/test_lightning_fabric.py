@@ -13,7 +13,7 @@ L = pytest.importorskip("lightning")
 from lightning.fabric.plugins import MixedPrecision  # noqa: E402
 
 from equal import same_parameters  # noqa: E402
-from lit import RCAD_TEXT, batches, sgd, trained_plainly  # noqa: E402
+from lit import RCAD_TEXT, batches, scaled, sgd, trained_plainly  # noqa: E402
 from rcad import InputError, methods  # noqa: E402
 from rcad.integrations.lightning import FabricCriterion, inner  # noqa: E402
 from small_nets import CLASSES, images, norm_net  # noqa: E402
@@ -73,32 +73,19 @@ def test_accumulation_and_clipping(fused: bool) -> None:
     same_parameters(trained_with_fabric(fused=fused, **settings), expected)
 
 
-class Scaled(MixedPrecision):
-    """A GradScaler as in "16-mixed", but without autocast: its powers of two leave no trace."""
-
-    def __init__(self) -> None:
-        super().__init__("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=1024.0))
-
-    def forward_context(self) -> torch.autocast:
-        return torch.autocast("cpu", enabled=False)
-
-
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_precision_plugin_scales_every_backward(fused: bool) -> None:
-    plugin = Scaled()
+    plugin = scaled(MixedPrecision)
     same_parameters(trained_with_fabric(fused=fused, plugins=[plugin]), trained_plainly(fused=fused))
-    assert plugin.scaler is not None
     assert plugin.scaler.get_scale() == 1024, "a step was skipped"
 
 
 def test_the_wrapper_itself_would_not_do() -> None:
     """Why the criterion looks inside: what Fabric's wrapper returns may be run backward by Fabric alone."""
 
-    class Whole(Scaled):
-        def convert_input(self, data: Any) -> Any:
-            return data
-
-    model = L.Fabric(accelerator="cpu", devices=1, plugins=[Whole()]).setup(norm_net())
+    plugin = scaled(MixedPrecision)
+    plugin.convert_input = lambda data: data
+    model = L.Fabric(accelerator="cpu", devices=1, plugins=[plugin]).setup(norm_net())
     with pytest.raises(RuntimeError, match=r"requires you to call `fabric.backward\(loss\)`"):
         methods.rcad(0.5, 0.1).criterion()(model, *images(8))
 

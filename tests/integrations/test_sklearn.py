@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
 from rcad import InputError, methods, suggest_alpha
@@ -379,3 +380,11 @@ def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding() -> None:
     assert moved.network_.flat.is_cuda
     assert moved.n_iter_ == 60
     assert gpu.predict_proba(x) == pytest.approx(cpu.predict_proba(x), abs=1e-6)
+
+
+@parametrize_with_checks(
+    [RCADClassifier(max_iter=40, learning_rate=0.01), RCADRegressor(max_iter=20, learning_rate=0.01)]
+)
+def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Any) -> None:
+    """All of its own checks, without exemptions."""
+    check(estimator)
