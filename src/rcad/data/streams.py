@@ -209,14 +209,14 @@ def streamed(
 
 def too_large(sources: Mapping[str, Sequence[Source]], size: int | None, *, skip_bad: bool) -> bool:
     """Whether the decoded images would take more than half of the machine's memory."""
-    grey, height, width = first_image(sources["train"], size, skip_bad)
+    grey, height, width = (False, size, size) if size else first_image(sources["train"], size, skip_bad)
     images = sum(len(part) for parts in sources.values() for part in parts)
     return images * height * width * (1 if grey else 3) > memory() / 2
 
 
 def memory() -> int:
-    """Bytes of the machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes of the machine's memory; beyond all need where the system does not say."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
 
 
 def look(encoded: Encoded, size: int | None, progress: Progress | None, *, skip_bad: bool) -> Survey:
