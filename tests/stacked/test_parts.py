@@ -118,7 +118,6 @@ x, y = torch.zeros(2, 10, 4), torch.zeros(2, 10, dtype=torch.int64)
             lambda: fit(selection="best"),
             "expected held-out examples and reported epochs to select the best, but got none",
         ),
-        (lambda: fit(report=(1, 2)), "expected report to hold ascending epochs from 1 to 1"),
         (lambda: fit(snapshots=(2,)), "expected snapshots to hold ascending epochs from 1 to 1"),
         (lambda: fit(epochs=0), "expected epochs to be a whole number >= 1, but got 0"),
         (lambda: fit(group=0), "expected group to be a whole number >= 1, but got 0"),

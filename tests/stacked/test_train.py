@@ -288,10 +288,11 @@ def test_growth_lengthens_the_epochs() -> None:
 
 def test_reports_snapshots_and_evaluation() -> None:
     data = problem(0)
-    result = stacked(data, [gaussian()] * 3, SGD, report=(2, 5), snapshots=(2,))
+    result = stacked(data, [gaussian()] * 3, SGD, snapshots=(2,))
+    assert not stacked(data, [gaussian()] * 3, SGD, epochs=1, report=False).curves
     early = stacked(data, [gaussian()] * 3, SGD, epochs=2)
     assert torch.equal(result.snapshots[2].flat, early.model.flat)
-    assert torch.equal(result.curves["loss"][:, 0], early.curves["loss"][:, 1])
+    assert torch.equal(result.curves["loss"][:, :2], early.curves["loss"])
     labels = problem(3)
     for one, found in ((data, result), (labels, stacked(labels, [erm()] * 3, SGD))):
         values = measure_stacked(found.model, one.val, one.target_scale)

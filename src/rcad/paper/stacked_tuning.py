@@ -172,7 +172,7 @@ def _fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progres
         epochs=max(epochs),
         batch_size=protocol.batch_size,
         hidden=protocol.hidden,
-        report=(),
+        report=False,
         snapshots=sorted(set(epochs)),
         progress=progress,
         may_diverge=any(job.candidate.may_diverge for job in jobs),

@@ -167,7 +167,7 @@ class StackedResult:
     """Filled while the replicas train.
 
     Attributes:
-        epochs: the epochs that were reported, from 1.
+        epochs: how many are reported, from the first; 0 for none.
         model: the weights of the selected epoch; of a diverged replica, those it ended with.
         curves: by name (loss, accuracy, val_nll, ...), float64 (R, E); NaN where a replica had stopped or had not
             computed it.
@@ -176,7 +176,7 @@ class StackedResult:
         snapshots: the weights after the epochs that were asked for; NaN where a replica had stopped.
     """
 
-    epochs: tuple[int, ...]
+    epochs: int
     model: StackedMLP
     diverged_at: Tensor
     best_epoch: Tensor
@@ -184,11 +184,11 @@ class StackedResult:
     snapshots: dict[int, StackedMLP] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, model: StackedMLP, epochs: Sequence[int], snapshots: Sequence[int]) -> StackedResult:
+    def empty(cls, model: StackedMLP, epochs: int, snapshots: Sequence[int] = ()) -> StackedResult:
         """Before the first epoch; the model is the one to begin with."""
         nothing = torch.zeros(model.replicas, dtype=torch.int64, device=model.flat.device)
         kept = {epoch: StackedMLP(model.layout, torch.full_like(model.flat, float("nan"))) for epoch in snapshots}
-        return cls(tuple(epochs), model.copy(), nothing, nothing.clone(), snapshots=kept)
+        return cls(epochs, model.copy(), nothing, nothing.clone(), snapshots=kept)
 
     @property
     def diverged(self) -> Tensor:
@@ -201,10 +201,8 @@ class StackedResult:
 
     def note(self, replicas: Tensor, epoch: int, row: dict[str, Tensor]) -> None:
         """Writes the numbers of an epoch."""
-        if epoch not in self.epochs:
-            return
-        shape = self.model.replicas, len(self.epochs)
-        for name, values in row.items():
+        for name, values in row.items() if self.epochs else ():
             if name not in self.curves:
+                shape = self.model.replicas, self.epochs
                 self.curves[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=values.device)
-            self.curves[name][replicas, self.epochs.index(epoch)] = values
+            self.curves[name][replicas, epoch - 1] = values

@@ -104,7 +104,7 @@ class Group:
         self._drop(~(self.sums[0].isfinite() & self.model.finite() if last else self.sums[0].isfinite()), number)
         if not len(self.index):
             return
-        if self.problem.val is not None and number in self.result.epochs:
+        if self.problem.val is not None and self.result.epochs:
             scores = measure_stacked(self.model, self.problem.val, self.problem.target_scale)
             self.result.note(self.index, number, {f"val_{name}": value for name, value in scores.items()})
             self._select(scores, number)
@@ -185,7 +185,7 @@ def train_stacked(
     batch_size: int,
     hidden: Sequence[int] = (50,),
     selection: Literal["last", "best"] = "last",
-    report: Sequence[int] | None = None,
+    report: bool = True,
     snapshots: Sequence[int] = (),
     group: int | None = None,
     progress: Progress | None = None,
@@ -200,10 +200,10 @@ def train_stacked(
         optim: one for all, or one per replica; these may differ in lr, weight_decay and clip.
         epochs, batch_size: the last batch of an epoch may be smaller.
         hidden: units of the hidden layers.
-        selection: keep the last weights, or those that were best on the held-out set at a reported epoch: by
-            accuracy, then by likelihood, the earlier of equals.
-        report: epochs (from 1) whose numbers are kept, ascending; every epoch by default.
-        snapshots: epochs whose weights are kept.
+        selection: keep the last weights, or those that were best on the held-out set: by accuracy, then by likelihood,
+            the earlier of equals.
+        report: keep the numbers of every epoch, for which the held-out set is measured.
+        snapshots: epochs (from 1) whose weights are kept, ascending.
         group: how many replicas are worked on at a time, which changes the speed alone.
         progress: called with (done, total) replica-epochs after each epoch.
         may_diverge: train even what must diverge (see `check_cap`), to show what it does.
@@ -211,9 +211,10 @@ def train_stacked(
     whole("epochs", epochs, minimum=1)
     whole("batch_size", batch_size, minimum=1)
     one_of("selection", selection, ("last", "best"))
-    reported = _epochs("report", range(1, epochs + 1) if report is None else report, epochs)
-    if selection == "best" and (problem.val is None or not reported):
+    if selection == "best" and (problem.val is None or not report):
         raise InputError("expected held-out examples and reported epochs to select the best, but got none of them")
+    if list(snapshots) != sorted(set(snapshots) & set(range(1, epochs + 1))):
+        raise InputError(f"expected snapshots to hold ascending epochs from 1 to {epochs}, but got {list(snapshots)}")
     method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
     optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
     method = _stacked(method_list, problem, may_diverge)
@@ -222,7 +223,7 @@ def train_stacked(
     size = _group_size(model, batch_size) if group is None else group
     whole("group", size, minimum=1)
 
-    result = StackedResult.empty(model, reported, _epochs("snapshots", snapshots, epochs))
+    result = StackedResult.empty(model, epochs if report else 0, snapshots)
     done = 0
     for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
         part, chosen = model.take(index), index.tolist()
@@ -234,13 +235,6 @@ def train_stacked(
             if progress is not None:
                 progress(done, len(seeds) * epochs)
     return result
-
-
-def _epochs(name: str, chosen: Sequence[int], epochs: int) -> tuple[int, ...]:
-    values = tuple(chosen)
-    if list(values) != sorted(set(values) & set(range(1, epochs + 1))):
-        raise InputError(f"expected {name} to hold ascending epochs from 1 to {epochs}, but got {list(values)}")
-    return values
 
 
 def _one_each(name: str, values: Sequence[T], seeds: Sequence[int]) -> list[T]:

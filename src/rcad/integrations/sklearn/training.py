@@ -102,7 +102,7 @@ class OneNetwork(Group):
         except InputError:
             lean = False
         index = torch.zeros(1, dtype=torch.int64, device=model.flat.device)
-        result = StackedResult.empty(model, (), ())
+        result = StackedResult.empty(model, 0)
         problem = StackedProblem(Stack(examples.x[None], examples.y[None]), classes)
         super().__init__(index, [seed], problem, model, stacked, network.optimizer, result, "last")
         self.whole, self.seed, self.core = method, seed, None
