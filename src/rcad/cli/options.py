@@ -10,15 +10,21 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from rcad.errors import InputError, one_of
+from rcad.errors import InputError, one_of, whole
 
 RUNS = Path("runs")
 DEVICES = ("auto", "cpu", "cuda")
 
 
-def _known_device(device: str) -> str:
-    one_of("--device", device, DEVICES)
-    return device
+def checked(name: str, check: Callable[..., None], *limits: Any, **more: Any) -> Callable[[Any], Any]:
+    """A callback for an option: what was given must pass a check of `rcad.errors`."""
+
+    def call(value: Any) -> Any:
+        if value is not None:
+            check(name, value, *limits, **more)
+        return value
+
+    return call
 
 
 def _a_time(minutes: float | None) -> float | None:
@@ -98,11 +104,20 @@ Settings = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Join = Annotated[
-    int, typer.Option("--join", metavar="N", help="Seeds trained as one network on a GPU; 5 for long runs.")
+    int,
+    typer.Option(
+        "--join",
+        metavar="N",
+        callback=checked("--join", whole, minimum=1),
+        help="Seeds trained as one network on a GPU; 5 for long runs.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
 Device = Annotated[
-    str, typer.Option("--device", metavar="auto|cpu|cuda", callback=_known_device, help="Where to compute.")
+    str,
+    typer.Option(
+        "--device", metavar="auto|cpu|cuda", callback=checked("--device", one_of, DEVICES), help="Where to compute."
+    ),
 ]
 Minutes = Annotated[
     float | None,

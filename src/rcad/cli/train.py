@@ -23,8 +23,10 @@ from rcad.cli.options import (
     Training,
     about,
     bundled,
+    checked,
     data_name,
 )
+from rcad.errors import InputError, one_of, whole
 
 HELP = about(
     "Train a model and keep its record.",
@@ -79,11 +81,20 @@ def train(
     engine: Annotated[
         str,
         typer.Option(
-            "--engine", metavar="auto|eager|..", help="On a GPU also graph (which auto takes there) and compile."
+            "--engine",
+            metavar="auto|eager|..",
+            callback=checked("--engine", one_of, ENGINES),
+            help="On a GPU also graph (which auto takes there) and compile.",
         ),
     ] = "auto",
     at_once: Annotated[
-        int | None, typer.Option("--at-once", metavar="N", help="Runs that share a GPU; else as many as pay.")
+        int | None,
+        typer.Option(
+            "--at-once",
+            metavar="N",
+            callback=checked("--at-once", whole, minimum=1),
+            help="Runs that share a GPU; else as many as pay.",
+        ),
     ] = None,
     join: Join = 1,
     minutes: Minutes = None,
@@ -96,16 +107,11 @@ def train(
 ) -> None:
     from rcad.cli.request import Request, parse_seeds
     from rcad.cli.results import print_configs, show
-    from rcad.errors import InputError, one_of, whole
     from rcad.runs.plain import config_id
     from rcad.train.place import Place
     from rcad.train.progress import shown
     from rcad.train.scheduler import schedule
 
-    one_of("--engine", engine, ENGINES)
-    if at_once is not None:
-        whole("--at-once", at_once, minimum=1)
-    whole("--join", join, minimum=1)
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     request = Request(

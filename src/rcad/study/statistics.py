@@ -33,18 +33,12 @@ Meaning = Literal["95% interval", "standard error", "standard deviation"]
 
 @dataclass(frozen=True)
 class TooFew:
-    """What stands where a p-value would, when the results are too few to speak.
-
-    Args:
-        got: how many there are, in the smaller group.
-        needed: how many a test takes at least.
-    """
+    """What stands where a p-value would, when so many results (in the smaller group) are too few to speak."""
 
     got: int
-    needed: int = FEWEST
 
     def __str__(self) -> str:
-        return f"too few seeds for a test: {self.got}, at least {self.needed} are needed"
+        return f"too few seeds for a test: {self.got}, at least {FEWEST} are needed"
 
 
 def numbers(values: Sequence[float], *, at_least: int = 1) -> Array:
@@ -191,11 +185,7 @@ def _test(mean: float, se: float, df: float) -> tuple[float, ...]:
     t = mean / se if se > 0 else math.copysign(math.inf, mean) if mean else 0.0
     less, greater = float(student.cdf(t, df)), float(student.sf(t, df))
     half = _quantile(df) * se
-    return mean, se, mean - half, mean + half, t, df, less, greater, _two_sided(less, greater)
-
-
-def _two_sided(less: float, greater: float) -> float:
-    return min(1.0, 2 * min(less, greater))
+    return mean, se, mean - half, mean + half, t, df, less, greater, min(1.0, 2 * min(less, greater))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -209,13 +199,11 @@ def holm(p: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Wilcoxon's test, first against second.
+    """Wilcoxon's test, first against second: p as in `Paired`, counted where `exact`, else approximated.
 
     Args:
         n: pairs that differ; equal ones are left out, as Wilcoxon did.
         w: the sum of the ranks of positive differences.
-        p_less, p_greater, p_two: as in `Paired`.
-        exact: counted, not approximated.
     """
 
     n: int
@@ -236,7 +224,7 @@ def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Ranked | TooFew
     w = float(ranks[difference > 0].sum())
     exact = len(ranks) <= EXACT_UP_TO
     less, greater = _counted(ranks, w) if exact else _approximated(ranks, w)
-    return Ranked(len(ranks), w, less, greater, _two_sided(less, greater), exact)
+    return Ranked(len(ranks), w, less, greater, min(1.0, 2 * min(less, greater)), exact)
 
 
 def _counted(ranks: Array, w: float) -> tuple[float, float]:
@@ -302,8 +290,7 @@ def power_paired(
         effect: the mean difference in deviations of the differences, on the side of the one-sided test.
         n: pairs, at least 2.
         test_ratio: n_test / n_train of splits that overlap, see `paired`.
-        sides: of the test.
-        level: its level.
+        sides, level: of the test.
     """
     finite("effect", effect)
     finite("test_ratio", test_ratio, minimum=0.0)
@@ -401,21 +388,21 @@ def against_published(
     finite("mean", mean)
     one_of("meaning", meaning, ("95% interval", "standard error", "standard deviation"))
     values = numbers(ours)
-    few = TooFew(len(values)) if len(values) < FEWEST else None
-    test = None
-    if half is None or n is None:
-        assumed = "the published mean is taken as exact: no spread or number of runs is printed"
-        if few is None:
-            test = Welch(*_paired(values - mean, 0.0))
-    else:
+    count, own = len(values), float(values.mean())
+    sd = None
+    assumed = "the published mean is taken as exact: no spread or number of runs is printed"
+    if half is not None and n is not None:
         finite("half", half, minimum=0.0)
         whole("n", n, minimum=2)
         error = half / _quantile(n - 1) if meaning == "95% interval" else half
         sd = error if meaning == "standard deviation" else error * math.sqrt(n)
         assumed = f"± {half:g} is read as the {meaning} over n = {n} independent runs, sd {sd:.3g}"
-        if few is None:
-            test = welch_from_summaries(float(values.mean()), float(values.std(ddof=1)), len(values), mean, sd, n)
-    return AgainstPublished(float(values.mean()) - mean, test, few, assumed)
+    if count < FEWEST:
+        return AgainstPublished(own - mean, None, TooFew(count), assumed)
+    if sd is None or n is None:
+        return AgainstPublished(own - mean, Welch(*_paired(values - mean, 0.0)), None, assumed)
+    test = welch_from_summaries(own, float(values.std(ddof=1)), count, mean, sd, n)
+    return AgainstPublished(own - mean, test, None, assumed)
 
 
 def _quantile(df: float) -> float:
