@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+from rcad.cli.options import RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
 
 HELP = about(
     "Calibration, attacks, corruptions and foreign data: what finished runs are worth beyond accuracy.",
@@ -59,11 +59,9 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:
     from rcad.cli.screen import say, say_json
-    from rcad.errors import one_of
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
     from rcad.train.progress import shown
 
-    one_of("--device", device, DEVICES)
     suites = parse_suites(suite)
     eps = Settings.attack_eps if attack_eps is None else [_number(part) for part in attack_eps.split(",")]
 

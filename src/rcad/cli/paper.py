@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, CacheFolder, DataFolder, Device, Join, Json, Minutes, about, help_without_command
+from rcad.cli.options import CacheFolder, DataFolder, Device, Join, Json, Minutes, about, help_without_command
 
 if TYPE_CHECKING:
     from rcad.paper.run import Order
@@ -116,11 +116,10 @@ def run_target(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is done and left; run nothing.")] = False,
 ) -> None:
     from rcad.cli.paper_status import overview, what_is_left
-    from rcad.errors import one_of, whole
+    from rcad.errors import one_of
     from rcad.paper.targets import TARGETS
 
     wanted = _target(name, scale, protocol, precision)
-    whole("--join", join, minimum=1)
     if wanted != "T5":
         _no_options(wanted, {"--weights": weights})
     given: dict[str, object] = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
@@ -133,7 +132,6 @@ def run_target(
         else:
             _run_study(wanted, scale, data_dir, out, again)
         return
-    one_of("--device", device, DEVICES)
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", protocol, ("tuned",))
