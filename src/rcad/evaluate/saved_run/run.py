@@ -6,6 +6,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
@@ -211,9 +212,7 @@ def resolved(saved: SavedRun, suite: str, settings: Settings, twin: str | None) 
 def _measured(
     saved: SavedRun, loader: RunLoader, suite: str, settings: Settings, twin: str | None, report: Report
 ) -> SuiteResult:
-    def progress(what: str, done: int, total: int) -> None:
-        report(saved.record.id, suite, what, done, total)
-
+    progress = partial(report, saved.record.id, suite)
     if suite == "calibration":
         return calibration(saved, settings, progress)
     if suite == "attacks":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from rcad.data.corrupted import CorruptedArrays, open_corrupted
 from rcad.data.dataset import Split
 from rcad.errors import InputError
+from rcad.evaluate.attack_search import seeded
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.evaluate.classification import before_and_after, classification, fit_temperature, risk_coverage
 from rcad.evaluate.corruptions.generated import SMALLEST
@@ -104,13 +106,9 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
     notes: list[str] = []
     curves: dict[str, Any] = {"eps": list(settings.attack_eps), "accuracy": {}, "masking": []}
     for eps in settings.attack_eps:
-        named = _attacks_within(eps, saved, settings)
-
-        def done(count: int, total: int, eps: float = eps) -> None:
-            progress(f"attacks within {eps:.3g}", count, total)
-
-        generator = torch.Generator(saved.problem.device).manual_seed(settings.seed)
-        left = attacked_accuracy(saved.model, x, y, named, generator=generator, progress=done).accuracies()
+        named, told = _attacks_within(eps, saved, settings), partial(progress, f"attacks within {eps:.3g}")
+        generator = seeded(saved.problem.device, settings.seed)
+        left = attacked_accuracy(saved.model, x, y, named, generator=generator, progress=told).accuracies()
         numbers["attacked_accuracy_clean"] = left.pop("clean")
         for name, value in left.items():
             numbers[f"attacked_accuracy_{name}_{eps:.4g}"] = value
@@ -131,16 +129,14 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
             PGD(middle, bounds=saved.bounds, steps=settings.steps),
             twin=None if twin is None else twin.model,
             seed=settings.seed,
-            progress=lambda done, total: progress("signs of gradient masking", done, total),
+            progress=partial(progress, "signs of gradient masking"),
         )
         curves["masking"] = [{**check._asdict(), "numbers": dict(check.numbers)} for check in checks]
         numbers["masking_signs"] = float(sum(not check.passed for check in checks))
     if settings.standard:
         if not saved.is_image:
             raise NotApplicable("The standard suite of attacks is made for images; leave it out.")
-        survived = standard_suite(
-            saved.model, x, y, middle, progress=lambda done, total: progress("the standard suite", done, total)
-        )
+        survived = standard_suite(saved.model, x, y, middle, progress=partial(progress, "the standard suite"))
         numbers[f"attacked_accuracy_standard_{middle:.4g}"] = survived.accuracies()["worst"]
     return SuiteResult(numbers, curves, tuple(notes), len(y))
 
@@ -170,7 +166,7 @@ def corruptions(saved: SavedRun, settings: Settings, progress: Progress, cache_d
         )
     x, y = saved.examples("corruptions", settings)
     asked: dict[str, Any] = {"corruptions": settings.corruptions, "severities": settings.severities}
-    asked["progress"] = lambda done, total: progress("corrupted images", done, total)
+    asked["progress"] = partial(progress, "corrupted images")
     if settings.corrupted is None:
         scores = evaluate_corruptions(saved.model, x, y, seed=settings.seed, **asked)
     else:
@@ -243,7 +239,7 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoad
     curves: dict[str, Any] = {"foreign": {}, "alpha": {}}
     sets = {name: foreign_inputs(saved, loader, name, len(y), settings.seed) for name in settings.ood_data}
     if saved.problem.classes:
-        generator = torch.Generator(saved.problem.device).manual_seed(settings.seed)
+        generator = seeded(saved.problem.device, settings.seed)
         numbers["suggested_alpha"] = suggest_alpha(*saved.problem.train, generator=generator)
         sets["perturbed"] = _perturbed(saved, x, y, numbers["suggested_alpha"])
     for place, (name, inputs) in enumerate(sets.items()):
@@ -269,8 +265,8 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoad
             likelihood,
             direction=direction,
             batch_size=BATCH,
-            generator=torch.Generator(saved.problem.device).manual_seed(settings.seed),
-            progress=lambda done, total, way=direction: progress(f"entropy along {way} steps", done, total),  # type: ignore[misc]
+            generator=seeded(saved.problem.device, settings.seed),
+            progress=partial(progress, f"entropy along {direction} steps"),
         )
         curves["alpha"][direction] = asdict(curve)
         pairs = zip(curve.alphas, curve.entropy, strict=True)
