@@ -48,11 +48,6 @@ def load(
         uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey. `test` comes from root/test, else root/val; None
         for a plain root/<class>. Of root/test and root/val together only the first is read, and the note says so:
         examples to select by are held out from root/train.
-
-    Args:
-        size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
-        skip_bad: leave out images that cannot be decoded; the note counts them.
-        stream: read images from disk as they are needed; None where they would not fit into memory.
     """
     check_size(size)
     root = Path(name_or_path)
@@ -212,7 +207,6 @@ def load_labelled(
         labels: the table: a path, or a name in that folder or below `data_dir`; by default found.
         file_column: the column of file names, with or without suffix; by default found.
         label_column: the column of classes; by default the only other one, or one called label, class, ...
-        size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
         skip_bad: leave out rows without a label or an image, and images that cannot be decoded; the note counts them.
     """
     check_size(size)

@@ -47,11 +47,8 @@ def load(
         else valid.
 
     Args:
-        size: resize the shorter side to this many pixels and crop the centre; needed where sizes differ.
         label_column: by default `label` or `fine_label`.
-        skip_bad: leave out images that cannot be decoded; the note counts them.
         classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
-        stream: read images from disk as they are needed; None where they would not fit into memory.
     """
     check_size(size)
     path = Path(name_or_path)

@@ -177,14 +177,7 @@ def load_tiny_imagenet(
     progress: Progress | None = None,
     size: int | None = None,
 ) -> Dataset:
-    """Tiny ImageNet from its zip or the unpacked folder; labels follow the sorted wnids.
-
-    Returns:
-        uint8 images (100000, 3, 64, 64) and (10000, 3, 64, 64), labels 0..199; greyscale images become RGB.
-
-    Args:
-        size: resize to size x size.
-    """
+    """Tiny ImageNet from its zip or the unpacked folder: uint8 images of 3x64x64, labels 0..199 by the sorted wnids."""
     check_size(size)
     path = Path(name_or_path)
     if path.is_dir():

@@ -88,7 +88,9 @@ def load(
         cache_dir: where decoded images are kept; else $RCAD_CACHE, else ~/.cache/rcad.
         progress: called with (done, total) while images are decoded.
         stream: leave images on disk and decode them as they are needed; None where they would not fit into memory.
-        options: the reader's own, e.g. `size=64`.
+        options: the reader's own. Of images `size`: the shorter side is resized to so many pixels and the centre
+            cropped, which is needed where sizes differ; and `skip_bad`: those that cannot be decoded are left out, and
+            the note counts them.
     """
     name, root = str(name_or_path), data_root(data_dir)
     cache_path = cache.cache_root(cache_dir)
