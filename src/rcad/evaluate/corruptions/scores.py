@@ -113,8 +113,8 @@ def evaluate_corruptions(
         for index, (part, labels) in enumerate(_batches(x, y, batch_size)):
             yield corrupt_numbered(part, name, severity, seed=seed, first=index * batch_size), labels
 
-    asked = tuple(corruptions), tuple(severities), batch_size
-    return _evaluated(predict, "generated", corrupted, len(x), (x, y), x.device, asked, progress)
+    grid = tuple(corruptions), tuple(severities)
+    return _evaluated(predict, "generated", corrupted, grid, len(x), (x, y), x.device, batch_size, progress)
 
 
 def evaluate_published(
@@ -134,7 +134,8 @@ def evaluate_published(
         clean: the uncorrupted test images and labels, for what is relative to them.
         corruptions: by default all that the set holds.
     """
-    asked = tuple(published.corruptions if corruptions is None else corruptions), tuple(severities), batch_size
+    grid = tuple(published.corruptions if corruptions is None else corruptions), tuple(severities)
+    check_request(*grid)
 
     def stored(name: str, severity: int) -> Batches:
         split = published.split(name, severity)
@@ -143,23 +144,23 @@ def evaluate_published(
             # A copy: the array on disk is read-only and its channels come last.
             yield torch.from_numpy(split.x[rows].copy()), torch.from_numpy(split.y[rows].copy())
 
-    check_request(*asked[:2])
-    count = len(published.split(asked[0][0], severities[0]))
-    return _evaluated(predict, "published", stored, count, clean, torch.device(device), asked, progress)
+    count = len(published.split(grid[0][0], grid[1][0]))
+    return _evaluated(predict, "published", stored, grid, count, clean, torch.device(device), batch_size, progress)
 
 
 def _evaluated(
     predict: Model,
     provenance: Provenance,
     images: Callable[[str, int], Batches],
+    grid: tuple[tuple[str, ...], tuple[int, ...]],
     count: int,
     clean: tuple[Tensor, Tensor] | None,
     device: torch.device,
-    asked: tuple[tuple[str, ...], tuple[int, ...], int],
+    batch_size: int,
     progress: Progress | None,
 ) -> CorruptionScores:
-    """The scores of what `images` gives, `count` for each corruption and severity, and of the clean images."""
-    names, severities, batch_size = asked
+    """The scores of what `images` gives, `count` for each name and severity of the grid, and of the clean images."""
+    names, severities = grid
     check_request(names, severities)
     whole("batch_size", batch_size, minimum=1)
     if clean is not None:
