@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
@@ -98,18 +99,21 @@ class Execution:
 
     def _fit(self, stop: Stop) -> Course:
         """Trains; pauses to save where enough time has passed."""
-        wait = self.place.checkpoint_seconds
+        wait, due = self.place.checkpoint_seconds, math.inf
+
+        def pause() -> bool:
+            nonlocal due
+            due = min(due, time.monotonic() + wait)  # from the first step on: what a start takes need not be saved
+            return stop.is_set() or time.monotonic() >= due
+
         while True:
-            due = time.monotonic() + wait
-            outcome = yield from self.trainer.course(
-                pause=lambda due=due: stop.is_set() or time.monotonic() > due  # type: ignore[misc]
-            )
+            outcome = yield from self.trainer.course(pause)
             if outcome != "interrupted" or self.trainer.stepper.agreed(stop.is_set(), "stop"):
                 return outcome
             start = time.monotonic()
             save_trainer(self.trainer, self.checkpoint)
             spent = (time.monotonic() - start) * self.beside
-            wait = max(self.place.checkpoint_seconds, spent / SAVING_SHARE)
+            wait, due = max(self.place.checkpoint_seconds, spent / SAVING_SHARE), math.inf
 
     def _keep(self, log: LogWriter, epoch: int, row: Row) -> None:
         """An epoch's numbers, in the log and the trackers."""
