@@ -125,13 +125,15 @@ def test_data_and_networks_know_no_methods() -> None:
         assert not (room(module) in WITHOUT_METHODS and room(name) == "loss"), (module, name)
 
 
-def test_the_integrations_are_loaded_only_when_they_are_asked_for() -> None:
+def test_the_package_needs_torch_and_numpy_only() -> None:
+    """All its names, training and the command: no other library, and no adapter, until it is asked for."""
     loaded = run(
         "import sys, rcad, rcad.train.loop, rcad.train.run, rcad.cli.main; "
         "[getattr(rcad, n) for n in rcad.__all__]; print(*sys.modules)"
     ).split()
-    assert not [name for name in loaded if name.startswith("rcad.integrations")]
-    # Naming the package loads none of the frameworks either.
+    heavy = {"torchvision", "pandas", "scipy", "sklearn", "typer", "rich", "pyarrow"}
+    assert [name for name in loaded if name.startswith("rcad.integrations") or name in heavy] == []
+    # Naming the adapters' package loads none of the frameworks either.
     loaded = run("import sys, rcad.integrations; print(*sys.modules)").split()
     assert not {"torch", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"} & set(loaded)
 
@@ -139,7 +141,7 @@ def test_the_integrations_are_loaded_only_when_they_are_asked_for() -> None:
 def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the rooms that come after a run, no reader of files that the data are not in."""
     monkeypatch.chdir(tmp_path)
-    words = ["train", "--data", "digits", "--method", "rcad", "--seeds", "3", "--epochs", "1", "--quiet"]
+    words = ["train", "--data", "digits[:60]", "--method", "rcad", "--seeds", "3", "--epochs", "1", "--quiet"]
     code = f"import sys; from rcad.cli.main import run; assert run({words}) == 0; print(*sys.modules)"
     loaded = [name for name in run(code).split() if name.startswith("rcad.")]
     rooms = {"cli", "data", "errors", "kernels", "loss", "models", "report", "runs", "train"}
@@ -150,15 +152,6 @@ def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_page_needs_no_torch() -> None:
     loaded = run("import sys, rcad.report.document, rcad.report.drawing; print(*sys.modules)").split()
     assert not {"torch", "matplotlib", "jinja2"} & set(loaded)
-
-
-def test_the_package_needs_torch_and_numpy_only() -> None:
-    loaded = run(
-        "import sys, rcad; [getattr(rcad, n) for n in rcad.__all__]; "
-        "heavy = ('torchvision', 'pandas', 'scipy', 'sklearn', 'typer', 'rich', 'pyarrow'); "
-        "print(*(m for m in heavy if m in sys.modules))"
-    )
-    assert loaded.strip() == ""
 
 
 def test_torch_is_loaded_only_when_a_name_is_used() -> None:

@@ -17,9 +17,18 @@ for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
     pytest.importorskip(package)
 
 
+TOLD: list[tuple[float, float]] = []
+
+
+class Seen(Silent):
+    def overall(self, done: float, total: float, text: str) -> None:
+        TOLD.append((done, total))
+
+
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_demo(tmp_path_factory.mktemp("demo"), SILENT, fast=True).record
+    TOLD.clear()
+    return run_demo(tmp_path_factory.mktemp("demo"), Seen(), fast=True).record
 
 
 def test_the_linear_theory_is_that_of_the_paper() -> None:
@@ -59,19 +68,11 @@ def test_it_fits_eighty_columns(record: dict[str, Any]) -> None:
     assert lines[-1].startswith("  python -c 'import rcad")  # it ends with what to do next
 
 
-def test_the_time_left_is_told_over_all_acts(tmp_path: Path) -> None:
-    seen: list[tuple[float, float]] = []
-
-    class Seen(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            seen.append((done, total))
-
-    run_demo(tmp_path / "out", Seen(), fast=True)
-    assert {total for _, total in seen} == {sum(SHARES.values())}
-    done = [one for one, _ in seen]
+def test_the_time_left_is_told_over_all_acts(record: dict[str, Any]) -> None:
+    assert {total for _, total in TOLD} == {sum(SHARES.values())}
+    done = [one for one, _ in TOLD]
     assert done == sorted(done)
-    assert done[0] == 0
-    assert done[-1] == sum(SHARES.values())
+    assert (done[0], done[-1]) == (0, sum(SHARES.values()))
 
 
 def test_one_thread_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
