@@ -146,10 +146,7 @@ def test_numbers_are_read_from_the_methods() -> None:
     assert stack.terms[1].alpha is not None
     assert stack.terms[1].alpha.tolist() == [2, 4]
     assert stack.terms[1].weight.tolist() == [3, 0]
-    second = stack.take(torch.tensor([1]))
-    assert second.terms[1].alpha is not None
-    assert second.terms[1].alpha.tolist() == [4]
-    assert second.terms[0].likelihood is second.likelihood
+    assert stack.terms[0].likelihood is stack.likelihood
     assert len(StackedMethod.of([rcad(lam=0.0)] * 2, Gaussian(), LIKE).terms) == 1
 
 

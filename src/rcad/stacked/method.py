@@ -57,9 +57,6 @@ class StackedLikelihood:
     def plain(self) -> StackedLikelihood:
         return StackedLikelihood(self.base)
 
-    def take(self, index: Tensor) -> StackedLikelihood:
-        return replace(self, smoothing=None if self.smoothing is None else self.smoothing[index])
-
 
 @dataclass(frozen=True, eq=False)
 class StackedTerm:
@@ -90,11 +87,6 @@ class StackedTerm:
         if step % self.term.every:
             return None
         return self if self.term.every == 1 else replace(self, weight=self.weight * self.term.every)
-
-    def take(self, index: Tensor, likelihood: StackedLikelihood) -> StackedTerm:
-        """The term of some of the replicas, with its likelihood for them."""
-        alpha = None if self.alpha is None else self.alpha[index]
-        return replace(self, weight=self.weight[index], alpha=alpha, likelihood=likelihood)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,14 +158,6 @@ class StackedMethod:
     def draws(self) -> bool:
         """Whether a term needs noise."""
         return any(isinstance(term.term.where, RandomStep) for term in self.terms)
-
-    def take(self, index: Tensor) -> StackedMethod:
-        """The method of some of the replicas."""
-        common = self.likelihood.take(index)
-        own = [common if t.likelihood is self.likelihood else t.likelihood.take(index) for t in self.terms]
-        terms = tuple(term.take(index, likelihood) for term, likelihood in zip(self.terms, own, strict=True))
-        growth = tuple(self.growth[i] for i in index.tolist()) if self.growth else ()
-        return StackedMethod(common, terms, growth)
 
 
 def _structure(method: Method, default: Likelihood) -> tuple[Any, ...]:

@@ -254,7 +254,7 @@ class StackedOptimizer:
     """
 
     def __init__(self, configs: Sequence[OptimConfig], layout: Layout, like: Tensor, epochs: int) -> None:
-        self.configs, self.layout, self.epochs = tuple(configs), layout, epochs
+        self.layout, self.epochs = layout, epochs
         self.shared = common(configs)
         rate, decay, clip = (
             torch.tensor(values, dtype=like.dtype, device=like.device)
@@ -287,16 +287,6 @@ class StackedOptimizer:
             self._adam_step(flat, gradient, factor)
         else:
             self._sgd_step(flat, gradient, factor)
-
-    def take(self, index: Tensor) -> StackedOptimizer:
-        """The optimizer of some of the replicas, with their memory."""
-        configs = [self.configs[i] for i in index.tolist()]
-        like = self.layout.take(self._work, index)
-        twin = StackedOptimizer(configs, Layout(len(index), self.layout.sizes), like, self.epochs)
-        twin.steps = self.steps
-        twin.first = None if self.first is None else self.layout.take(self.first, index)
-        twin.second = None if self.second is None else self.layout.take(self.second, index)
-        return twin
 
     def _shrink(self, gradient: Tensor, clip: Tensor) -> None:
         """As clip_grad_norm_, for each replica by itself."""

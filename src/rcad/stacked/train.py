@@ -25,7 +25,7 @@ from rcad.train.task import Problem, check_cap, derived, method_of
 
 
 class Group:
-    """Replicas that are worked on together; those that diverge leave it.
+    """Replicas that are worked on together. One that diverges trains on unheard; the others do not notice.
 
     Args:
         index: which replicas of the whole run these are; the result is written there.
@@ -48,31 +48,24 @@ class Group:
         self.index, self.seeds, self.problem, self.model = index, seeds, problem, model
         self.method, self.optimizer, self.result, self.selection = method, optimizer, result, selection
         self.train: Examples = problem.train
-        self.shares: Tensor | None = (
-            None  # what each example counts, (R, n) or (1, n) shared as they are; None for 1 each
-        )
+        self.shares: Tensor | None = None  # what each example counts, (R, n); 1 each where there are none
         self.best = model.flat.new_full((len(index), 2), -float("inf"), dtype=torch.float64)
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Memory for the steps; made anew when the replicas change."""
-        self.gradient = torch.empty_like(self.model.flat)
+        self.alive = torch.ones_like(index, dtype=torch.bool)  # those that have not diverged
+        self.gradient = torch.empty_like(model.flat)
         self.steps: dict[int, Step] = {}
-        self.sums = self.model.flat.new_zeros((2, len(self.index)), dtype=torch.float64)
-        device = self.model.flat.device
-        self.generators = [torch.Generator(device) for _ in self.seeds] if self.method.draws else []
+        self.sums = model.flat.new_zeros((2, len(index)), dtype=torch.float64)
+        self.generators = [torch.Generator(model.flat.device) for _ in seeds] if method.draws else []
 
     def epochs(self, count: int, batch_size: int) -> Iterator[None]:
         """Trains from the first epoch to the last; hands over after each."""
         for epoch in range(count):
-            self.train_epoch(epoch, batch_size)
-            self.end_epoch(epoch, last=epoch + 1 == count)
+            if bool(self.alive.any()):
+                self.train_epoch(epoch, batch_size)
+                self.end_epoch(epoch, last=epoch + 1 == count)
             yield
 
     def train_epoch(self, epoch: int, batch_size: int) -> None:
         """One pass of every replica over its own permutation of its examples."""
-        if not len(self.index):
-            return
         for seed, generator in zip(self.seeds, self.generators, strict=False):
             generator.manual_seed(derived(seed, "noise", epoch))
         x, y = self.train.x.flatten(0, 1), self.train.y.flatten()
@@ -92,28 +85,36 @@ class Group:
                 self.sums[1] += (output.argmax(2) == target).sum(1)
 
     def end_epoch(self, epoch: int, *, last: bool) -> None:
-        """Writes the numbers, lets go of what diverged, selects, grows."""
-        if not len(self.index):
-            return
+        """Writes the numbers, gives up what diverged, selects, grows."""
         count, number = self.train.length, epoch + 1
         row = {"loss": self.sums[0] / count}
         if self.problem.classes:
             row["accuracy"] = 100 * self.sums[1] / count
-        self.result.note(self.index, number, row)
+        self._note(number, row)
         # Weights may overflow in the very last step, whose loss was still finite.
-        self._drop(~(self.sums[0].isfinite() & self.model.finite() if last else self.sums[0].isfinite()), number)
-        if not len(self.index):
-            return
+        finite = self.sums[0].isfinite() & self.model.finite() if last else self.sums[0].isfinite()
+        gone = self.alive & ~finite
+        self.result.mark(self.index[gone], number)
+        self._put(self.result.model, gone)
+        self.alive &= finite
         if self.problem.val is not None and self.result.epochs:
             scores = measure_stacked(self.model, self.problem.val, self.problem.target_scale)
-            self.result.note(self.index, number, {f"val_{name}": value for name, value in scores.items()})
+            self._note(number, {f"val_{name}": value for name, value in scores.items()})
             self._select(scores, number)
         if number in self.result.snapshots:
-            self.result.snapshots[number].put(self.index, self.model)
+            self._put(self.result.snapshots[number], self.alive)
         if last and self.selection == "last":
-            self.result.model.put(self.index, self.model)
+            self._put(self.result.model, self.alive)
         elif self.method.growth and self.method.growth[0].due(number) and not last:
             self._grow()
+
+    def _note(self, epoch: int, row: dict[str, Tensor]) -> None:
+        self.result.note(self.index[self.alive], epoch, {name: value[self.alive] for name, value in row.items()})
+
+    def _put(self, where: StackedMLP, chosen: Tensor) -> None:
+        """Writes the weights of the replicas in a mask."""
+        if bool(chosen.any()):
+            where.put(self.index[chosen], self.model.take(chosen.nonzero()[:, 0]))
 
     def _orders(self, epoch: int) -> Tensor:
         """Rows of the flat training set for each replica, (R, n), in the order of this epoch."""
@@ -137,30 +138,14 @@ class Group:
             row.normal_(generator=generator)
         return noise
 
-    def _drop(self, diverged: Tensor, epoch: int) -> None:
-        """Replicas whose loss is not finite stop here; the others go on without them."""
-        if not bool(diverged.any()):
-            return
-        gone, kept = diverged.nonzero()[:, 0], (~diverged).nonzero()[:, 0]
-        self.result.mark(self.index[gone], epoch)
-        self.result.model.put(self.index[gone], self.model.take(gone))
-        self.index, self.seeds = self.index[kept], [self.seeds[i] for i in kept.tolist()]
-        if not len(kept):
-            return
-        self.model, self.optimizer = self.model.take(kept), self.optimizer.take(kept)
-        self.method, self.problem = self.method.take(kept), self.problem.take(kept)
-        self.train, self.best = self.train.take(kept), self.best[kept]
-        self.shares = self.shares if self.shares is None or len(self.shares) == 1 else self.shares[kept]
-        self._prepare()
-
     def _select(self, scores: dict[str, Tensor], epoch: int) -> None:
         score = torch.stack([scores.get("accuracy", torch.zeros_like(scores["nll"])), -scores["nll"]], 1)
         ahead, level = score > self.best, score == self.best
-        better = (ahead[:, 0] | (level[:, 0] & ahead[:, 1])).nonzero()[:, 0]
+        better = self.alive & (ahead[:, 0] | (level[:, 0] & ahead[:, 1]))
         self.best[better] = score[better]
         self.result.best_epoch[self.index[better]] = epoch
-        if self.selection == "best" and len(better):
-            self.result.model.put(self.index[better], self.model.take(better))
+        if self.selection == "best":
+            self._put(self.result.model, better)
 
     def _grow(self) -> None:
         x, y = self.train.expanded(len(self.index))
@@ -217,7 +202,7 @@ def train_stacked(
         raise InputError(f"expected snapshots to hold ascending epochs from 1 to {epochs}, but got {list(snapshots)}")
     method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
     optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
-    method = _stacked(method_list, problem, may_diverge)
+    _check(method_list, problem, may_diverge)
     x = problem.train.x
     model = StackedMLP.initial(seeds, (x.shape[2], *hidden, problem.outputs), device=x.device, dtype=x.dtype)
     size = _group_size(model, batch_size) if group is None else group
@@ -227,9 +212,10 @@ def train_stacked(
     done = 0
     for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
         part, chosen = model.take(index), index.tolist()
-        optims, own_seeds = [optim_list[i] for i in chosen], [int(seeds[i]) for i in chosen]
-        optimizer = StackedOptimizer(optims, part.layout, part.flat, epochs)
-        one = Group(index, own_seeds, problem.take(index), part, method.take(index), optimizer, result, selection)
+        method = StackedMethod.of([method_list[i] for i in chosen], problem.likelihood, x)
+        optimizer = StackedOptimizer([optim_list[i] for i in chosen], part.layout, part.flat, epochs)
+        own_seeds = [int(seeds[i]) for i in chosen]
+        one = Group(index, own_seeds, problem.take(index), part, method, optimizer, result, selection)
         for _ in one.epochs(epochs, batch_size):
             done += len(index)
             if progress is not None:
@@ -243,14 +229,12 @@ def _one_each(name: str, values: Sequence[T], seeds: Sequence[int]) -> list[T]:
     return list(values)
 
 
-def _stacked(methods: Sequence[Method], problem: StackedProblem, may_diverge: bool) -> StackedMethod:
-    """The replicas' methods as one, if they suit each other and the data."""
+def _check(methods: Sequence[Method], problem: StackedProblem, may_diverge: bool) -> None:
+    """The replicas' methods must suit each other and the data."""
     for method in () if may_diverge else set(methods):
         check_cap(method)
     problem.check_replicas(len(methods))
-    stacked = StackedMethod.of(methods, problem.likelihood, problem.train.x)
-    stacked.check_task(problem.classes)
-    return stacked
+    StackedMethod.of(methods, problem.likelihood, problem.train.x).check_task(problem.classes)
 
 
 def _group_size(model: StackedMLP, batch_size: int) -> int:
