@@ -125,15 +125,6 @@ def test_the_page(t4: tuple[Order, dict[str, Any]]) -> None:
     assert "| accuracy, % | NLL, nats | Brier score | ECE |" in page
 
 
-def test_again_makes_no_run(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, record = t4
-    monkeypatch.setattr("rcad.train.run.run", lambda *words, **options: pytest.fail("run again"))
-    again = make_suite(wanted, SILENT, silent)
-    assert isinstance(again, Outcome)
-    assert again.reused
-    assert json.loads(wanted.record.read_text()) == record
-
-
 def test_packed_runs_give_the_same_record_without_folders_or_weights(
     t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,13 +205,6 @@ def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytes
     assert make_suite(wanted, SILENT, told.append) is STOPPED
     assert [line.split(":")[0] for line in told] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert standing(wanted)[1] == tuple(told)
-
-
-def test_a_stop_writes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "schedule", lambda *words, **options: STOPPED)
-    wanted = order("T3", tmp_path)
-    assert make_suite(wanted, SILENT, silent) is STOPPED
-    assert not wanted.record.exists()
 
 
 def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

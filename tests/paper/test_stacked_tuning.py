@@ -96,11 +96,7 @@ def test_an_uncapped_entropy_is_stopped(method: object) -> None:
         Candidate({}, compose(gaussian(cap=None), method))  # type: ignore[arg-type]
     Candidate({}, compose(gaussian(cap=0.0), method))  # type: ignore[arg-type]
     Candidate({}, compose(gaussian(cap=None), method), may_diverge=True)  # type: ignore[arg-type]
-
-
-def test_an_uncapped_entropy_may_be_small() -> None:
-    method = compose(gaussian(cap=None), rcad(0.3, 0.89))
-    assert Candidate({}, method).method == method
+    Candidate({}, compose(gaussian(cap=None), rcad(0.3, 0.89)))  # small enough
 
 
 @pytest.mark.parametrize("settings", [*uci.SCALES.values(), *moons.SCALES.values()])

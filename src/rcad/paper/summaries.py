@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from statistics import linear_regression
+from typing import ClassVar, NamedTuple, Protocol
 
 from rcad.errors import need
 from rcad.paper.claims import NOT_RUN, TRIAL, Cells, Claim, Side, gain_of
@@ -208,18 +209,14 @@ class SteeperTrend:
 
 def fewer_is_more(points: list[tuple[int, float]]) -> float:
     """The slope of a line through (number of examples, value), per tenfold fewer examples."""
-    x = [-math.log10(count) for count, _ in points]
-    middle = sum(x) / len(x)
-    spread = sum((at - middle) ** 2 for at in x)
-    return sum((at - middle) * value for at, (_, value) in zip(x, points, strict=True)) / spread
+    return linear_regression([-math.log10(count) for count, _ in points], [value for _, value in points]).slope
 
 
 def _sign_p(wins: int, trials: int) -> float:
     """The probability of so many wins or more of a fair coin."""
-    return float(sum(math.comb(trials, k) for k in range(wins, trials + 1)) / 2**trials)
+    return float(need("scipy.stats", "scipy").binomtest(wins, trials, alternative="greater").pvalue)
 
 
 def _share_high(wins: int, trials: int) -> float:
     """The upper end of Clopper and Pearson's 95% interval of a share."""
-    stats: Any = need("scipy.stats", "scipy")
-    return 1.0 if wins == trials else float(stats.beta.ppf(1 - LEVEL / 2, wins + 1, trials - wins))
+    return float(need("scipy.stats", "scipy").binomtest(wins, trials).proportion_ci(method="exact").high)

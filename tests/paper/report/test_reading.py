@@ -40,13 +40,6 @@ def test_a_suite_is_read_as_it_is(tmp_path: Path) -> None:
     assert (printed.half, printed.n) == (0.12, 10)
 
 
-def test_what_was_not_measured_did_not_diverge(tmp_path: Path) -> None:
-    put(tmp_path, suite())
-    place = read(tmp_path).studies[0].places["ERM", "n=500"]
-    assert place.runs[0].metrics["ece"] is None
-    assert place.diverged == 0
-
-
 def test_targets_without_a_record_are_missing(tmp_path: Path) -> None:
     put(tmp_path, suite("T4"))
     put(tmp_path, suite("F2"))
@@ -187,19 +180,6 @@ def test_the_records_of_this_repository_are_read() -> None:
     assert len(studies["T8"].claims) == 23
     assert len(studies["F5"].claims) == 37
     assert all(len(one.x) == len(one.y) for one in studies["T8"].series)
-
-
-def test_checks_of_ours_are_told_from_claims_of_the_paper(tmp_path: Path) -> None:
-    said = [
-        claim("n=500", "RCAD is more accurate than ERM", "reproduced", [1.0, 2.0]),
-        claim("n=500", "RCAD is more accurate than a random direction", "reproduced", [1.0, 2.0]),
-        claim("n=500", "RCAD is more accurate than FGSM", "reproduced", [1.0, 2.0], published=None),
-    ]
-    put(tmp_path, suite(claims=said))
-    put(tmp_path, suite("F6", claims=said))
-    table, figure = read(tmp_path).studies
-    assert [table.added(one) for one in table.claims] == [False, True, True]
-    assert [figure.added(one) for one in figure.claims] == [False, True, False]  # a figure prints no numbers
 
 
 def test_the_older_records_tell_what_had_been_seen() -> None:

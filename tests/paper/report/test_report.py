@@ -17,7 +17,6 @@ from browser import BROWSER, seen
 from evaluate.saved_run.test_page import summary
 from paper_records import EVIL, benchmark, images, put, put_run, run_record, series, suite, verdicts
 from rcad.paper.report import build, chapters
-from rcad.paper.report.grids import pairs_of
 from rcad.paper.report.overview import forest, squares
 from rcad.paper.report.reading import read
 from report.test_html import Tree
@@ -180,13 +179,6 @@ def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:
     assert bottom.get_xlabel() == "RCAD better than ERM by, nats"
     assert bottom.get_yticklabels()[0].get_text() == "T5 [small]: n=500"
     assert (squares([]), forest([])) == (None, None)
-
-
-def test_bars_find_their_pairs() -> None:
-    assert pairs_of(["DA", "DA + RCAD", "MixUp", "MixUp with RCAD", "alone"]) == [
-        ("DA", "DA + RCAD"),
-        ("MixUp", "MixUp with RCAD"),
-    ]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")

@@ -10,7 +10,7 @@ from rcad.evaluate.saved_run import tables as evaluated
 from rcad.paper.claims import IMAGE_RULE, NOT_RUN
 from rcad.paper.record import JSON, Fields, Study
 from rcad.paper.report import curves, grids, pictures
-from rcad.paper.report.details import Detail, details
+from rcad.paper.report.details import details
 from rcad.paper.report.numbers import checks, counts, tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
 from rcad.paper.targets import TARGETS
@@ -144,16 +144,14 @@ def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Docu
         sections.append(Section("Claims", (), [claims], verdict(study)))
     if shown or study.places:
         sections.append(Section("Results", (), [*shown, *results(study)]))
-    sections += [Section(heading, (), parts) for heading, parts in _distinct(details(study))]
+    headed: dict[str, Sequence[Part]] = {}
+    for heading, parts in details(study):
+        headed.setdefault(heading, parts)
+    sections += [Section(heading, (), parts) for heading, parts in headed.items()]
     title = f"{study.target}: {study.title}" if study.target in TARGETS else study.title
     made = f"Made by `{command}`; every number and setting is in `{stem}.json`."
     told_now = Section("What this is", told(study), (), "", study.warning)
     return Document(title, made, [told_now, *sections])
-
-
-def _distinct(found: Sequence[Detail]) -> list[Detail]:
-    seen: set[str] = set()
-    return [(heading, parts) for heading, parts in found if not (heading in seen or seen.add(heading))]  # type: ignore[func-returns-value]
 
 
 def evaluation(path: Path, record: JSON, links: Links) -> Section:

@@ -164,7 +164,7 @@ def _some(value: float | None) -> list[float]:
 
 def bars(study: Study) -> Figure | None:
     """F2: each augmentation without and with RCAD, a panel for each data set."""
-    pairs = pairs_of(study.rows)
+    pairs = [(row, both) for row in study.rows if (both := f"{row} + RCAD") in study.rows]
     columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
         return None
@@ -187,18 +187,6 @@ def bars(study: Study) -> Figure | None:
     bases = ", ".join(base for base, _ in pairs)
     alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
     return finish(figure, study, keys, caption, alt, "bars", wide=True)
-
-
-def pairs_of(rows: Sequence[str]) -> list[tuple[str, str]]:
-    """Rows that come as "X" and "X + RCAD" (or "RCAD + X", "X with RCAD")."""
-    forms = ("{} + rcad", "{}+rcad", "{} with rcad", "rcad + {}", "rcad+{}")
-    low = {row.casefold(): row for row in rows}
-    found = []
-    for row in rows:
-        partner = next((low[name] for form in forms if (name := form.format(row.casefold())) in low), None)
-        if partner is not None:
-            found.append((row, partner))
-    return found
 
 
 def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
