@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rcad.data.toys import bayes_accuracy, load, moons
+from rcad.data.toys import bayes_accuracy, load
 from rcad.errors import InputError
+
+
+def moons(n: int, d: int = 2, sigma: float = 0.1, seed: int = 0, noise: Any = "all") -> tuple[np.ndarray, np.ndarray]:
+    train = load(n=n, d=d, sigma=sigma, seed=seed, noise=noise, n_test=1).train
+    return train.x, train.y
 
 
 def test_examples_lie_on_the_moons() -> None:

@@ -96,16 +96,10 @@ def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int
 
     More classes than examples means the column holds something else (an id, a year).
     """
-    if labels.min() < 0:
+    if labels.min() != 0:
         index = int(labels.argmin())
-        raise InputError(
-            f"expected labels from 0, but got {labels[index]} in {origin(index)}; number the classes from 0"
-        )
-    if labels.min() > 0:
-        index = int(labels.argmin())
-        raise InputError(
-            f"expected labels from 0, but the smallest is {labels[index]} in {origin(index)}; subtract it from all"
-        )
+        got, remedy = ("got", "number the classes from 0") if labels[index] < 0 else ("the smallest is", "subtract it")
+        raise InputError(f"expected labels from 0, but {got} {labels[index]} in {origin(index)}; {remedy}")
     n_classes = int(labels.max()) + 1
     if n_classes > max(len(labels), 2):
         raise InputError(

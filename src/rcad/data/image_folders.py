@@ -265,8 +265,7 @@ def find_labels(folder: Path) -> Found | None:
 def _located(folder: Path, labels: str | None, data_dir: Path | None, file_column: str | None) -> Found:
     if labels is None:
         found = find_labels(folder)
-        if found is None:
-            raise InputError(f"expected a table of labels in {folder}, but found none; pass labels= (--labels)")
+        assert found is not None, "the layout was recognised by it"
         return found if file_column is None else found._replace(column=file_column)
     given = expanded(labels)
     places = [given, folder / given, folder.parent / given, *([data_dir / given] if data_dir else [])]

@@ -36,22 +36,6 @@ def arc(t: npt.ArrayLike, label: int) -> Real:
     return np.stack([x, y], -1) if label == 0 else np.stack([1 - x, 0.5 - y], -1)
 
 
-def moons(n: int, d: int = 2, sigma: float = 0.1, seed: int = 0, noise: Noise = "all") -> tuple[Rows, Labels]:
-    """Draw n examples.
-
-    Args:
-        n: how many; the classes take turns, so any number of first examples is balanced to within one.
-        d: dimensions, at least 2; the moons lie in the first two.
-        sigma: standard deviation of the Gaussian noise, in units of the moons' radius.
-        seed: >= 0.
-        noise: "all" adds noise to every dimension, "rest" to the d - 2 others only.
-
-    Returns:
-        x float32 (n, d) and labels int64 (n,), 0 or 1.
-    """
-    return _draw(n, d, sigma, seed, noise, _TRAIN)
-
-
 def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
     """The accuracy, in [0, 1], of the best possible classifier: the further dimensions tell it nothing.
 
@@ -88,11 +72,14 @@ def load(
     noise: Noise = "all",
     seed: int = 0,
 ) -> Dataset:
-    """Make the moons as a data set with a test set of its own.
+    """Make the moons as a data set with a test set of its own: x float32 (n, d), labels int64 (n,).
 
     Args:
-        d, sigma, n, noise, seed: see `moons`.
+        d: dimensions, at least 2; the moons lie in the first two.
+        sigma: standard deviation of the Gaussian noise, in units of the moons' radius.
+        n: how many; the classes take turns, so any number of first examples is balanced to within one.
         n_test: test examples, from another stream of the same seed.
+        noise: "all" adds noise to every dimension, "rest" to the d - 2 others only.
     """
     whole("n_test", n_test, minimum=1)
     train = Split(*_draw(n, d, sigma, seed, noise, _TRAIN))
