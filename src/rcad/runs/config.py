@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -333,6 +333,6 @@ SECTIONS: Mapping[str, type[Section]] = {
 KEYS: tuple[str, ...] = (
     "seed",
     "method",
-    *(f"{title}.{field.name}" for title, section in SECTIONS.items() for field in fields(section)),  # type: ignore[arg-type]
+    *(f"{title}.{name}" for title, section in SECTIONS.items() for name in section.kinds),
 )
 """Every dotted key of a config."""

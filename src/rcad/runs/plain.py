@@ -89,24 +89,20 @@ def _with_recipe(plain: Any, recipe: str | None) -> Mapping[str, Any]:
 
 
 def _check_keys(plain: Mapping[str, Any]) -> None:
-    for key, value in plain.items():
-        if key not in SECTIONS and key not in ("seed", "method", "recipe"):
-            raise InputError(
-                f"expected a key of a config, but got {key!r}{did_you_mean(str(key), [*SECTIONS, *KEYS, 'recipe'])}"
-            )
-        if key in SECTIONS:
-            _check_section(key, value)
-
-
-def _check_section(title: str, value: Any) -> None:
-    known = [field.name for field in fields(SECTIONS[title])]  # type: ignore[arg-type]
-    if not isinstance(value, Mapping):
-        raise InputError(f"expected {title} to be a section with {', '.join(known)}, but got {shown(value)}")
-    for key in value:
-        if key not in known:
-            dotted = f"{title}.{key}"
-            hint = did_you_mean(dotted, [*(f"{title}.{name}" for name in known), *KEYS])
-            raise InputError(f"expected a key of {title}, but got {dotted!r}{hint}")
+    for title, value in plain.items():
+        if title in ("seed", "method", "recipe"):
+            continue
+        if title not in SECTIONS:
+            hint = did_you_mean(str(title), [*SECTIONS, *KEYS, "recipe"])
+            raise InputError(f"expected a key of a config, but got {title!r}{hint}")
+        known = SECTIONS[title].kinds
+        if not isinstance(value, Mapping):
+            raise InputError(f"expected {title} to be a section with {', '.join(known)}, but got {shown(value)}")
+        for key in value:
+            if key not in known:
+                dotted = f"{title}.{key}"
+                hint = did_you_mean(dotted, [*(f"{title}.{name}" for name in known), *KEYS])
+                raise InputError(f"expected a key of {title}, but got {dotted!r}{hint}")
 
 
 def _build(plain: Mapping[str, Any]) -> RunConfig:

@@ -9,7 +9,6 @@ from typing import Any
 
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -134,11 +133,6 @@ def epoch_words(row: Mapping[str, float], epochs: int) -> str:
     shown = [next((name for name in names if name in row), None) for names in _EPOCH]
     numbers = [f"{name} {metric(name, row[name])}" for name in shown if name is not None]
     return "  ".join([f"epoch {int(row['epoch'])}/{epochs}", *numbers])
-
-
-def left_to(error: BusyError) -> str:
-    """Who works on a run that was left alone."""
-    return f"left to {error.owner}"
 
 
 def said_held_out(record: RunRecord, already: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -46,11 +46,6 @@ class Examples(NamedTuple):
     def expanded(self, replicas: int) -> Examples:
         """With one entry per replica, without a copy."""
         return Examples(self.x.expand(replicas, -1, -1), self.y.expand(replicas, -1))
-
-    def blocks(self, rows: int) -> Iterator[Examples]:
-        """The same in pieces of at most `rows` examples a replica."""
-        for x, y in zip(torch.split(self.x, rows, dim=1), torch.split(self.y, rows, dim=1), strict=True):
-            yield Examples(x, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +142,10 @@ def measure_stacked(model: StackedMLP, examples: Examples, target_scale: Tensor 
             regression was trained: nll and rmse in the target's own unit.
     """
     everyone = examples.expanded(model.replicas)
-    widest = model.replicas * max(model.layout.sizes[1:])
+    size = max(1, NUMBERS // (model.replicas * max(model.layout.sizes[1:])))
     scores = label_scores if target_scale is None else value_scores
     sums: dict[str, Tensor] = {}
-    for x, y in everyone.blocks(max(1, NUMBERS // widest)):
+    for x, y in zip(*(torch.split(values, size, dim=1) for values in everyone), strict=True):
         output = model(x).flatten(0, 1)
         for name, rows in scores(output, y.reshape(-1)).items():
             part = rows.view(model.replicas, -1).sum(1)

@@ -20,7 +20,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.words import left_to, plural, said, title
+from rcad.runs.words import plural, said, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress, Tracker
 from rcad.train.stop import Stop, exit_code, stopping
@@ -227,7 +227,7 @@ class Listener:
             raise error
         self.left[config_id(config)] = error
         if self._told is not None:
-            self.shown.note(f"{title(config)}  {left_to(error)}")
+            self.shown.note(f"{title(config)}  left to {error.owner}")
 
     def note(self, text: str) -> None:
         """What ten runs say, once."""
