@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
@@ -28,6 +28,45 @@ WARM_UP = 2
 """Steps of each kind that run eagerly first: they choose algorithms, compile, and fill the optimizer's memory."""
 
 Kind = tuple[tuple[int, ...], tuple[bool, ...]]
+
+
+class Graphs(dict[Hashable, torch.cuda.CUDAGraph]):
+    """Captured steps by their kind.
+
+    One pool serves all of them: no two run at once, and all that outlives a replay is held by whoever captured it.
+    """
+
+    pool: Any = None
+
+    def capture(
+        self, kind: Hashable, take: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]
+    ) -> str | None:
+        """Captures what `take` does, without doing it; gives the reason where that fails.
+
+        Args:
+            generators: those that the step draws from, beside the device's default one.
+        """
+        graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            graph.register_generator_state(generator)
+        here = torch.cuda.current_stream(device)
+        stream = None if here == torch.cuda.default_stream(device) else here  # the default stream cannot be captured
+        try:
+            # "thread_local": other threads, such as a data reader, may go on using the device.
+            with torch.cuda.graph(graph, self.pool, stream, capture_error_mode="thread_local"):
+                take()
+        except RuntimeError as error:
+            # It leaves generators that refuse to draw, as if it went on; copies of their states do not.
+            for generator in (*generators, torch.cuda.default_generators[device.index or 0]):
+                generator.graphsafe_set_state(generator.clone_state())
+            return str(error).strip().splitlines()[0]
+        self.pool = self.pool or graph.pool()
+        self[kind] = graph
+        return None
+
+    def clear(self) -> None:
+        super().clear()
+        self.pool = None
 
 
 class Captured(Stepper):
@@ -63,10 +102,9 @@ class Captured(Stepper):
         if all(suits(run) for run in runs):
             self._sgd = ClippedSGD(runs, update.config.optim.clip)
         self._full = update.config.train.batch_size
-        self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        self._graphs = Graphs()
         self._warm: Counter[Kind] = Counter()
         self._passes: dict[Kind, int] = {}
-        self._pool: Any = None
         self._periods = sorted({term.every for term in update.criterion.loss.terms} - {1})
         device = update.x.device
         self._where = torch.zeros(2, dtype=torch.int64, device=device)  # the next step, the next example
@@ -150,42 +188,22 @@ class Captured(Stepper):
             member.optimizer.grad_scale = ((length + 1e-6) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
 
     def _capture(self, kind: Kind, plan: Plan) -> None:
-        graph = torch.cuda.CUDAGraph()
-        for member in self.update.members:
-            graph.register_generator_state(member.generator)
-        here = torch.cuda.current_stream()
-        stream = None if here == torch.cuda.default_stream() else here  # the default stream cannot be captured
         if self._sgd is not None:
             self._sgd.make_room(self._passes[kind])
-        try:
-            # "thread_local": other threads, such as a data reader, may go on using the device.
-            with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
-                self._take(plan)
-        except RuntimeError as error:
-            self._release_generators()
-            reason = str(error).strip().splitlines()[0]
+        generators = [member.generator for member in self.update.members]
+        reason = self._graphs.capture(kind, lambda: self._take(plan), self.update.x.device, generators)
+        if reason is not None:
             log.warning("the step cannot be captured in a CUDA graph (%s); taking it eagerly", reason)
             self.name = "eager"
             self._warm[kind] = -(10**9)  # not tried again
-            return
-        # One pool serves all graphs of a run: no two of them run at once, and all that outlives a replay is held.
-        self._pool = self._pool or graph.pool()
-        self._graphs[kind] = graph
-        if self._sgd is not None:
+        elif self._sgd is not None:
             self._sgd.settle()
-
-    def _release_generators(self) -> None:
-        """A failed capture leaves generators that refuse to draw, as if it went on; copies of their states do not."""
-        own = [member.generator for member in self.update.members]
-        for generator in (*own, torch.cuda.default_generators[own[0].device.index or 0]):
-            generator.graphsafe_set_state(generator.clone_state())
 
     def _forget(self, order: Tensor, rates: Sequence[float]) -> None:
         """The training set has grown: the graphs point to tensors that are no longer it."""
         device = self.update.x.device
         self._graphs.clear()
         self._warm.clear()
-        self._pool = None
         if self._sgd is not None:
             self._sgd.release()
         self._order = torch.zeros(order.shape, dtype=torch.int64, device=device)
