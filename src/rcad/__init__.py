@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rcad.study.compare import compare as compare
     from rcad.study.evaluations import evaluate_run as evaluate_run
     from rcad.study.tune import tune as tune
+    from rcad.train.own_loop import capture as capture
 
 __version__ = "0.1.0"
 
@@ -62,6 +63,7 @@ _HOMES = {
     "study.compare": ("compare",),
     "study.tune": ("tune",),
     "study.evaluations": ("evaluate_run",),
+    "train.own_loop": ("capture",),
     "loss.terms": ("Losses", "Term", "negative_entropy", "nll", "uniform_cross_entropy"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from rcad.kernels import bn_relu as module
-from rcad.kernels.bn_relu import _Grid, activated, forked, normalised, own_kernels
+from rcad.kernels.bn_relu import _Grid, activated, forked, normalised, own_kernels, use_in
 from rcad.models import joined
 from rcad.models.build import build
 from rcad.models.joined import Joined
@@ -687,3 +687,35 @@ def test_every_program_has_something_to_do(shape: tuple[int, ...]) -> None:
     assert 1 <= grid.shares <= -(-grid.rows // module.BLOCK_M)
     assert grid.shares <= max(1, module.PROGRAMS[1] // grid.columns)
     assert module.BLOCK_C <= 32  # bits in a word
+
+
+@pytest.mark.usefixtures("chosen")
+def test_a_model_written_elsewhere_can_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, seen = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.BatchNorm2d(8)), []
+    plain = copy.deepcopy(net)
+    use_in(net)
+    monkeypatch.setattr(module, "_applied", lambda norm, x, *rest, **kinds: (seen.append(norm), x)[1])
+    x = torch.rand(4, 8, 3, 3).contiguous(memory_format=torch.channels_last)
+    assert torch.equal(net(x), plain(x))
+    assert seen == []
+    with own_kernels():
+        net(x)
+    assert seen == [net[0], net[2]]
+
+
+@in_kernels
+def test_a_model_written_elsewhere_gives_the_same_with_them() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.BatchNorm2d(64)).to(DEVICE)
+    exact = copy.deepcopy(net).double()
+    use_in(net)
+    x = torch.rand(40, 64, 6, 6, device=DEVICE).contiguous(memory_format=torch.channels_last)
+    with own_kernels():
+        found = net(x)
+    expected = exact(x.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+    for y in (found, expected):
+        (y**3).sum().backward()
+    for one, other in zip(net.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(one.grad.double(), other.grad, rtol=1e-3, atol=1e-2)
+    for one, other in zip(net.buffers(), exact.buffers(), strict=True):
+        torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-5)

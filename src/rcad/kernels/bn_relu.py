@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -51,6 +52,17 @@ def normalised(norm: nn.Module, x: Tensor) -> Tensor:
     """norm(x)."""
     y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
     return y
+
+
+def use_in(model: nn.Module) -> None:
+    """Lets the BatchNorm layers of a model that was written elsewhere use our kernels, inside `own_kernels`."""
+    for layer in model.modules():
+        if type(layer) is nn.BatchNorm2d:
+            layer.forward = partial(_normalised_or_torchs, layer)  # type: ignore[method-assign]
+
+
+def _normalised_or_torchs(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    return _applied(norm, x, None, active=False) if _suits(norm, x, None) else nn.BatchNorm2d.forward(norm, x)
 
 
 def forked(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ import rcad
 
 HOMES = {
     "loss.criterion": "The loss in your loop",
+    "train.own_loop": "The captured step in your loop",
     "loss.methods": "Methods",
     "loss.suggest_alpha": "Measuring alpha",
     "loss.likelihoods": "What the output means",

@@ -1,0 +1,523 @@
+"""The captured step in one's own loop. Without a GPU, its books are tested with graphs that are functions."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rcad
+from equal import same_parameters
+from rcad import RCAD, Criterion, InputError, methods
+from rcad.train import own_loop
+from rcad.train.cuda_graph import WARM_UP
+from rcad.train.own_loop import CapturedStep
+from small_nets import images, norm_net, smooth_net
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p, **o: torch.optim.SGD(p, lr=0.125, momentum=0.9, weight_decay=5e-4, nesterov=True, **o),
+    "adam": lambda p, **o: torch.optim.Adam(p, lr=2**-9, **o),
+    "adamw": lambda p, **o: torch.optim.AdamW(p, lr=2**-9, amsgrad=True, **o),
+}
+"""Learning rates that float32 holds exactly, as a step on a GPU reads them."""
+
+
+class Plain:
+    """The loop as its owner would write it."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, criterion: Criterion, **means: Any) -> None:
+        self.model, self.optimizer, self.criterion = model, optimizer, criterion
+        self.clip, self.scaler = means.get("clip"), means.get("scaler")
+        self.average, self.decay = means.get("average"), means.get("decay", 0.999)
+        self.autocast = means.get("autocast")
+
+    def __call__(self, x: Tensor, y: Tensor) -> rcad.Losses:
+        self.optimizer.zero_grad()
+        with torch.autocast(x.device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            losses = self.criterion.backward(self.model, x, y, scaler=self.scaler)
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        if self.average is not None:
+            with torch.no_grad():
+                for kept, now in zip(self.average.parameters(), self.model.parameters(), strict=True):
+                    kept.lerp_(now, 1 - self.decay)
+                for kept, now in zip(self.average.buffers(), self.model.buffers(), strict=True):
+                    kept.copy_(now)
+        return losses
+
+
+def pair(
+    net: nn.Module,
+    optimizer: str = "sgd",
+    criterion: Callable[[], Criterion] = lambda: RCAD(0.5, 0.1),
+    *,
+    device: str = "cpu",
+    scaled: bool = False,
+    averaged: bool = False,
+    made: dict[str, Any] | None = None,
+    **means: Any,
+) -> tuple[Plain, CapturedStep]:
+    """The same training twice: plain, and by `capture`."""
+    both: list[Any] = []
+    for kind in (Plain, rcad.capture):
+        model = copy.deepcopy(net).to(device)
+        own = dict(means)
+        if scaled:
+            own["scaler"] = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=3)
+        if averaged:
+            own |= {"average": copy.deepcopy(model), "decay": 0.75}
+        both.append(kind(model, OPTIMIZERS[optimizer](model.parameters(), **(made or {})), criterion(), **own))
+    return both[0], both[1]
+
+
+def same(one: rcad.Losses, other: rcad.Losses) -> None:
+    assert torch.equal(one.total, other.total)
+    assert one.parts.keys() == other.parts.keys()
+    assert all(torch.equal(one.parts[name], other.parts[name]) for name in one.parts)
+    assert one.output is not None
+    assert other.output is not None
+    assert torch.equal(one.output, other.output)
+
+
+class Functions(dict[Hashable, Any]):
+    """Stands for graphs: what was to be captured is called at each replay."""
+
+    failing = False
+
+    def capture(self, kind: Hashable, take: Callable[[], None], device: torch.device, generators: Any) -> str | None:
+        if self.failing:
+            return "operation not permitted when stream is capturing"
+        step: CapturedStep = inspect.getclosurevars(take).nonlocals["self"]
+
+        def replay() -> None:
+            with step._form.worn():  # what a graph holds is the optimizer in this form
+                take()
+
+        self[kind] = SimpleNamespace(replay=replay)
+        return None
+
+
+@pytest.fixture
+def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU passes for a device whose steps can be captured."""
+    monkeypatch.setattr(own_loop, "DEVICES", ("cpu",))
+    monkeypatch.setattr(own_loop, "Graphs", Functions)
+
+
+def losses_of(step: CapturedStep, count: int = WARM_UP + 2, size: int = 7) -> list[rcad.Losses]:
+    return [step(*images(size, seed=seed)) for seed in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "means"),
+    [
+        ("sgd", {}),
+        ("adam", {"clip": 0.5}),
+        ("adamw", {"averaged": True}),
+        ("sgd", {"scaled": True, "clip": 0.5, "averaged": True}),
+        ("sgd", {"criterion": lambda: RCAD(0.5, 0.1, every=2)}),
+        ("sgd", {"criterion": lambda: methods.erm().criterion()}),
+    ],
+)
+def test_on_the_cpu_it_is_the_plain_loop_bit_for_bit(optimizer: str, means: dict[str, Any]) -> None:
+    plain, step = pair(norm_net(), optimizer, **means)
+    for seed in range(6):
+        x, y = images(7 if seed < 5 else 3, seed=seed)
+        same(step(x, y), plain(x, y))
+        assert not step.captured
+        assert step.reason is None
+    same_parameters(step.model, plain.model)
+    if plain.average is not None and step.average is not None:
+        same_parameters(step.average, plain.average)
+    if plain.scaler is not None and step.scaler is not None:
+        assert step.scaler.state_dict() == plain.scaler.state_dict()
+    assert all(p.grad is None for p in step.model.parameters())
+
+
+@pytest.mark.usefixtures("_graphs")
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("means", [{}, {"scaled": True, "clip": 0.5}, {"averaged": True, "clip": 0.5}], ids=str)
+def test_captured_steps_are_those_of_a_fused_optimizer(optimizer: str, means: dict[str, Any]) -> None:
+    """Learning rates change in between, batches are smaller now and then, and a model is evaluated."""
+    made = {"fused": True} if optimizer == "sgd" else {"fused": True, "capturable": True}
+    plain, step = pair(norm_net(), optimizer, made=made, **means)
+    step.optimizer = OPTIMIZERS[optimizer](step.model.parameters())  # as most people make it
+    step.__post_init__()
+    captured = []
+    for seed in range(12):
+        for loop in (plain, step):
+            loop.optimizer.param_groups[0]["lr"] *= 0.5 if seed == 6 else 1.0
+        x, y = images(3 if seed % 4 == 3 else 7, seed=seed)
+        same(step(x, y), plain(x, y))
+        captured.append(step.captured)
+        if seed == 8:
+            for loop in (plain, step):
+                loop.model.eval()
+                loop.model(x)
+                loop.model.train()
+    assert captured == [False] * 2 + [True, False] * 1 + [True] * 3 + [False] + [True] * 4
+    same_parameters(step.model, plain.model)
+    assert step.optimizer.param_groups[0]["lr"] == plain.optimizer.param_groups[0]["lr"]
+    assert isinstance(step.optimizer.param_groups[0]["lr"], float)
+    assert step.optimizer.param_groups[0]["fused"] is None
+    if plain.average is not None and step.average is not None:
+        same_parameters(step.average, plain.average)
+    if plain.scaler is not None and step.scaler is not None:
+        assert step.scaler.state_dict() == plain.scaler.state_dict()
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_losses_outlive_the_next_step() -> None:
+    _, step = pair(norm_net())
+    kept = losses_of(step, 6)
+    values = [losses.total.item() for losses in kept]
+    losses_of(step, 3)
+    assert [losses.total.item() for losses in kept] == values
+    assert len(set(values)) == 6
+
+
+CHANGES: dict[str, Callable[[CapturedStep], object]] = {
+    "eval": lambda step: step.model.eval(),
+    "one layer in eval": lambda step: step.model[1].eval(),  # type: ignore[index]
+    "weight decay": lambda step: step.optimizer.param_groups[0].update(weight_decay=0.1),
+    "momentum": lambda step: step.optimizer.param_groups[0].update(momentum=0.5),
+    "optimizer state": lambda step: step.optimizer.load_state_dict(copy.deepcopy(step.optimizer.state_dict())),
+    "weights elsewhere": lambda step: step.model.load_state_dict(copy.deepcopy(step.model.state_dict()), assign=True),
+    "frozen": lambda step: step.model[0].requires_grad_(False),  # type: ignore[index]
+    "criterion": lambda step: setattr(step.criterion, "loss", RCAD(0.5, 0.2).loss),
+    "clip": lambda step: setattr(step, "clip", 0.1),
+    "a layer": lambda step: step.model.append(nn.Linear(5, 5)),  # type: ignore[operator]
+}
+
+
+@pytest.mark.usefixtures("_graphs", "_quiet")
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changed_is_noticed(change: str) -> None:
+    _, step = pair(norm_net())
+    losses_of(step)
+    assert step.captured
+    CHANGES[change](step)
+    noticed = []
+    for losses in range(WARM_UP + 2):
+        step(*images(seed=losses))
+        noticed.append(step.captured)
+    assert noticed[:WARM_UP] == [False] * WARM_UP
+    assert noticed[-1]
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_a_checkpoint_of_the_model_needs_no_new_graph() -> None:
+    _, step = pair(norm_net())
+    start, memory = copy.deepcopy(step.model.state_dict()), copy.deepcopy(step.optimizer.state_dict())
+    first = losses_of(step, 5)
+    step.model.load_state_dict(start)
+    assert step(*images(seed=0)).output is not None
+    assert step.captured
+    step.model.load_state_dict(start)
+    step.optimizer.load_state_dict(memory)  # as it was before its first step
+    for one, other in zip(losses_of(step, 5), first, strict=True):
+        same(one, other)
+
+
+@pytest.fixture
+def _quiet() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *args, **options: None)  # that a model in eval mode is trained
+        yield
+
+
+class Replacing(torch.optim.SGD):
+    """Makes its memory anew at every step, as a graph could not."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["capturable"] = True
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["mean"] = 0.9 * self.state[p].get("mean", 0.0) + p.grad
+            p.sub_(self.param_groups[0]["lr"] * self.state[p]["mean"])
+
+
+def hooked(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    optimizer.register_step_post_hook(lambda *args: None)
+    return optimizer
+
+
+@pytest.mark.usefixtures("_graphs")
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (lambda p: torch.optim.Rprop(p), "Rprop is not torch's SGD, Adam or AdamW, and was not made with capturable"),
+        (lambda p: hooked(torch.optim.SGD(p, lr=0.1)), "SGD has hooks, which a graph would not call"),
+        (Replacing, "each step replaces tensors"),
+    ],
+)
+def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(
+    optimizer: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    nets = [smooth_net(), smooth_net()]
+    step = rcad.capture(nets[0], optimizer(nets[0].parameters()), RCAD(0.5, 0.1))
+    plain = Plain(nets[1], optimizer(nets[1].parameters()), RCAD(0.5, 0.1))
+    with caplog.at_level(logging.WARNING, "rcad"):
+        for seed in range(20):
+            same(step(*images(seed=seed)), plain(*images(seed=seed)))
+            assert not step.captured
+    assert len(caplog.messages) == 1
+    assert words in caplog.messages[0]
+    assert step.reason is not None
+    assert words in step.reason
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_a_failed_capture_goes_on_eagerly(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(Functions, "failing", True)
+    plain, step = pair(norm_net(), scaled=True, made={"fused": True})
+    for seed in range(6):
+        same(step(*images(seed=seed)), plain(*images(seed=seed)))
+    assert [message.split("since ")[1] for message in caplog.messages] == [
+        "it cannot be captured in a CUDA graph (operation not permitted when stream is capturing)"
+    ]
+    assert step.reason == caplog.messages[0].split("since ")[1]
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_a_setting_that_changes_at_every_step_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    _, step = pair(smooth_net())
+    for seed in range(own_loop.MOST + 3):
+        step.optimizer.param_groups[0]["momentum"] = 0.9 - 0.01 * seed  # as a one-cycle schedule does
+        step(*images(seed=seed))
+    assert [message.split("; ")[1] for message in caplog.messages] == ["settings changed again"]
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_an_input_that_learns_is_not_captured() -> None:
+    _, step = pair(smooth_net())
+    x, y = images()
+    x.requires_grad_(True)
+    for _ in range(4):
+        step(x, y)
+    assert step.reason == "the batch is part of a larger graph, which learns from it"
+    assert x.grad is not None
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_inputs_by_name_weights_and_rates_in_tensors() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = smooth_net()
+
+        def forward(self, pixels: Tensor, shift: Tensor, scale: bool) -> dict[str, Tensor]:
+            return {"logits": self.net(pixels + shift)}
+
+    nets = [Named(), Named()]
+    rates = [torch.tensor(0.125), torch.tensor(0.125)]
+    optimizers = [torch.optim.SGD(n.parameters(), lr=r, fused=True) for n, r in zip(nets, rates, strict=True)]
+    criteria = [RCAD(0.5, 0.1, input_key="pixels") for _ in nets]
+    step = rcad.capture(nets[0], optimizers[0], criteria[0])
+    for seed in range(6):
+        x, y = images(seed=seed)
+        batch, weight = {"pixels": x, "shift": x.flip(0), "scale": True}, torch.rand(len(y))
+        losses = step(batch, y, weight=weight)
+        optimizers[1].zero_grad()
+        same(losses, criteria[1].backward(nets[1], batch, y, weight=weight))
+        optimizers[1].step()
+        for rate in rates:
+            rate.mul_(0.5)
+    assert step.captured
+    same_parameters(nets[0], nets[1])
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_autocast_where_the_step_is_called_counts() -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("needs bf16 on the CPU")
+    step = pair(smooth_net())[1]
+    losses_of(step)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = [losses.output for losses in losses_of(step)]
+    assert {output.dtype for output in outputs if output is not None} == {torch.bfloat16}
+    assert len(step._held) == 2
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_the_means_of_the_engine_in_bf16() -> None:
+    """Torch's layers are passed through a bf16 twin, which follows the weights of a checkpoint."""
+    plain, step = pair(norm_net(), "adamw", autocast=torch.bfloat16, made={"fused": True, "capturable": True})
+    plain.optimizer._warned_capturable_if_run_uncaptured = True
+    start = copy.deepcopy(step.model.state_dict())
+    for seed in range(5):
+        one, other = step(*images(seed=seed)), plain(*images(seed=seed))
+        torch.testing.assert_close(one.total, other.total, rtol=1e-2, atol=1e-2)
+    assert step._fast is not None
+    same_parameters(step.model, plain.model, rtol=0.05, atol=0.02)
+    step.model.load_state_dict(start)
+    plain.model.load_state_dict(start)
+    same(step(*images(seed=7)), plain(*images(seed=7)))
+    assert step.captured
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"criterion": nn.CrossEntropyLoss()},
+            r"expected a criterion such as rcad.RCAD\(alpha=..., lam=...\), but got",
+        ),
+        ({"model": lambda x: x}, "expected the model to be an nn.Module, but got function"),
+        ({"clip": 0.0}, "expected clip to be a finite number > 0"),
+        ({"autocast": torch.float32}, "expected autocast to be torch.bfloat16 or torch.float16"),
+        ({"average": norm_net()}, "expected average to be a copy of the model"),
+        ({"decay": 1.0}, r"expected decay to be a number in \[0, 1\)"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
+    net = smooth_net()
+    given = {"model": net, "optimizer": torch.optim.SGD(net.parameters()), "criterion": RCAD(0.5, 0.1)} | arguments
+    with pytest.raises(InputError, match=words):
+        rcad.capture(**given)
+
+
+def cuda_pair(optimizer: str = "sgd", **options: Any) -> tuple[Plain, CapturedStep]:
+    made = {"fused": True} if optimizer == "sgd" else {"fused": True, "capturable": True}
+    return pair(norm_net(dropout=0.1), optimizer, device="cuda", made=made, **options)
+
+
+@pytest.fixture
+def _deterministic() -> Iterator[None]:
+    from rcad.train.machine import deterministic
+
+    with deterministic(True, torch.device("cuda")):
+        yield
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.usefixtures("_deterministic")
+@pytest.mark.parametrize(
+    ("optimizer", "means"),
+    [
+        ("sgd", {}),
+        ("adam", {"clip": 0.5}),
+        ("adamw", {"averaged": True}),
+        ("sgd", {"scaled": True, "clip": 0.5, "averaged": True, "autocast": torch.float16}),
+        ("sgd", {"criterion": lambda: RCAD(0.5, 0.1, every=2)}),
+        ("sgd", {"criterion": lambda: methods.rcad_released(jitter=0.0).criterion()}),
+    ],
+)
+def test_captured_is_eager_bit_for_bit_over_fifty_steps(optimizer: str, means: dict[str, Any]) -> None:
+    """Five epochs of ten batches, the last one smaller; the rate falls, the model is evaluated and loaded."""
+    plain, step = cuda_pair(optimizer, **means)
+    start: list[Any] = []
+    captured = 0
+    for number in range(50):
+        x, y = images(3 if number % 10 == 9 else 7, seed=number)
+        if number == 5:
+            start = [copy.deepcopy(loop.model.state_dict()) for loop in (plain, step)]
+        for place, loop in enumerate((plain, step)):
+            torch.manual_seed(number)
+            loop.optimizer.param_groups[0]["lr"] *= 0.5 if number in (20, 35) else 1.0
+            if number == 30:
+                loop.model.load_state_dict(start[place])
+            if number == 40:
+                loop.optimizer.load_state_dict(copy.deepcopy(loop.optimizer.state_dict()))
+        torch.manual_seed(number)
+        expected = plain(x.cuda(), y.cuda())
+        torch.manual_seed(number)
+        same(step(x.pin_memory() if number % 2 else x.cuda(), y), expected)
+        captured += step.captured
+        if number % 10 == 9:
+            for loop in (plain, step):
+                loop.model.eval()
+                loop.model(x.cuda())
+                loop.model.train()
+    same_parameters(step.model, plain.model)
+    if plain.average is not None and step.average is not None:
+        same_parameters(step.average, plain.average)
+    assert step.reason is None
+    assert captured > 30
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("ours", [False, True])
+def test_bf16_stays_within_rounding(ours: bool, optimizer: str, compiled: bool) -> None:
+    """The engine's means: a twin in bf16, kernels of our own; a repeated eager run says how far apart equals may be."""
+    from rcad.models import build
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    net = build("resnet18", num_outputs=5, in_shape=(3, 8, 8), width=16) if ours else norm_net()
+    net = net.to(memory_format=torch.channels_last)
+    options: Any = {"device": "cuda", "autocast": torch.bfloat16, "clip": 1.0, "averaged": True}
+    again, _ = pair(net, optimizer, made={"fused": True}, **options)
+    plain, step = pair(net, optimizer, made={"fused": True}, compiled=compiled, **options)
+    losses: list[list[float]] = [[], [], []]
+    for number in range(50):
+        x, y = (value.cuda() for value in images(16 if number % 10 < 9 else 5, seed=number % 10))
+        for place, loop in enumerate((plain, again, step)):
+            losses[place].append(loop(x, y).total.item())
+    one, repeated, other = (torch.tensor(values) for values in losses)
+    print(f"\n{(other - one).abs().max():.3g} apart; eager from itself {(repeated - one).abs().max():.3g}")
+    assert step.captured
+    assert step._fast is not None
+    torch.testing.assert_close(other[:3], one[:3], rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(other.mean(), one.mean(), rtol=0.1, atol=0.05)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_model_that_reads_from_the_device_steps_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = smooth_net()
+
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.net(x)
+            return output + 0.0 * output.sum().item()
+
+    plain, step = pair(Reading(), device="cuda", scaled=True, made={"fused": True})
+    for seed in range(6):
+        x, y = (value.cuda() for value in images(seed=seed))
+        torch.testing.assert_close(step(x, y).total, plain(x, y).total)
+    assert len(caplog.messages) == 1
+    assert "cannot be captured" in caplog.messages[0]
+    assert torch.rand(2, device="cuda").ne(0).all()  # the generator that layers draw from is free again
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_repeated_steps_never_wait_for_the_gpu() -> None:
+    _, step = cuda_pair()
+    x, y = (value.cuda() for value in images())
+    for _ in range(4):
+        step(x, y)
+    assert step.captured
+    torch.cuda.set_sync_debug_mode("error")  # from here on a synchronisation raises
+    try:
+        step.optimizer.param_groups[0]["lr"] = 0.01
+        step(x, y)
+        step(x, y)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
