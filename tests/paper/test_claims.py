@@ -132,7 +132,7 @@ def test_verdicts_are_counted_on_either_side() -> None:
 
 
 def test_the_readme_counts_as_the_records_do() -> None:
-    studies = [study for study in read(RESULTS).studies if study.tested and study.scale == "full"]
+    studies = [one for one in read(RESULTS).studies if one.tested and one.scale == "full" and not one.tuned]
     added = [claim for study in studies for claim in study.tested if study.added(claim)]
     every = sum(len(study.tested) for study in studies)
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
