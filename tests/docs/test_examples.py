@@ -20,6 +20,11 @@ KEY_LINES = {
         r"^RCAD against ERM: accuracy (won|lost|even), NLL (won|lost|even)$",
         r"^RCAD against random direction: accuracy (won|lost|even), NLL (won|lost|even)$",
     ],
+    "captured_loop": [
+        r"^plain loop: 9\d\.\d% of 1597 test images, last loss -\d\.\d{4}, eagerly, \d+\.\d s$",
+        r"^rcad\.capture: 9\d\.\d% of 1597 test images, last loss -\d\.\d{4}, (eagerly|in a CUDA graph), \d+\.\d s$",
+        r"^the averaged weights are equal bit for bit: (True|False)$",
+    ],
     "compose": [
         r"^mixup \+ label_smoothing \+ rcad: \d\d\.\d% of 1297 test images",
         r"^written as JSON and read back: mixup\(alpha=0\.2\) \+ label_smoothing\(.*\) \+ rcad\(alpha=1\.0, .*\)$",
@@ -75,7 +80,7 @@ KEY_LINES = {
 }
 # Those that import the same libraries run in one process, one after the other.
 TOGETHER = [
-    ("own_loop", "compose", "regression", "embeddings"),
+    ("own_loop", "captured_loop", "compose", "regression", "embeddings"),
     ("lightning_trainer", "lightning_fabric"),
     ("huggingface_text", "accelerate_loop"),
     ("scikit_learn", "skorch_grid"),

@@ -13,6 +13,7 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORTER = {
     "own_loop": ("LABELS, SEEDS, EPOCHS, LAM = 100, 8, 100, 0.5", "LABELS, SEEDS, EPOCHS, LAM = 100, 3, 40, 0.5"),
+    "captured_loop": ("EPOCHS, BATCH, ALPHA, LAM, CLIP, DECAY = 40,", "EPOCHS, BATCH, ALPHA, LAM, CLIP, DECAY = 25,"),
     "regression": ("SEEDS, EPOCHS, ALPHA, LAM = 5, 40,", "SEEDS, EPOCHS, ALPHA, LAM = 3, 20,"),
     "compose": ("EPOCHS, CLASSES = 20,", "EPOCHS, CLASSES = 8,"),
     "skorch_grid": ('"max_epochs": 30', '"max_epochs": 12'),

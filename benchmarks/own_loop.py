@@ -1,0 +1,200 @@
+"""How long a step takes in one's own loop, launched kernel by kernel and captured, against the engine's own step.
+
+    python benchmarks/own_loop.py --out results/benchmarks/own_loop_h200.json
+    python benchmarks/own_loop.py --device cpu --models ours --size 8 --batch 4 --steps 2 --rounds 1
+
+The ResNet-18 of torchvision and of timm, with the first layer that small images need (3x3, no pooling), which makes
+them as much work as ours; bf16, channels last, SGD, gradients clipped, batches from pinned memory. "engine" is the step
+of `rcad train`, which also draws and crops its batches. All times of a method are taken in turns in one process.
+`--compiled` adds captured steps through torch.compile, which takes a minute more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from step_jobs import Job, Layout, problem_of, wait
+from torch import Tensor, nn
+
+import rcad
+from rcad.models import build
+from rcad.train.machine import deterministic, device_words
+
+COMPARED = 50
+"""Steps over which the losses of both loops are compared."""
+BATCHES = 8
+ROUND_SECONDS = 0.25
+
+
+def model_of(name: str, classes: int, size: int) -> nn.Module:
+    """A ResNet-18 for small images, as its library writes it."""
+    torch.manual_seed(0)
+    if name == "ours":
+        return build("resnet18", num_outputs=classes, in_shape=(3, size, size))
+    net: Any
+    if name == "torchvision":
+        from torchvision.models import resnet18
+
+        net = resnet18(num_classes=classes)
+    elif name == "timm":
+        from timm import create_model
+
+        net = create_model("resnet18", num_classes=classes)
+    else:
+        raise ValueError(f"expected torchvision, timm or ours, but got {name!r}")
+    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    return net  # type: ignore[no-any-return]
+
+
+class Loop:
+    """One's own loop over batches from pinned memory."""
+
+    def __init__(self, options: argparse.Namespace, model: str, method: str, kind: str) -> None:
+        self.model, self.method, self.kind = model, method, kind
+        self.device = torch.device(options.device)
+        gpu = self.device.type == "cuda"
+        draw = torch.Generator().manual_seed(0)
+        shape = (options.batch, 3, options.size, options.size)
+        self.batches = [
+            (torch.rand(shape, generator=draw), torch.randint(options.classes, shape[:1], generator=draw))
+            for _ in range(BATCHES)
+        ]
+        if gpu:
+            self.batches = [(x.pin_memory(), y.pin_memory()) for x, y in self.batches]
+        self.net = model_of(model, options.classes, options.size).to(self.device, memory_format=torch.channels_last)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+        self.criterion = rcad.method(method).criterion(units="input", checks="first")
+        self.autocast = torch.bfloat16 if gpu else None
+        self.captured = rcad.capture(
+            self.net, self.optimizer, self.criterion, clip=1.0, autocast=self.autocast, compiled="compiled" in kind
+        )
+        self.number = 0
+
+    def step(self) -> Tensor:
+        x, y = self.batches[self.number % BATCHES]
+        self.number += 1
+        if self.kind != "eager":
+            return self.captured(x, y).total
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            losses = self.criterion.backward(self.net, x, y)
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.optimizer.step()
+        return losses.total
+
+    def run(self, steps: int) -> float:
+        """Seconds for so many steps."""
+        wait(self.device)
+        start = time.perf_counter()
+        for _ in range(steps):
+            self.step()
+        wait(self.device)
+        return time.perf_counter() - start
+
+
+def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
+    """The rows of one method, their times taken in turns."""
+    device = torch.device(options.device)
+    kinds = ["eager", "captured", *(["captured, compiled"] if options.compiled else [])]
+    loops = [Loop(options, model, method, kind) for model in options.models for kind in kinds]
+    compared = [torch.stack([loop.step() for _ in range(options.compared)]).tolist() for loop in loops]
+    settings, problem = problem_of(options, options.batch, device, options.steps * (options.rounds + 1))
+    engine = "graph" if device.type == "cuda" else "eager"
+    job = Job(method, settings, problem, engine, Layout(1, 1), seconds=ROUND_SECONDS, limit=options.steps)
+    counts = [max(1, min(options.steps, int(ROUND_SECONDS / (loop.run(2) / 2)))) for loop in loops]
+    timed: list[Callable[[], float]] = [
+        *(lambda loop=loop, count=count: loop.run(count) / count for loop, count in zip(loops, counts, strict=True)),
+        job.seconds,
+    ]
+    gc.collect()
+    gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
+    rounds = [[seconds() for seconds in timed] for _ in range(options.rounds)]
+    gc.enable()
+    rows = []
+    for place, loop in enumerate(loops):
+        eager = place - place % len(kinds)
+        row = {"model": loop.model, "method": method, "loop": loop.kind, **_times(rounds, place)}
+        row["over_engine"] = round(statistics.median(times[place] / times[-1] for times in rounds), 4)
+        row["eager_over_this"] = round(statistics.median(times[eager] / times[place] for times in rounds), 4)
+        row["largest_difference_of_losses"] = max(
+            abs(one - other) for one, other in zip(compared[place], compared[eager], strict=True)
+        )
+        row |= {"losses": [round(value, 6) for value in compared[place]], "captured": loop.captured.captured}
+        rows.append(row | {"reason": loop.captured.reason})
+    rows.append({"model": "ours", "method": method, "loop": f"engine, {job.trainers[0].stepper.name}"})
+    rows[-1] |= _times(rounds, -1)
+    for row in rows:
+        print("  ".join(f"{row.get(key, '')!s:>18}" for key in COLUMNS), flush=True)
+    return rows
+
+
+COLUMNS = ("model", "method", "loop", "ms", "over_engine", "eager_over_this", "largest_difference_of_losses")
+
+
+def _times(rounds: Sequence[Sequence[float]], place: int) -> dict[str, float]:
+    times = sorted(one[place] * 1e3 for one in rounds)
+    return {"ms": round(statistics.median(times), 4), "least_ms": round(times[0], 4), "most_ms": round(times[-1], 4)}
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = lambda text: text.split(",")  # noqa: E731
+    parser.add_argument("--device", default="cuda" if gpu else "cpu")
+    parser.add_argument("--models", type=words, default=["torchvision", "timm", "ours"])
+    parser.add_argument("--methods", type=words, default=["erm", "rcad"])
+    parser.add_argument("--model", default="resnet18", help="the engine's")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--size", type=int, default=32, help="pixels a side")
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=64, help="at most, in one round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--compared", type=int, default=COMPARED, help="steps whose losses are compared")
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--out", type=Path, help="write the record here, as it grows")
+    options = parser.parse_args(arguments)
+    options.channels = 3
+    record: dict[str, Any] = {
+        "kind": "rcad own loop",
+        "device": device_words(torch.device(options.device)),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "batch": options.batch,
+        "size": options.size,
+        "missing": {},
+        "rows": [],
+    }
+    for name in list(options.models):
+        try:
+            model_of(name, 2, 8)
+        except Exception as error:  # a torchvision built for another torch fails in many ways
+            record["missing"][name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            options.models.remove(name)
+            print(f"{name} is left out: {record['missing'][name]}", file=sys.stderr)
+    print("  ".join(f"{key:>18}" for key in COLUMNS))
+    start = time.perf_counter()
+    with deterministic(False, torch.device(options.device)):
+        for method in options.methods:
+            record["rows"] += measure(options, method)
+            record["seconds"] = round(time.perf_counter() - start, 1)
+            if options.out:
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                options.out.write_text(json.dumps(record, indent=1) + "\n")
+    return record
+
+
+if __name__ == "__main__":
+    main()
