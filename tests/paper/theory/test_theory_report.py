@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from rcad.paper.record import Study
+from rcad.paper.theory import appendix, lemmas
 from rcad.paper.theory.__main__ import main
 from rcad.paper.theory.claims import figure_claims, judge_difference, judge_share, judge_universal
 from rcad.paper.theory.problem import Interval, band, mean_interval, share_interval
@@ -64,7 +66,12 @@ def test_the_figure_s_verdicts() -> None:
     assert verdicts["test accuracy reaches 100%"] == "not reproduced"
 
 
-def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("enough_examples", "margin_bound"):
+        monkeypatch.setattr(appendix, name, partial(getattr(appendix, name), problems=4))
+    monkeypatch.setattr(lemmas, "conclusion_scan", partial(lemmas.conclusion_scan, steps=20))
     assert main(["--draws", "10", "--out", str(tmp_path / "new"), "--no-figure"]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("a trial\nwritten to "), "ten draws judge nothing"
