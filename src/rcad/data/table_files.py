@@ -117,8 +117,12 @@ def number_of(text: str) -> float | None:
         return None
 
 
-def read_table(path: Path) -> Table:
-    """Read a table from any of `SUFFIXES`; the first line of a text file holds the names of its columns."""
+def read_table(path: Path, *, least: int = 2) -> Table:
+    """Read a table from any of `SUFFIXES`; the first line of a text file holds the names of its columns.
+
+    Args:
+        least: how many rows there must be.
+    """
     if not path.is_file():
         raise InputError(f"expected a table, but found no file at {path}; check the path")
     suffix = path.suffix.lower()
@@ -131,8 +135,8 @@ def read_table(path: Path) -> Table:
     else:
         table = _read_text(path)
     _check_names(table)
-    if len(table) < 2:
-        raise InputError(f"expected at least 2 rows in {path}, but got {len(table)}")
+    if len(table) < least:
+        raise InputError(f"expected at least {least} row{'s' if least > 1 else ''} in {path}, but got {len(table)}")
     return table
 
 
@@ -242,13 +246,27 @@ def _read_parquet(path: Path) -> Table:
     pa, pq = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
     try:
         # A ParquetFile, not read_table: the latter takes folders called k=v above the file for columns.
-        table = pq.ParquetFile(path).read()
-        names = tuple(table.column_names)
-        columns = tuple(_arrow_column(pa, path, name, table.column(j)) for j, name in enumerate(names))
+        return _arrow_table(pa, path, pq.ParquetFile(path).read())
     except InputError:
         raise
     except Exception as error:  # Arrow has no common base for what a damaged file raises; bad UTF-8 is found late
         raise InputError(f"expected {path} to be a Parquet file, but got: {reason(error)}") from None
+
+
+def frame_table(frame: Any) -> Table:
+    """A pandas frame as the file that holds the same would be read; its index is left out."""
+    pa = need("pyarrow", "pyarrow")
+    path = Path("the frame")
+    try:
+        table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
+    except pa.ArrowException as error:
+        raise InputError(f"expected one kind of values in each column of {path}, but got: {reason(error)}") from None
+    return _arrow_table(pa, path, table)
+
+
+def _arrow_table(pa: Any, path: Path, table: Any) -> Table:
+    names = tuple(table.column_names)
+    columns = tuple(_arrow_column(pa, path, name, table.column(j)) for j, name in enumerate(names))
     return Table(path, names, columns, table.num_rows, lambda row: f"row {row + 1}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -140,6 +140,7 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         raise InputError(f"expected training and test examples in {config.data.name}, but got none")
     fingerprint = content_hash(parts)
     preprocessing: dict[str, Any] = {"classes": list(dataset.classes), "columns": list(dataset.columns)}
+    preprocessing["shape"] = list(dataset.train.x.shape[1:])  # of an example as it is read
     mean = std = scale = None
     if dataset.is_image:
         mean, std = channel_statistics(parts[0].x)
@@ -270,7 +271,17 @@ def check_cap(method: Method) -> None:
 
 def model_of(config: RunConfig, problem: Problem) -> nn.Module:
     """The config's model, with weights that depend on the seed alone."""
-    shape = tuple(problem.train[0].shape[1:])
+    return model_for(config, tuple(problem.train[0].shape[1:]), problem.classes, problem.mean, problem.std)
+
+
+def model_for(
+    config: RunConfig,
+    shape: tuple[int, ...],
+    classes: int,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> nn.Module:
+    """The same for examples of this shape, of which the data need not be there; 0 classes are a real target."""
     name = config.model.name
     if name == "auto":
         name = "mlp" if len(shape) == 1 else "small_cnn" if max(shape[1:]) <= SMALL_IMAGE else "resnet18"
@@ -278,11 +289,11 @@ def model_of(config: RunConfig, problem: Problem) -> nn.Module:
         torch.manual_seed(derived(config.seed, "weights"))
         return build(
             name,
-            num_outputs=problem.classes or 2,
+            num_outputs=classes or 2,
             in_shape=shape,
             norm=config.model.norm,
-            mean=problem.mean,
-            std=problem.std,
+            mean=mean,
+            std=std,
             dropout=config.model.dropout,
             width=config.model.width,
             hidden=config.model.hidden,

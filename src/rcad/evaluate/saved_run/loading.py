@@ -117,16 +117,10 @@ class RunLoader:
         problem = prepare(bare, dataset, pick_device(self.device))
         if not same_data(record.data_sha256, problem.fingerprint):
             raise InputError(self._changed(record))
-        tensors = load_weights(self.store, record.id)
-        model = model_of(bare, problem)
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError:
-            raise InputError(
-                f"expected the weights of {type(model).__name__} in {weights_of(self.store, record.id)}, "
-                f"but they are of another model; {retrain_advice(self.store, record.id)}"
-            ) from None
-        return SavedRun(record, problem, model.to(problem.device).eval().requires_grad_(False))
+        tensors, _ = load_weights(self.store, record.id)
+        return SavedRun(
+            record, problem, restored(model_of(bare, problem), tensors, self.store, record.id, problem.device)
+        )
 
     def _changed(self, record: RunRecord) -> str:
         return (
@@ -171,15 +165,30 @@ def weights_of(store: Store, run: str) -> Path:
     return store.folder(run) / WEIGHTS
 
 
-def load_weights(store: Store, run: str) -> dict[str, Tensor]:
-    """The weights of a finished run; its checkpoint is gone, so that damaged ones can only be made again."""
+def load_weights(store: Store, run: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights of a finished run, and how examples are prepared for them (`Problem.preprocessing`).
+
+    Its checkpoint is gone, so that damaged ones can only be made again.
+    """
     path = weights_of(store, run)
     try:
-        return load_tensors(path)[0]
+        return load_tensors(path)
     except InputError:
         raise InputError(
             f"expected whole weights in {path}, but they are damaged; {retrain_advice(store, run)}"
         ) from None
+
+
+def restored(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: str, device: torch.device) -> nn.Module:
+    """The model with a run's weights, on the device, in eval mode and without gradients."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError:
+        raise InputError(
+            f"expected the weights of {type(model).__name__} in {weights_of(store, run)}, "
+            f"but they are of another model; {retrain_advice(store, run)}"
+        ) from None
+    return model.to(device).eval().requires_grad_(False)
 
 
 def retrain_advice(store: Store, run: str) -> str:
