@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rcad.loss.terms import negative_entropy as negative_entropy
     from rcad.loss.terms import nll as nll
     from rcad.loss.terms import uniform_cross_entropy as uniform_cross_entropy
+    from rcad.predict.predictor import load as load
     from rcad.study.compare import compare as compare
     from rcad.study.evaluations import evaluate_run as evaluate_run
     from rcad.study.tune import tune as tune
@@ -60,6 +61,7 @@ _HOMES = {
     "loss.objective": ("Objective",),
     "loss.model_calls": ("frozen_batch_stats",),
     "loss.perturbations": ("GradientStep", "Perturbation", "ProjectedAscent", "RandomStep"),
+    "predict.predictor": ("load",),
     "study.compare": ("compare",),
     "study.tune": ("tune",),
     "study.evaluations": ("evaluate_run",),

@@ -92,8 +92,9 @@ def test_example(example: str, cli: Cli, prepared: None) -> None:
         words += ["--scale", "smoke"]  # minutes become seconds
     if words[1:3] == ["paper", "report"]:
         cli("paper", "run", "F7", "--scale", "smoke")
-    if words[1:2] == ["evaluate"]:
+    if words[1] in ("evaluate", "predict", "export"):
         cli("train", "--config", "run.toml", "-q")
+    if words[1:2] == ["evaluate"]:
         words += [] if "--limit" in words else ["--limit", "8"]
     if words[1:3] == ["runs", "pack"]:
         words += ["--force"]

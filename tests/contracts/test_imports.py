@@ -24,7 +24,7 @@ ARROW = [
     {"train"},
     {"stacked"},
     {"evaluate"},
-    {"study"},
+    {"predict", "study"},
     {"paper"},
     {"demo", "integrations"},
     {"cli"},
@@ -162,7 +162,7 @@ def test_importing_adds_little_to_torch() -> None:
     """Only the loss, and no library beside those that torch has loaded: counted, since times hang on the machine."""
     loaded = run(
         "import sys, torch; before = set(sys.modules); import rcad; "
-        "[getattr(rcad, n) for n, home in rcad._HOME.items() if not home.startswith(('study', 'train'))]; "
+        "[getattr(rcad, n) for n, home in rcad._HOME.items() if not home.startswith(('predict', 'study', 'train'))]; "
         "print(*(set(sys.modules) - before))"
     ).split()
     ours = {name for name in loaded if name.startswith("rcad.")}

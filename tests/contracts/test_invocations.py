@@ -34,6 +34,8 @@ runs show {run} --json
 runs export table.csv
 runs prune
 evaluate {run} --limit 20 --json
+predict {run} --data images/cat --json
+export {run} --out model.pt2 --json
 suggest-alpha --data digits[:60] --json
 tune --data my.csv --target price --method rcad --budget 2 --epochs 1 --json
 compare --data my.csv --target price --methods erm,rcad --seeds 3 --budget 1 --epochs 1 --json
@@ -67,6 +69,9 @@ runs export my.csv
 runs export table.txt
 runs prune --status lost
 evaluate ffff
+predict ffff --data images
+predict {run} --data nowhere --json
+export ffff --out model.pt2
 suggest-alpha --data nowhere
 tune --data digits --method nothing
 compare --data nowhere

@@ -29,6 +29,7 @@ log = logging.getLogger("rcad")
 
 COMMANDS = {
     "train": "train:train",
+    "predict": "predict:predict",
     "evaluate": "evaluate:evaluate",
     "suggest-alpha": "suggest:suggest_alpha",
     "tune": "tune:tune",
@@ -37,6 +38,7 @@ COMMANDS = {
     "data": "data:app",
     "methods": "methods:app",
     "runs": "runs:app",
+    "export": "export:export",
     "paper": "paper:app",
     "doctor": "doctor:doctor",
 }

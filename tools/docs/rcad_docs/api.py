@@ -20,6 +20,7 @@ HOMES = {
     "loss.augmentations": "Augmentations",
     "loss.growth": "Sets that grow",
     "loss.model_calls": "BatchNorm in extra passes",
+    "predict.predictor": "Finished runs on new data",
     "study.compare": "Comparing methods on your data",
     "study.tune": "Choosing a method's parameters",
     "study.evaluations": "Finished runs beyond accuracy",
@@ -50,6 +51,7 @@ RUNS = {
         "train.scheduler.schedule",
         "runs.record.RunRecord",
     ),
+    "A run that predicts": ("predict.predictor.Predictor",),
     "The folder of runs": ("runs.store.Store",),
     "Statistics": (
         "study.judge.compare_groups",

@@ -1,0 +1,41 @@
+"""`rcad export`: a finished run as one file for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rcad.cli.options import RUNS, Json, RunsFolder, about
+
+HELP = about(
+    "Write a finished run as a file that torch or ONNX Runtime can run without rcad.",
+    "rcad export 3f2a --to torch --out model.pt2",
+    "rcad export 3f2a --out model.pt2 --json",
+    more="""The scaling of the inputs is inside, batches may have any size, and the outputs are probabilities, or mean
+    and deviation in the target's own unit. The file is checked against the run before it is written. --to onnx writes
+    a .onnx file and needs the extra onnx.""",
+)
+
+
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="An id or its beginning, or the folder of a run.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The .pt2 or .onnx file to write.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="torch|onnx", help="The format; else by the end of --out.")
+    ] = None,
+    runs: RunsFolder = RUNS,
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.screen import say, say_json
+    from rcad.predict.export import description, export
+    from rcad.predict.predictor import load
+
+    predictor = load(run, runs=runs, device="cpu")
+    apart = export(predictor, out, to)
+    if as_json:
+        say_json({**description(predictor), "out": str(out), "largest_difference": apart})
+        return
+    unit = "deviations of the target" if predictor.target else "in probability"
+    say(f"the file's outputs are the run's, up to {apart:.2g} {unit}\n{out}")

@@ -1,0 +1,1 @@
+"""Finished runs at work: predictions for new examples, and files that other programs run."""

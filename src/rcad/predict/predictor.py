@@ -1,0 +1,174 @@
+"""A finished run that predicts: its weights and all that new examples need; the training data may be gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError, is_number
+from rcad.loss.growth import as_unit_float
+from rcad.loss.likelihoods import Gaussian
+from rcad.loss.model_calls import logits_of
+
+if TYPE_CHECKING:
+    from rcad.predict.inputs import Examples, ImageInputs, Part, TableInputs
+    from rcad.runs.record import RunRecord
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor:
+    """What `rcad.load` gives.
+
+    `x` is everywhere: a folder with images, an image file, or uint8 pixels or numbers in [0, 1] of shape (N, C, H, W);
+    for a table a CSV, TSV, Parquet or NumPy file, a pandas frame, or an array of the columns in the order of training.
+
+    Attributes:
+        record: of the run.
+        model: in eval mode, without gradients; takes what `preprocessing` makes of examples.
+        classes: their names in the order of the probabilities; empty for a real target.
+        preprocessing: how examples are read and scaled.
+        target: mean and scale of a real target in training; None for classes.
+    """
+
+    record: RunRecord
+    model: nn.Module
+    classes: tuple[str, ...]
+    preprocessing: ImageInputs | TableInputs
+    target: tuple[float, float] | None
+    device: torch.device
+
+    def predict(self, x: Any, return_std: bool = False) -> Any:
+        """The names of the most probable classes (N,); or means (N,), with `return_std` and deviations, a pair."""
+        if self.classes:
+            return np.asarray(self.classes)[self.predict_proba(x).argmax(1)]
+        mean, deviation = self._all(x).T
+        return (mean, deviation) if return_std else mean
+
+    def predict_proba(self, x: Any) -> Array:
+        """The probabilities of the classes, (N, K)."""
+        if not self.classes:
+            raise InputError(
+                f"expected a classifier, but run {self.record.id} predicts a number; use predict(x, return_std=True)"
+            )
+        return self._all(x)
+
+    def predict_interval(self, x: Any, coverage: float = 0.9) -> Array:
+        """The central interval that holds the target with probability `coverage`, if the model is right: (N, 2)."""
+        if self.classes:
+            raise InputError(f"expected a real target, but run {self.record.id} predicts classes; use predict_proba(x)")
+        return intervals(self._all(x), coverage)
+
+    def export(self, path: str | Path, to: str | None = None) -> float:
+        """Write a file that other programs run, and check it: see `rcad.predict.export.export`."""
+        from rcad.predict.export import export
+
+        return export(self, Path(path), to)
+
+    def answers(
+        self, examples: Examples, progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> Iterator[tuple[Part, Array]]:
+        """Part by part the probabilities (B, K), or mean and deviation (B, 2) in the target's own unit."""
+        done = 0
+        for part in examples.parts:
+            with torch.no_grad():
+                output = logits_of(self.model(as_unit_float(part.x.to(self.device)))).double()
+            yield part, answer(output, self.target).cpu().numpy()
+            done += len(part.names) + len(part.bad)
+            progress(done, examples.total)
+
+    def _all(self, x: Any) -> Array:
+        return np.concatenate([found for _, found in self.answers(self.preprocessing.read(x))])
+
+    def _about(self) -> dict[str, str]:
+        from rcad.runs.words import leading, metric, title
+
+        names = f"{', '.join(self.classes[:8])}{', ...' if len(self.classes) > 8 else ''}"
+        metrics = self.record.metrics
+        return {
+            "run": self.record.id,
+            "trained": title(self.record.config),
+            "model": self.record.resolved.get("model", type(self.model).__name__),
+            "takes": str(self.preprocessing),
+            "predicts": f"{len(self.classes)} classes: {names}" if self.classes else "a number, with its deviation",
+            "test": ", ".join(f"{name} {metric(name, metrics[name])}" for name in leading(metrics, 3)),
+        }
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:9}{text}" for name, text in self._about().items())
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._about().items())
+        return f"<table>{''.join(rows)}</table>"
+
+
+def answer(output: Tensor, target: tuple[float, float] | None) -> Tensor:
+    """A model's output in words that need no model: probabilities, or mean and deviation in the target's unit."""
+    if target is None:
+        return output.softmax(1)
+    center, scale = target
+    deviation = (output[:, 1] / 2).clamp(min=Gaussian.floor / 2).exp()
+    return torch.stack([center + scale * output[:, 0], scale * deviation], 1)
+
+
+def intervals(moments: Array, coverage: float) -> Array:
+    """Of means and deviations (N, 2) the central intervals (N, 2)."""
+    check_coverage(coverage)
+    half = NormalDist().inv_cdf(0.5 + coverage / 2) * moments[:, 1]
+    return np.stack([moments[:, 0] - half, moments[:, 0] + half], axis=1)
+
+
+def check_coverage(coverage: float) -> None:
+    if not (is_number(coverage) and 0 < coverage < 1):
+        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
+
+
+def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") -> Predictor:
+    """A finished run, ready to predict; its training data need not be there.
+
+    Args:
+        run: the folder of a run ("runs/3f2a…", its name may be cut short), or an id or the start of one in `runs`.
+        runs: the folder of runs.
+        device: "auto", "cpu" or "cuda".
+
+    >>> classifier = rcad.load("runs/3f2a")  # doctest: +SKIP
+    >>> classifier.predict_proba("new_images/")  # doctest: +SKIP
+    """
+    from rcad.evaluate.saved_run.loading import finished, load_weights, restored, retrain_advice
+    from rcad.predict.inputs import ImageInputs, TableInputs
+    from rcad.runs.store import Store
+    from rcad.train.machine import pick_device
+    from rcad.train.task import model_for
+
+    path = Path(run)
+    is_folder = len(path.parts) > 1 or path.is_dir()
+    store = Store.open(path.parent if is_folder else runs, create=False)
+    record = finished(store, path.name if is_folder else str(run))
+    tensors, kept = load_weights(store, record.id)
+    inputs: ImageInputs | TableInputs
+    if "features" in kept:
+        inputs, mean, std = TableInputs.from_dict(kept), None, None
+    elif "shape" in kept:
+        inputs = ImageInputs(tuple(kept["shape"]), record.config.data.size)
+        # Placeholders: those of training come with the weights.
+        mean, std = [0.0] * inputs.shape[0], [1.0] * inputs.shape[0]
+    else:
+        raise InputError(
+            f"expected the weights of run {record.id} to say the size of its images, but it was trained by an earlier "
+            f"version; {retrain_advice(store, record.id)}"
+        )
+    config = replace(record.config, model=replace(record.config.model, weights=None))
+    model, where = model_for(config, inputs.shape, len(kept["classes"]), mean, std), pick_device(device)
+    model = restored(model, tensors, store, record.id, where)
+    target = (kept["target"]["mean"], kept["target"]["scale"]) if "target" in kept else None
+    return Predictor(record, model, tuple(kept["classes"]), inputs, target, where)

@@ -1,0 +1,66 @@
+"""`rcad predict` and `rcad export`: a file, a summary; one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Cli, Refused
+from made import files, images, png
+from trained import run_id
+
+pytest.importorskip("sklearn")
+
+
+@pytest.fixture
+def run(trained_runs: Path) -> str:
+    shutil.copytree(trained_runs / run_id("erm"), Path("runs") / run_id("erm"))
+    images("new", each=2)
+    return run_id("erm")[:12]
+
+
+def test_predict(cli: Cli, run: str) -> None:
+    result = cli("predict", run, "--data", "new", "--out", "p.csv")
+    assert (result.code, result.err) == (0, "")
+    first, last = result.out.splitlines()
+    assert first.startswith("4 predictions: ")
+    assert last == "p.csv"
+    lines = Path("p.csv").read_text().splitlines()
+    assert [line.partition(",")[0] for line in lines] == [
+        "file",
+        *(f"new/class{c}/{i}.png"[4:] for c in "01" for i in "01"),
+    ]
+    assert cli("predict", f"runs/{run}", "--data", "new", "--quiet").out == "predictions.csv\n"
+    assert Path("predictions.csv").read_bytes() == Path("p.csv").read_bytes()
+
+
+def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refused) -> None:
+    files(new__bad_dot_png=png(keep=30))
+    refused("predict", run, "--data", "new", says="expected new/bad.png to be an image")
+    result = cli("predict", run, "--data", "new", "--skip-bad")
+    assert result.out.startswith("1 image skipped, e.g.: expected new/bad.png to be an image")
+    found = json.loads(cli("predict", run, "--data", "new", "--skip-bad", "--json").out)
+    assert list(found) == ["run", "data", "out", "examples", "skipped", "classes"]
+    assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (4, 1, 4)
+
+
+def test_what_is_wrong_is_one_line(run: str, refused: Refused) -> None:
+    refused("predict", run, "--data", "nowhere", says="found none at nowhere")
+    refused("predict", run, "--data", "new", "--out", "p.txt", says="a file that ends in .csv, but got p.txt")
+    refused("predict", run, "--data", "new", "--out", "no/p.csv", says="expected no/p.csv to be writable")
+    refused("predict", run, "--data", "new", "--coverage", "2", says="coverage to be a number between 0 and 1")
+    refused("predict", "zz", "--data", "new", says="expected the id of a run in runs, but got 'zz'")
+    refused("export", run, "--out", "model.txt", says="a file that ends in .pt2 or .onnx")
+
+
+def test_export(cli: Cli, run: str) -> None:
+    result = cli("export", run, "--to", "torch", "--out", "m.pt2")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("the file's outputs are the run's, up to ")
+    assert result.out.endswith(" in probability\nm.pt2\n")
+    found = json.loads(cli("export", run, "--out", "m.pt2", "--json").out)
+    assert found["shape"] == [1, 8, 8]
+    assert found["largest_difference"] < 1e-5

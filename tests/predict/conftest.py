@@ -1,0 +1,48 @@
+"""Runs on files of one's own, made once, their data gone."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from made import files, images
+from rcad.runs.configure import configure
+from rcad.runs.store import Store
+from rcad.train.place import Place
+from rcad.train.run import run
+
+ROWS, ERM = 60, [("erm", ())]
+
+
+def flats() -> str:
+    """A table with an id, a column with gaps, a category with gaps, a date and a real target."""
+    draw = np.random.default_rng(0)
+    lines = ["id,area,floor,city,sold,price"]
+    for i, area in enumerate(draw.uniform(20, 150, ROWS)):
+        floor, city = "" if i % 9 == 0 else i % 5, ("Bonn", "Jena", "")[i % 3]
+        lines.append(f"{1000 + i},{area:.1f},{floor},{city},2020-01-{1 + i % 28:02d},{2000 * area + 900 * (i % 3):.0f}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def own_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of the runs by name: "flats" (a real target), "floors" (classes of a table), "images" (resized)."""
+    folder = tmp_path_factory.mktemp("own")
+    found = {}
+    with contextlib.chdir(folder):
+        files(flats_dot_csv=flats())
+        images(each=6)
+        place = Place(Store.open(folder / "runs"), cache_dir=folder / "cache", device="cpu")
+        for name, config in {
+            "flats": configure({"name": "flats.csv", "target": "price"}, ERM, epochs=3),
+            "floors": configure({"name": "flats.csv", "target": "floor", "skip_bad": True}, ERM, epochs=3),
+            "images": configure({"name": "images", "size": 6}, ERM, epochs=1, settings=["model.width=4"]),
+        }.items():
+            record = run(config, place)
+            assert record.status == "done"
+            found[name] = place.store.folder(record.id)
+        Path("flats.csv").unlink()
+    return found
