@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,15 +12,16 @@ from typing import Any, Self
 
 from rcad.errors import InputError, need
 from rcad.report import html
+from rcad.report.document import Document, Table
 from rcad.report.markdown import markdown
-from rcad.report.result import Result
+from rcad.report.terminal import text
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
 from rcad.train.place import Place
 
 
 @dataclass(frozen=True)
-class Kept(Result):
-    """What a study found, with its record.
+class Kept(ABC):
+    """What a study found: an object that shows itself in a notebook, in a terminal and in files.
 
     Attributes:
         record: everything, as plain data.
@@ -28,6 +30,35 @@ class Kept(Result):
 
     record: Mapping[str, Any]
     files: tuple[Path, ...] = ()
+
+    @property
+    @abstractmethod
+    def document(self) -> Document:
+        """All that it says."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer, in a sentence or a few."""
+        return self.document.sections[0].verdict
+
+    @property
+    def table(self) -> Table:
+        """The first table."""
+        return self.document.tables[0]
+
+    @property
+    def figures(self) -> list[Any]:
+        """Every figure, as matplotlib has them."""
+        return [figure.drawing for figure in self.document.figures]
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.document)
+
+    def _repr_markdown_(self) -> str:
+        return markdown(self.document)
+
+    def __str__(self) -> str:
+        return text(self.document)
 
     def written(self, *files: Path) -> Self:
         """Write the record (.json), the text (.md) and the page (.html): the last named first, the page last."""
