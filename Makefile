@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+RELEASE := build/release
 
-.PHONY: help check test lint format demo docs clean
+.PHONY: help check test lint format demo docs lowest dist release clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -37,5 +38,18 @@ demo: $(STAMP)  ## Four experiments on embedded data, about two minutes: a table
 docs: $(STAMP)  ## The documentation site, with evidence from results/: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
+lowest:  ## The tests of extras with the lowest declared versions, in an environment of its own: EXTRAS="hf skorch"
+	$(PYTHON) tools/lowest_versions.py $(EXTRAS)
+
+dist:  ## Source archive and wheel, checked as a package index checks them: dist/
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	$(RELEASE)/bin/python -m build
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+
+release: dist  ## Build and check, print this version's changes and the tag to set; nothing is pushed
+	$(RELEASE)/bin/python tools/release.py
+
 clean:  ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site build dist

@@ -1,0 +1,87 @@
+"""What stands around the package: extras, bounds, versions, the files of a release."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import Mock
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def packages(extra: str) -> set[str]:
+    """The requirements of an extra, those of extras it includes among them."""
+    return {f"{name}>={version}" for name, version in tool("lowest_versions").lowest(extra, PROJECT).items()}
+
+
+def test_all_is_every_extra_for_users() -> None:
+    users = EXTRAS.keys() - {"all", "dev", "docs"}
+    assert packages("all") == set().union(*(packages(extra) for extra in users))
+
+
+def test_one_bound_a_package() -> None:
+    bounds: dict[str, set[str]] = {}
+    for requirement in [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]:
+        if not requirement.startswith("rcad["):
+            name, version = requirement.split(">=")
+            bounds.setdefault(name, set()).add(version)
+    assert {name: found for name, found in bounds.items() if len(found) > 1} == {}
+
+
+def test_the_lowest_versions_of_every_adapter_have_tests() -> None:
+    tests = tool("lowest_versions").TESTS
+    assert tests.keys() == EXTRAS.keys() - {"all", "bench", "dev", "docs"}
+    for pattern in (one for patterns in tests.values() for one in patterns):
+        assert list(ROOT.glob(pattern)), pattern
+
+
+def test_the_conda_recipe_asks_for_the_same_bounds() -> None:
+    recipe = (ROOT / "packaging/conda/recipe.yaml").read_text()
+    run = recipe.split("  run:\n")[1].split("\n\n")[0]
+    asked = {f"{name}>={version}" for name, version in re.findall(r"- (\S+) >=(\S+)", run)}
+    declared = {*PROJECT["dependencies"], *packages("cli"), *packages("data"), *packages("sklearn")}
+    assert asked - {"python>=3.11"} == {one.replace("torch>", "pytorch>") for one in declared}
+    assert f'version: "{PROJECT["version"]}"' in recipe
+
+
+def test_links_of_the_readme_are_absolute_in_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The build has hatchling, the tests need not.
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", Mock(MetadataHookInterface=object))
+    absolute = tool("index_readme").absolute
+    text = "<!-- setup\nx = 1\n-->\n\nsee [how](docs/faq.md#why), [all](methods), [there](https://a.b/c), [here](#x)\n"
+    assert absolute(text, "https://host/o/rcad", "1.2.0") == (
+        "see [how](https://host/o/rcad/blob/v1.2.0/docs/faq.md#why), [all](https://host/o/rcad/tree/v1.2.0/methods), "
+        "[there](https://a.b/c), [here](#x)\n"
+    )
+    assert absolute(text, "", "1.2.0") == "see how, all, [there](https://a.b/c), [here](#x)\n"
+
+
+def test_a_release_needs_its_dated_section() -> None:
+    changes = tool("release").changes
+    assert (
+        changes("# Changes\n\n## 1.2.0 (2026-01-31)\n\n- new\n\n## 1.1.0 (2025-01-01)\n\n- old\n", "1.2.0") == "- new"
+    )
+    with pytest.raises(ValueError, match=r"begin with '## 1.2.0 \(YYYY-MM-DD\)', but got '## 1.2.0 \(unreleased\)'"):
+        changes("# Changes\n\n## 1.2.0 (unreleased)\n\n- new\n", "1.2.0")
+
+
+def test_versions_agree() -> None:
+    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {PROJECT['version']} (" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,114 @@
+"""Try the lowest versions that pyproject.toml declares: `make lowest EXTRAS="hf skorch"`, or all extras without a name.
+
+A fresh environment gets torch as constraints.txt pins it, numpy and the packages of those extras at their lowest
+declared versions, and what else these ask for at its newest. The tests of each extra run, and a table says what came
+out. `--with transformers==5.10.0` tries another version in place of the declared one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+TESTS = {
+    "attacks": ["tests/evaluate/test_robustness.py"],
+    "cli": ["tests/cli/test_train.py", "tests/cli/test_runs.py"],
+    "data": ["tests/data"],
+    "hf": ["tests/integrations/test_huggingface*.py", "tests/integrations/test_accelerate*.py"],
+    "lightning": ["tests/integrations/test_lightning*.py"],
+    "onnx": ["tests/predict/test_export.py"],
+    "report": ["tests/report"],
+    "sklearn": ["tests/integrations/test_sklearn*.py"],
+    "skorch": ["tests/integrations/test_skorch*.py"],
+    "timm": ["tests/integrations/test_timm*.py"],
+    "tune": ["tests/study/test_space.py", "tests/cli/test_tune.py"],
+}
+"""The test files of each extra."""
+
+TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "hatchling")
+
+
+def pins() -> dict[str, str]:
+    """What constraints.txt pins: version by name."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def lowest(extra: str, project: dict[str, Any]) -> dict[str, str]:
+    """Lowest declared version by package of an extra, those of extras it includes among them."""
+    found: dict[str, str] = {}
+    for requirement in project["optional-dependencies"][extra]:
+        if own := re.fullmatch(r"rcad\[(.+)\]", requirement):
+            for other in own[1].split(","):
+                found |= lowest(other, project)
+        else:
+            name, version = requirement.split(">=")
+            found[name] = version
+    return found
+
+
+def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(part) for part in command], cwd=ROOT, text=True, **options)
+
+
+def install(extras: list[str], replaced: dict[str, str], folder: Path) -> dict[str, dict[str, str]]:
+    """An environment with the lowest versions of all those extras: what was asked for, by extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core = dict(requirement.split(">=") for requirement in project["dependencies"])
+    asked = {extra: lowest(extra, project) for extra in extras}
+    asked = {extra: {name: replaced.get(name, asked[extra][name]) for name in asked[extra]} for extra in extras}
+    versions = {"numpy": core["numpy"]} | {name: of[name] for of in asked.values() for name in of} | replaced
+    pinned = pins()
+    wanted = {"torch": pinned["torch"]} | {name: pinned[name] for name in TOOLS} | versions
+    timm = wanted.pop("timm", None)
+    run(sys.executable, "-m", "venv", folder, check=True)
+    pip = (folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, *(f"{name}=={version}" for name, version in wanted.items()), check=True)
+    if timm:
+        # It asks for torchvision, and that for a torch built for CUDA: both lie apart, as in the Makefile.
+        run(*pip, f"torch=={pinned['torch']}", "huggingface_hub", "pyyaml", "safetensors", check=True)
+        apart = ("--upgrade", "--no-deps", "--target", folder / "timm")
+        run(*pip, *apart, f"timm=={timm}", f"torchvision=={pinned['torchvision']}", check=True)
+    return asked
+
+
+def test(extra: str, asked: dict[str, str], folder: Path) -> tuple[bool, str]:
+    """Whether the tests of an extra pass, and its row of the table."""
+    files = [path for pattern in TESTS[extra] for path in sorted(ROOT.glob(pattern))]
+    path = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    command = (folder / "bin/python", "-m", "pytest", "-q", "-n", "0", "--no-header", *files)
+    tested = run(*command, env=os.environ | path, stdout=subprocess.PIPE)
+    print(tested.stdout[-6000:], flush=True)
+    versions = ", ".join(f"{name} {version}" for name, version in asked.items())
+    outcome = (tested.stdout.splitlines() or ["no test ran"])[-1].strip("= ")
+    return tested.returncode == 0, f"| `{extra}` | {versions} | {outcome} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help=f"of {', '.join(TESTS)}; all without a name")
+    parser.add_argument("--with", dest="replaced", action="append", default=[], metavar="NAME==VERSION")
+    parser.add_argument("--folder", type=Path, help="where the environment goes (else a temporary folder)")
+    options = parser.parse_args()
+    extras = options.extras or list(TESTS)
+    if unknown := set(extras) - set(TESTS):
+        parser.error(f"expected extras of {', '.join(TESTS)}, but got {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        asked = install(extras, dict(text.split("==") for text in options.replaced), folder)
+        results = [test(extra, asked[extra], folder) for extra in extras]
+    print(f"Python {sys.version.split()[0]}, torch {pins()['torch']}\n\n| extra | versions | outcome |\n|---|---|---|")
+    print(*(row for _, row in results), sep="\n")
+    return 0 if all(passed for passed, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
