@@ -59,7 +59,7 @@ class Graphs(dict[Hashable, torch.cuda.CUDAGraph]):
             # It leaves generators that refuse to draw, as if it went on; copies of their states do not.
             for generator in (*generators, torch.cuda.default_generators[device.index or 0]):
                 generator.graphsafe_set_state(generator.clone_state())
-            return str(error).strip().splitlines()[0]
+            return (str(error).strip() or type(error).__name__).splitlines()[0]
         self.pool = self.pool or graph.pool()
         self[kind] = graph
         return None

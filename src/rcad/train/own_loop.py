@@ -9,7 +9,7 @@ repeated.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -26,7 +26,7 @@ from rcad.loss.model_calls import Inputs
 from rcad.loss.terms import Losses
 from rcad.train.bf16_weights import Twin
 from rcad.train.cuda_graph import WARM_UP, Graphs
-from rcad.train.own_optimizer import GraphForm, address
+from rcad.train.own_parts import Batch, GraphForm, address, channels_last, facts, leaves_of, mapped, room_for
 from rcad.train.step import update_average
 
 log = logging.getLogger("rcad")
@@ -35,8 +35,6 @@ DEVICES = ("cuda",)
 """Where steps can be captured."""
 MOST = 16
 """Kinds of steps that are worth a graph; after as many changes of memory in a row none is tried any more."""
-
-Batch = dict[str, Any]
 
 
 def capture(
@@ -100,7 +98,7 @@ class Kind(NamedTuple):
 
 
 class _Fast(NamedTuple):
-    """The means of the engine, for models of torch's own layers in bf16: equal up to rounding, and faster."""
+    """The means of the engine, for models of torch's layers in bf16: equal up to rounding, and faster."""
 
     twin: Twin
     sgd: ClippedSGD | None
@@ -169,13 +167,13 @@ class CapturedStep:
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         self.captured, self.reason = False, None
         if device.type not in DEVICES or not torch.is_grad_enabled():
-            return self._take(_mapped(batch, lambda t: t.to(device, non_blocking=True)), number, device, self.model)
+            return self._take(mapped(batch, lambda t: t.to(device, non_blocking=True)), number, device, self.model)
         with _at(device):
             return self._step(batch, number, device)
 
     def _step(self, batch: Batch, number: int, device: torch.device) -> Losses:
         self._look_around(device)
-        leaves = _leaves(batch)
+        leaves = leaves_of(batch)
         kind = self._kind(leaves, number, device)
         self.reason = self._lasting
         if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves.values()):
@@ -184,7 +182,7 @@ class CapturedStep:
             self.reason = f"there are more than {MOST} kinds of steps; {self._differing(kind)} changed again"
         if self.reason is not None:
             self._say(self.reason)
-            moved = _mapped(batch, lambda t: t.to(device, non_blocking=True))
+            moved = mapped(batch, lambda t: t.to(device, non_blocking=True))
             if self._lasting is not None:
                 return self._take(moved, number, device, self.model)
             self._form.send_rates()
@@ -193,7 +191,7 @@ class CapturedStep:
         if kind not in self._held:
             self._held[kind] = self._hold(kind, batch, device)
         held = self._held[kind]
-        for name, room in _leaves(held.batch).items():
+        for name, room in leaves_of(held.batch).items():
             if isinstance(room, Tensor):
                 room.copy_(leaves[name], non_blocking=True)
         self._form.send_rates()
@@ -334,14 +332,16 @@ class CapturedStep:
     def _kind(self, leaves: Mapping[str, Any], number: int, device: torch.device) -> Kind:
         loss, scaler = self.criterion.loss, self.scaler
         return Kind(
-            tuple((name, *_facts(leaf)) for name, leaf in leaves.items()),
+            tuple((name, *facts(leaf)) for name, leaf in leaves.items()),
             tuple(module.training for module in self.model.modules()),
             (id(loss), *(number % period == 0 for period in loss.periods)),
             (
                 (torch.is_autocast_enabled(device.type), torch.get_autocast_dtype(device.type)),
                 (torch.are_deterministic_algorithms_enabled(), self.clip, self.decay, self.autocast),
                 self._form.fixed(),
-                () if scaler is None else (scaler._growth_factor, scaler._backoff_factor, scaler._growth_interval),
+                ()
+                if scaler is None
+                else (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()),
             ),
         )
 
@@ -355,8 +355,8 @@ class CapturedStep:
         self._first = self._first or kind.inputs
         if self.compiled and kind.inputs == self._first:
             net = cast(nn.Module, torch.compile(net, dynamic=False))
-        in_rows = fast is not None and any(map(_channels_last, self.model.parameters()))
-        return _Held(_mapped(batch, lambda t: _room(t, device, in_rows)), net, fast, self.criterion.loss)
+        in_rows = fast is not None and any(map(channels_last, self.model.parameters()))
+        return _Held(mapped(batch, lambda t: room_for(t, device, in_rows)), net, fast, self.criterion.loss)
 
     def _means_of_the_engine(self, device: torch.device) -> _Fast | None:
         exact = torch.are_deterministic_algorithms_enabled() or self.scaler is not None
@@ -397,55 +397,18 @@ class CapturedStep:
         return reason
 
 
-def _leaves(batch: Batch) -> dict[str, Any]:
-    """The values of a batch by their names, those of mappings too."""
-    found: dict[str, Any] = {}
-    for name, value in batch.items():
-        if isinstance(value, Mapping):
-            found.update({f"{name}.{key}": item for key, item in value.items()})
-        else:
-            found[name] = value
-    return found
-
-
-def _mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with every tensor changed."""
-
-    def changed(value: Any) -> Any:
-        return change(value) if isinstance(value, Tensor) else value
-
-    return {
-        name: {key: changed(item) for key, item in value.items()} if isinstance(value, Mapping) else changed(value)
-        for name, value in batch.items()
-    }
-
-
-def _facts(leaf: Any) -> tuple[Any, ...]:
-    return (leaf.shape, leaf.dtype, _channels_last(leaf)) if isinstance(leaf, Tensor) else (repr(leaf),)
-
-
-def _channels_last(tensor: Tensor) -> bool:
-    rows = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
-    return rows and not tensor.is_contiguous()
-
-
-def _room(tensor: Tensor, device: torch.device, in_rows: bool) -> Tensor:
-    """Memory for such a tensor, in its own order, or in the one that the model's convolutions prefer."""
-    rows = _channels_last(tensor) or (in_rows and tensor.ndim == 4)
-    order = torch.channels_last if rows else torch.contiguous_format
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device=device, memory_format=order)
-
-
 def _shapes(model: nn.Module) -> list[list[torch.Size]]:
     return [[p.shape for p in model.parameters()], [b.shape for b in model.buffers()]]
 
 
 def _plain(model: nn.Module) -> bool:
-    """Whether all layers with weights are torch's own, in training, and nobody else holds their weights."""
+    """Whether all layers with weights are torch's or ours, in fp32 and training, and nobody else holds the weights."""
+    if any(parameter.dtype != torch.float32 for parameter in model.parameters()):
+        return False
     for module in model.modules():
         hooks = (module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks)
         lists = [value for value in vars(module).values() if isinstance(value, list | tuple)]
-        foreign = bool(module._parameters) and not type(module).__module__.startswith("torch.nn.modules")
+        foreign = bool(module._parameters) and not type(module).__module__.startswith(("torch.nn.modules", "rcad."))
         if foreign or not module.training or any(hooks):
             return False
         if any(isinstance(item, Tensor) for value in lists for item in value):

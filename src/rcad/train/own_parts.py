@@ -1,17 +1,19 @@
-"""Anybody's optimizer inside CUDA graphs: its learning rates as tensors, its step in a form that can be captured.
+"""What is the user's, as CUDA graphs can use it: batches in memory that stays, an optimizer whose rates are tensors.
 
-Only inside the step; outside, the optimizer is as its owner made it, and learning rates are numbers.
+The optimizer has that form only inside the step; outside it is as its owner made it, and learning rates are numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+Batch = dict[str, Any]
+"""What a step is called with, by the names of its arguments."""
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 """Optimizers with a form that can be captured, however they were made."""
 SETTINGS = ("lr", "fused", "foreach", "capturable")
@@ -105,3 +107,44 @@ def address(tensor: Tensor) -> int:
         return tensor.data_ptr()
     except (RuntimeError, ValueError, NotImplementedError):
         return id(tensor)
+
+
+def leaves_of(batch: Batch) -> dict[str, Any]:
+    """The values of a batch by their names, those of mappings too."""
+    found: dict[str, Any] = {}
+    for name, value in batch.items():
+        if isinstance(value, Mapping):
+            found.update({f"{name}.{key}": item for key, item in value.items()})
+        else:
+            found[name] = value
+    return found
+
+
+def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+    """The batch with every tensor changed."""
+
+    def changed(value: Any) -> Any:
+        return change(value) if isinstance(value, Tensor) else value
+
+    return {
+        name: {key: changed(item) for key, item in value.items()} if isinstance(value, Mapping) else changed(value)
+        for name, value in batch.items()
+    }
+
+
+def facts(leaf: Any) -> tuple[Any, ...]:
+    """What a graph holds fixed of a value in a batch."""
+    return (leaf.shape, leaf.dtype, channels_last(leaf)) if isinstance(leaf, Tensor) else (repr(leaf),)
+
+
+def channels_last(tensor: Tensor) -> bool:
+    """Whether an image or a convolution's weight lies in memory pixel by pixel."""
+    rows = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return rows and not tensor.is_contiguous()
+
+
+def room_for(tensor: Tensor, device: torch.device, in_rows: bool) -> Tensor:
+    """Memory for such a tensor, in its own order, or in the one that the model's convolutions prefer."""
+    rows = channels_last(tensor) or (in_rows and tensor.ndim == 4)
+    order = torch.channels_last if rows else torch.contiguous_format
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=device, memory_format=order)
