@@ -95,6 +95,8 @@ def test_tables_in_every_form_are_the_same(prices: Predictor, tmp_path: Path) ->
     assert prices.predict(frame.iloc[3:4])[0] == pytest.approx(wanted[3])  # a row alone
     with pytest.raises(rcad.InputError, match="expected one kind of values in each column"):
         prices.predict(frame.assign(area=["x", *range(59)]))
+    with pytest.raises(rcad.InputError, match=r"each column of the frame, but got: Duplicate column names"):
+        prices.predict(pandas.concat([frame, frame], axis=1))
     with pytest.raises(rcad.InputError, match="expected at least one row"):
         prices.predict(frame.iloc[:0])
 

@@ -259,7 +259,7 @@ def frame_table(frame: Any) -> Table:
     path = Path("the frame")
     try:
         table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:  # e.g. two columns of one name
         raise InputError(f"expected one kind of values in each column of {path}, but got: {reason(error)}") from None
     return _arrow_table(pa, path, table)
 

@@ -21,10 +21,10 @@ from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, as_text
 from rcad.data.table_files import Table, Text, frame_table, read_table
 from rcad.errors import InputError, shown
+from rcad.evaluate.corruptions.generated import LUMA
 
 log = logging.getLogger("rcad")
 BATCH = 256
-LUMA = (0.299, 0.587, 0.114)
 
 
 class Part(NamedTuple):
@@ -164,7 +164,7 @@ class TableInputs:
     def _table(self, x: Any) -> Table:
         if isinstance(x, str | Path):
             return read_table(expanded(x), least=1)
-        if hasattr(x, "columns"):
+        if hasattr(x, "columns") and hasattr(x, "iloc"):
             table = frame_table(x)
         else:
             rows, names = _tensor(x).double().cpu().numpy(), tuple(code.name for code in self.encoder.codes)
