@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from rcad.data.toys import bayes_accuracy
 from rcad.paper import boundaries, moons
 from rcad.paper.record import Study
 from rcad.paper.stacked_tuning import Protocol
+from rcad.paper.two_moons import bayes_accuracy
 from rcad.stacked.model import Layout, StackedMLP
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.data.toys import arc
 from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judged
 from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
 from rcad.paper.record import Place, Run, Say, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
+from rcad.paper.two_moons import arc
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.data.toys import Noise, bayes_accuracy, load
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judged, plan_claims
 from rcad.paper.published import MOONS, Printed
 from rcad.paper.record import Say, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.two_moons import Noise, bayes_accuracy, load
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rcad.data.toys import bayes_accuracy, load
 from rcad.errors import InputError
+from rcad.paper.two_moons import bayes_accuracy, load
 
 
 def moons(n: int, d: int = 2, sigma: float = 0.1, seed: int = 0, noise: Any = "all") -> tuple[np.ndarray, np.ndarray]:
