@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     words = lambda text: text.split(",")  # noqa: E731
     parser.add_argument("--device", default="cuda" if gpu else "cpu")
     parser.add_argument("--models", type=words, default=["torchvision", "timm", "ours"])
-    parser.add_argument("--methods", type=words, default=["erm", "rcad"])
+    parser.add_argument("--methods", type=words, default=["rcad", "erm"])
     parser.add_argument("--model", default="resnet18", help="the engine's")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--size", type=int, default=32, help="pixels a side")

@@ -55,7 +55,7 @@ def test_own_loops_are_measured_beside_the_engine(tmp_path: Path, monkeypatch: p
     importlib.import_module("own_loop").main(command)
     record = json.loads((tmp_path / "a.json").read_text())
     loops = ["eager", "captured", "engine, eager"]
-    assert [(row["method"], row["loop"]) for row in record["rows"]] == [(m, k) for m in ("erm", "rcad") for k in loops]
+    assert [(row["method"], row["loop"]) for row in record["rows"]] == [(m, k) for m in ("rcad", "erm") for k in loops]
     assert "none such" in record["missing"]
     assert all(row["ms"] > 0 for row in record["rows"])
     eager, captured = ([row["losses"] for row in record["rows"] if row["loop"] == loop] for loop in loops[:2])
