@@ -12,6 +12,7 @@ import torch
 
 import rcad
 from rcad.evaluate.saved_run.loading import RunLoader
+from rcad.predict.predictor import answer
 from rcad.runs.store import Store
 from rcad.train.checkpoint import WEIGHTS, load_tensors, save_tensors
 from rcad.train.task import measure
@@ -59,6 +60,11 @@ def test_a_real_target_is_in_its_own_unit(trained_runs: Path) -> None:
         predictor.predict_proba(raw)
     with pytest.raises(rcad.InputError, match="coverage to be a number between 0 and 1, but got 1"):
         predictor.predict_interval(raw, coverage=1)
+
+
+def test_a_deviation_is_as_small_as_the_likelihood_lets_it_be() -> None:
+    found = answer(torch.tensor([[0.5, -100.0], [-1.0, 2.0]], dtype=torch.float64), (10.0, 2.0))
+    np.testing.assert_allclose(found.numpy(), [[11, 2 * np.exp(-10)], [8, 2 * np.e]])
 
 
 def test_it_shows_itself(trained_runs: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_real_target(own_runs: dict[str, Path], tmp_path: Path) -> None:
         "most": mean.max(),
         "coverage": 0.8,
     }
-    assert told == [(60, 60)]
+    assert told == [(0, 60), (60, 60)]
 
 
 def test_classes_and_broken_images(own_runs: dict[str, Path], tmp_path: Path) -> None:

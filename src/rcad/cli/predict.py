@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import DEVICES, RUNS, Device, Json, Quiet, RunsFolder, SkipBad, about
+from rcad.cli.options import RUNS, Device, Json, Quiet, RunsFolder, SkipBad, about
 
 HELP = about(
     "Predict new examples with a finished run, into a CSV file.",
@@ -38,13 +38,10 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     from rcad.cli.screen import say, say_json
-    from rcad.errors import one_of
-    from rcad.train.progress import shown
-
-    one_of("--device", device, DEVICES)
     from rcad.predict.predictor import load
     from rcad.predict.table import write
     from rcad.runs.words import plural
+    from rcad.train.progress import shown
 
     predictor = load(run, runs=runs, device=device)
     with shown(quiet=quiet, as_json=as_json) as progress:

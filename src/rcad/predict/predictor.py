@@ -80,6 +80,7 @@ class Predictor:
     ) -> Iterator[tuple[Part, Array]]:
         """Part by part the probabilities (B, K), or mean and deviation (B, 2) in the target's own unit."""
         done = 0
+        progress(done, examples.total)
         for part in examples.parts:
             with torch.no_grad():
                 output = logits_of(self.model(as_unit_float(part.x.to(self.device)))).double()
