@@ -388,7 +388,7 @@ def test_inputs_by_name_weights_and_rates_in_tensors() -> None:
 def test_autocast_where_the_step_is_called_counts() -> None:
     if not torch.backends.mkldnn.is_available():
         pytest.skip("needs bf16 on the CPU")
-    step = pair(smooth_net())[1]
+    step = pair(norm_net())[1]
     losses_of(step)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs = [losses.output for losses in losses_of(step)]

@@ -154,16 +154,25 @@ class CapturedStep:
         self._fast: _Fast | None = None
         self._first: tuple[Any, ...] | None = None
 
-    def __call__(self, x: Inputs, y: Tensor, *, step: int | None = None, **options: Any) -> Losses:
+    def __call__(
+        self,
+        x: Inputs,
+        y: Tensor,
+        *,
+        weight: Tensor | None = None,
+        raw: Inputs | None = None,
+        raw_target: Tensor | None = None,
+        step: int | None = None,
+    ) -> Losses:
         """Takes one step and returns its losses, detached. The gradients that it made are gone afterwards.
 
         Args:
             x, y: on any device; pinned memory is copied without waiting.
-            step: which step this is, for terms with every > 1; default: the calls are counted.
-            options: weight, raw, raw_target; see `Objective.forward`.
+            weight, raw, raw_target, step: see `Objective.forward`.
         """
         number = self.criterion._counter.next(step)
-        batch = {"x": x, "y": y, **{name: value for name, value in options.items() if value is not None}}
+        others = {"weight": weight, "raw": raw, "raw_target": raw_target}
+        batch: Batch = {"x": x, "y": y} | {name: value for name, value in others.items() if value is not None}
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         self.captured, self.reason = False, None
         if device.type not in DEVICES or not torch.is_grad_enabled():
