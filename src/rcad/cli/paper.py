@@ -11,6 +11,7 @@ import typer
 from rcad.cli.options import CacheFolder, DataFolder, Device, Join, Json, Minutes, about, help_without_command
 
 if TYPE_CHECKING:
+    from rcad.paper.record import Study
     from rcad.paper.run import Order
     from rcad.paper.run import Outcome as Made
 
@@ -115,7 +116,6 @@ def run_target(
     again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is done and left; run nothing.")] = False,
 ) -> None:
-    from rcad.cli.paper_status import overview, what_is_left
     from rcad.errors import one_of
     from rcad.paper.targets import TARGETS
 
@@ -128,7 +128,7 @@ def run_target(
     _no_options(wanted, {"--again": again or None} if TARGETS[wanted].is_suite else given)
     if not TARGETS[wanted].is_suite:
         if dry_run:
-            overview(out, False, [wanted])
+            _overview(out, False, wanted)
         else:
             _run_study(wanted, scale, data_dir, out, again)
         return
@@ -139,7 +139,7 @@ def run_target(
     order = _order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out)
     order = replace(order, device=device, workers=workers, joined=join, minutes=minutes, model=model, weights=started)
     if dry_run:
-        what_is_left(order)
+        _what_is_left(order)
     else:
         _run_suite(order)
 
@@ -163,17 +163,16 @@ def status(
     out: Out = RESULTS,
     as_json: Json = False,
 ) -> None:
-    from rcad.cli.paper_status import cells, overview
     from rcad.paper.targets import TARGETS
 
     if name is None:
-        overview(out, as_json)
+        _overview(out, as_json)
         return
     wanted = _target(name, scale, protocol, precision)
     if TARGETS[wanted].is_suite:
-        cells(_order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out), as_json)
+        _cells(_order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out), as_json)
     else:
-        overview(out, as_json, [wanted])
+        _overview(out, as_json, wanted)
 
 
 @app.command(
@@ -276,3 +275,73 @@ def _say(name: str, scale: str, made: Made, reused: str) -> None:
     if made.note:
         warn(made.note)
     say(f"{name}: {made.line}" + ("" if scale == "full" else f" ({scale} scale: a trial, no evidence)"))
+
+
+def _overview(out: Path, as_json: bool, wanted: str | None = None) -> None:
+    """A line for each target, or for one: its records, and what they found."""
+    from rcad.cli.screen import say_json, table
+    from rcad.paper.targets import TARGETS
+
+    rows = [row for name in ([wanted] if wanted else TARGETS) for row in _records(name, out)]
+    header = ["name", "record", "scale", "protocol", "claims", "our checks"]
+    if as_json:
+        say_json([dict(zip(header, (None if cell == "-" else cell for cell in row), strict=True)) for row in rows])
+        return
+    table(header, rows, spare=["record"])
+
+
+def _cells(order: Order, as_json: bool) -> None:
+    """Runs done of those planned, cell by cell."""
+    from rcad.cli.screen import say, say_json, table
+    from rcad.paper.run import standing
+
+    found, missing = standing(order)
+    if as_json:
+        header = ["row", "column", "done", "planned"]
+        say_json([dict(zip(header, one, strict=True)) for one in found])
+        return
+    rows, columns = list(dict.fromkeys(one[0] for one in found)), list(dict.fromkeys(one[1] for one in found))
+    by = {(row, column): f"{done}/{total}" for row, column, done, total in found}
+    table(["", *rows], [[column, *(by.get((row, column), "") for row in rows)] for column in columns])
+    for sentence in missing:
+        say(sentence)
+    done, total = sum(one[2] for one in found), sum(one[3] for one in found)
+    say(f"{order.name}, {order.scale}, {order.views}: {done} of {total} runs of its cells are done")
+
+
+def _what_is_left(order: Order) -> None:
+    """What `rcad paper run` would run: cells, seeds, and how many runs are done and left."""
+    from rcad.cli.screen import say
+    from rcad.paper.run import ahead
+
+    _cells(order, False)
+    say(f"seeds {', '.join(map(str, order.seeds))}")
+    stages = ahead(order)
+    for number, (planned, done) in enumerate(stages):
+        total = len(planned.configs())
+        what = "the search" if order.views == "tuned" and number == 0 else "the table"
+        say(f"{what}: {total} runs, {done} done, {total - done} left")
+    if order.views == "tuned" and len(stages) == 1:
+        left = len({(one.row, one.column) for one in stages[0][0].runs}) * len(order.seeds)
+        say(f"the table: {left} runs, of what the search will choose")
+
+
+def _records(name: str, out: Path) -> list[list[str]]:
+    from rcad.paper.record import Study
+    from rcad.paper.targets import TARGETS
+
+    target = TARGETS[name]
+    folder = out / target.folder
+    found = [
+        folder / f"{target.stem}.json",
+        folder / f"{target.stem}-two-views.json",
+        *sorted(folder.glob(f"{target.stem}-tuned*.json")),
+    ]
+    rows = [_row(name, path, Study.read(path)) for path in found if path.is_file()]
+    return rows or [[name, "-", "-", "-", "-", "-"]]
+
+
+def _row(name: str, path: Path, study: Study) -> list[str]:
+    from rcad.paper.claims import by_verdict
+
+    return [name, str(path), study.scale, study.protocol or "-", *(by_verdict(side) or "-" for side in study.tally)]
