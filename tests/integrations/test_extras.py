@@ -43,6 +43,6 @@ def test_a_missing_package_names_its_extra(
 
 def test_a_timm_without_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     load()
-    with pytest.raises(InputError, match=r"expected a timm with timm.task, as 1.0.30 has, but got 1\.") as caught:
+    with pytest.raises(InputError, match=r"expected timm 1\.0\.27 or newer, for its timm.task, but got 1\.") as caught:
         imported_without("timm.task", "timm", monkeypatch)
     assert caught.value.__suppress_context__

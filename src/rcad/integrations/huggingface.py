@@ -73,7 +73,7 @@ def check_trainer(trainer: Any, resolved: Resolved) -> None:
     args, model = trainer.args, trainer.model
     if not hasattr(transformers.Trainer, "loss_is_scaled_for_ga"):
         raise InputError(
-            "expected a transformers whose Trainer leaves accumulation to compute_loss (5.22 does), "
+            "expected transformers 5.19 or newer, whose Trainer leaves accumulation to compute_loss, "
             f"but got {transformers.__version__}; upgrade it"
         )
     check_strategy(trainer.accelerator)

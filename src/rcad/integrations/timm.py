@@ -25,7 +25,7 @@ from timm.utils import unwrap_model  # noqa: E402
 try:
     from timm.task import ClassificationTask
 except ModuleNotFoundError:
-    raise InputError(f"expected a timm with timm.task, as 1.0.30 has, but got {timm.__version__}") from None
+    raise InputError(f"expected timm 1.0.27 or newer, for its timm.task, but got {timm.__version__}") from None
 
 __all__ = ["RCADTask", "likelihood_of", "normalisation", "rcad_for"]
 
