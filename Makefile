@@ -38,7 +38,7 @@ demo: $(STAMP)  ## Four experiments on embedded data, about two minutes: a table
 docs: $(STAMP)  ## The documentation site, with evidence from results/: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-lowest:  ## The tests of extras with the lowest declared versions, in an environment of its own: EXTRAS="hf skorch"
+lowest:  ## The tests of extras with the lowest declared versions, in an environment of its own: EXTRAS="hf timm"
 	$(PYTHON) tools/lowest_versions.py $(EXTRAS)
 
 dist:  ## Source archive and wheel, checked as a package index checks them: dist/
