@@ -19,7 +19,12 @@ class MissingExtraError(ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f'expected {package} to be installed: pip install "rcad[{extra}]"')
+        super().__init__(f"expected {package} to be installed: in the folder of rcad, {install(extra)}")
+
+
+def install(extra: str) -> str:
+    """The command that brings an extra."""
+    return f"pip install -c constraints.txt -e '.[{extra}]'"
 
 
 def need(module: str, package: str, extra: str = "data") -> Any:

@@ -74,5 +74,5 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "version", {"typer": "0.29"}.get)
     check = probes.extra("cli")
     assert check.level == "warn"
-    assert 'pip install "rcad[cli]"' in check.remedy
+    assert "pip install -c constraints.txt -e '.[cli]'" in check.remedy
     assert "rich is missing" in check.text

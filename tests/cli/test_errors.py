@@ -106,7 +106,8 @@ def test_a_missing_package_is_named_before_anything_is_computed(
     if "RUN" in words:
         shutil.copytree(trained_runs, "runs")
     monkeypatch.setitem(sys.modules, module, None)
-    says = f'rcad: expected {package} to be installed: pip install "rcad[{extra}]"\n'
+    hint = f"in the folder of rcad, pip install -c constraints.txt -e '.[{extra}]'"
+    says = f"rcad: expected {package} to be installed: {hint}\n"
     refused(*words.replace("RUN", run_id("erm")).split(), says=says)
 
 
@@ -114,7 +115,8 @@ def test_without_typer_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "typer", None)
     for name in [name for name in sys.modules if name.startswith("rcad.cli.") and name != "rcad.cli.main"]:
         monkeypatch.delitem(sys.modules, name)
-    assert cli("--help").err == 'rcad: expected typer to be installed: pip install "rcad[cli]"\n'
+    hint = "in the folder of rcad, pip install -c constraints.txt -e '.[cli]'"
+    assert cli("--help").err == f"rcad: expected typer to be installed: {hint}\n"
     assert run(["--help"]) == 2
 
 

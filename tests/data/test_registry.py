@@ -181,5 +181,5 @@ def test_a_missing_package_names_the_extra(pets, monkeypatch, module, make):
 
     images._pillow.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"rcad\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
         registry.load(make(pets), cache_dir=pets.parent / "cache")

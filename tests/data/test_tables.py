@@ -42,7 +42,7 @@ def test_numbers_levels_and_gaps(tmp_path: Path) -> None:
     assert data.train.y.dtype == np.float32
     assert data.train.y.tolist() == [1.5, 2.5, 3.25, 9.0]
     assert data.note.startswith(
-        "t.csv: 4 rows, 3 columns, target 'price'; regression, since the target has 4 numeric values (task= to change)"
+        "t.csv: 4 rows, 3 columns, target 'price'; regression, since the target has 4 numeric values (--task to change)"
     )
     assert not data.is_image
     assert data.test is None

@@ -37,7 +37,7 @@ def test_a_missing_package_names_its_extra(
     with pytest.raises(MissingExtraError) as caught:
         imported_without(package, adapter, monkeypatch)
     assert str(caught.value).startswith(f"expected {package}")
-    assert str(caught.value).endswith(f'to be installed: pip install "rcad[{extra}]"')
+    assert str(caught.value).endswith(f"in the folder of rcad, pip install -c constraints.txt -e '.[{extra}]'")
     assert caught.value.__suppress_context__, "one traceback, not two"
 
 

@@ -153,6 +153,7 @@ def test_any_batch_gives_a_finite_loss_and_equal_twins(
             lambda net, x, y: RCAD(0.5, 0.1)(net(x), x, y),
             "expected the model itself, not its output, but got Tensor; call",
         ),
+        (lambda net, x, y: RCAD(0.5, 0.1)(net(x), y), "but got two of them: criterion(model, x, y)"),
         (
             lambda net, x, y: RCAD(0.5, 0.1)(net, (x, x), y),
             "but got tuple; pass several inputs as a mapping by the names",

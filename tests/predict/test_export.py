@@ -109,7 +109,5 @@ def test_a_missing_package_names_its_extra(
 
     for name in ("onnx", "onnxscript", "onnxruntime"):
         monkeypatch.setitem(sys.modules, name, io if name != package else None)  # type: ignore[arg-type]
-    with pytest.raises(
-        rcad.MissingExtraError, match=rf'expected {package} to be installed: pip install "rcad\[onnx\]"'
-    ):
+    with pytest.raises(rcad.MissingExtraError, match=rf"expected {package} to be installed: .*-e '\.\[onnx\]'"):
         rcad.load(trained_runs / run_id("erm"), device="cpu").export(tmp_path / "model.onnx")

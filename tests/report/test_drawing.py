@@ -61,7 +61,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     for call in (lambda: blank(1, 1), lambda: inline(figure)):
-        with pytest.raises(MissingExtraError, match=r"rcad\[report\]"):
+        with pytest.raises(MissingExtraError, match=r"'\.\[report\]'"):
             call()
 
 

@@ -69,5 +69,5 @@ def test_other_formats_are_refused(records: list[RunRecord], tmp_path: Path, nam
 
 def test_parquet_needs_pyarrow(records: list[RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "rcad\[data\]"'):
+    with pytest.raises(MissingExtraError, match=r"pip install .* '\.\[data\]'"):
         export(records, tmp_path / "a.parquet")

@@ -151,5 +151,5 @@ def test_importing_it_waits_for_nothing_heavy() -> None:
 
 def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(MissingExtraError, match=r"rcad\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
         compare_groups(OURS, BASE, higher_is_better=True)

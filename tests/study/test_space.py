@@ -138,5 +138,5 @@ def test_it_stays_in_the_space_and_repeats_itself() -> None:
 
 def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"rcad\[tune\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[tune\]'"):
         OptunaSearch(SPACE, None)

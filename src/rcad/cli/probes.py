@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from rcad import __version__
 from rcad.data.cache import cache_root, contents, entries, open_entry
 from rcad.data.registry import available, data_root
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, install
 from rcad.runs.store import Store
 from rcad.runs.words import plural, size
 
@@ -74,7 +74,7 @@ def extra(name: str) -> Check:
     text = ", ".join(f"{package} {number or 'is missing'}" for package, number in found.items())
     if all(found.values()):
         return Check(f"extra {name}", "ok", text)
-    remedy = f'pip install "rcad[{name}]"' + ("" if name in NEEDED else " if you want it")
+    remedy = install(name) + ("" if name in NEEDED else " if you want it")
     return Check(f"extra {name}", "warn", text, remedy)
 
 

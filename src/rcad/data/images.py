@@ -68,7 +68,8 @@ def _opened(data: bytes, origin: str) -> Iterator[Any]:
         # Pillow's own sentence for an unknown format prints the address of our buffer.
         why = "unknown format" if isinstance(error, pillow.UnidentifiedImageError) else reason(error)
         raise InputError(
-            f"expected {origin} to be an image, but it cannot be decoded ({why}); replace or remove it"
+            f"expected {origin} to be an image, but it cannot be decoded ({why}); "
+            "replace or remove it, or pass --skip-bad"
         ) from None
 
 

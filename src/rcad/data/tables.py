@@ -143,14 +143,14 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]
         return task, style or "plain", f"{task} as told"
     if style is None:
         check_numbers(table, t)
-        return "classification", "plain", "classification, since the target is text (task= to change)"
+        return "classification", "plain", "classification, since the target is text (--task to change)"
     found = numbers(table, t, style)
     distinct = np.unique(found)
     few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))
     if style == "plain" and few and (distinct == np.rint(distinct)).all():
-        why = f"the target has {len(distinct)} whole-number values (task= to change)"
+        why = f"the target has {len(distinct)} whole-number values (--task to change)"
         return "classification", style, f"classification, since {why}"
-    return "regression", style, f"regression, since the target has {len(distinct)} numeric values (task= to change)"
+    return "regression", style, f"regression, since the target has {len(distinct)} numeric values (--task to change)"
 
 
 def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:

@@ -61,8 +61,10 @@ class Criterion:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)})"
 
-    def __call__(self, model: Model, x: Inputs, y: Tensor, **options: Any) -> Tensor:
+    def __call__(self, model: Model, x: Inputs, y: Tensor | None = None, **options: Any) -> Tensor:
         """The loss, to be run backward by the caller. Options as in `Objective.forward`."""
+        if y is None:
+            raise InputError("expected model, inputs and targets, but got two of them: criterion(model, x, y)")
         return self.losses(model, x, y, **options).total
 
     def losses(

@@ -34,6 +34,8 @@ def write(
     """
     if out.suffix.lower() != ".csv":
         raise InputError(f"expected --out to be a file that ends in .csv, but got {out}; rename it")
+    if out.expanduser().resolve() == Path(data).expanduser().resolve():
+        raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
     check_coverage(coverage)
     classes, counts, means = predictor.classes, Counter[str](), list[float]()
     examples, bad = predictor.preprocessing.read(data, skip_bad=skip_bad), list[str]()

@@ -66,7 +66,7 @@ def _answer(one: Record, splits: int) -> str:
         return f"{what} is {one['outcome']} than ERM ({told})."
     needed = one["seeds_needed"]
     if needed is None:
-        reach = "a difference of this size is out of reach of any number of these splits"
+        reach = "a difference of this size is too small to be shown with splits of this data set"
     else:
         reach = f"about {needed} splits would show a difference of this size"
     return f"{what} is not shown to differ from ERM ({told}); {reach}."

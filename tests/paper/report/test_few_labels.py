@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rcad.paper.record import Place, Run, Study
-from rcad.paper.report.few_labels import DECAY, gains, section
+from rcad.paper.report.few_labels import DECAY, best, gains, section
 from rcad.report.document import Table
 
 ERM = {"accuracy": [10.0, 12.0, 11.0], "nll": [5.0, 5.2, 5.1]}
@@ -37,7 +37,8 @@ TUNED = study(place("ERM", 6.0, 1.0), place("RCAD", 7.0, 0.8), protocol="tuned")
 
 
 def test_gains_are_of_the_last_epoch_and_positive_is_better() -> None:
-    (one,) = gains([PUBLISHED])
+    base, one = gains([PUBLISHED])
+    assert (base.row, set(base.gains.values())) == ("ERM", {None})
     assert (one.row, one.group) == ("RCAD", "n=500, ResNet-18, paper's setting")
     found = {name: gain.mean for name, gain in one.gains.items() if gain is not None}
     assert found == {"accuracy": pytest.approx(0.5), "nll": pytest.approx(0.3)}
@@ -45,7 +46,7 @@ def test_gains_are_of_the_last_epoch_and_positive_is_better() -> None:
 
 def test_tuned_methods_are_compared_with_tuned_erm_which_is_compared_with_the_papers() -> None:
     found = {(one.setting, one.row): one.gains["accuracy"] for one in gains([PUBLISHED, TUNED])}
-    means = {key: None if gain is None else round(gain.mean, 9) for key, gain in found.items()}
+    means = {key: round(gain.mean, 9) for key, gain in found.items() if gain is not None}
     assert means == {
         ("ResNet-18, paper's setting", "RCAD"): 0.5,
         ("ResNet-18, every method tuned", "RCAD"): 1.0,
@@ -61,4 +62,18 @@ def test_a_trial_says_nothing_and_a_diverged_run_has_no_gain() -> None:
     shown = section([study(place("ERM"), broken)])
     assert shown is not None
     (table,) = [part for part in shown.parts if isinstance(part, Table)]
-    assert [cell.text for cell in table.cells[0]][3:] == ["-", "-", "-", "-"]
+    assert [cell.text for cell in table.cells[1]][3:] == ["-", "-", "-", "-"]
+
+
+def test_the_best_measures_are_named_and_guessing_is_told() -> None:
+    lucky = replace(PUBLISHED.places["RCAD", "n=500"], row="RCAD")
+    assert best(gains([study(place("ERM"), lucky)])) == [
+        "n=500, ResNet-18, paper's setting: best by accuracy: RCAD (+0.50 points); by NLL: RCAD (+0.300 nats)."
+    ]
+    constant = Place("RCAD", "n=500", None, [Run(seed, {"last_accuracy": 1.0, "last_nll": 4.605}) for seed in range(3)])
+    found = gains([study(place("ERM"), constant)])
+    assert found[1].name == "RCAD (no better than guessing)"
+    assert best(found) == [
+        "n=500, ResNet-18, paper's setting: best by accuracy: nothing shown to be better; by NLL: nothing shown to be "
+        "better."
+    ]

@@ -10,16 +10,19 @@ from rcad.paper.claims import gain_of
 from rcad.paper.record import LAST, Place, Study
 from rcad.paper.report.numbers import interval_text, mean_of, reference, with_half
 from rcad.report import drawing
-from rcad.report.document import Cell, Figure, Section, Table
+from rcad.report.document import Cell, Figure, Part, Section, Table
 from rcad.report.drawing import BLUE, GREY
 from rcad.study.statistics import Paired
 
 TITLE = "What to do with few labels"
 TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
-METRICS: Mapping[str, tuple[bool, int]] = {"accuracy": (True, 1), "nll": (False, 3)}
+METRICS: Mapping[str, tuple[bool, int]] = {"accuracy": (True, 2), "nll": (False, 3)}
 """Whether higher is better, and the decimals shown."""
+ERM = "ERM"
 DECAY = "weight decay: tuned ERM against the paper's"
 PAPER = "paper's setting"
+CHANCE, GUESSING = 1.5, 4.605
+"""Percent of accuracy below which a model of 100 classes knows nothing; nats of who guesses all alike."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,12 @@ class Gain:
     def group(self) -> str:
         return f"{self.column}, {self.setting}"
 
+    @property
+    def name(self) -> str:
+        """The measure, and whether its model is no better than guessing."""
+        accuracy = mean_of(self.place.values(f"{LAST}accuracy"))
+        return self.row + (" (no better than guessing)" if accuracy is not None and accuracy.value < CHANCE else "")
+
 
 def section(studies: Sequence[Study]) -> Section | None:
     """The chapter; None without a full record of T4."""
@@ -48,18 +57,43 @@ def section(studies: Sequence[Study]) -> Section | None:
         "their number. In the paper's setting every method has the paper's weight decay and parameters; tuned, all "
         "methods, ERM too, had the same number of candidates for both, chosen by held-out images."
     )
-    return Section(TITLE, [text], [figure(found), table(found)], short="few labels")
+    guessing = (
+        f"Who guesses all 100 classes alike has an NLL of {GUESSING:.3f} nats. A higher one is that of a model too "
+        "sure of itself: a large gain in nats may only be less of that."
+    )
+    shown = [one for one in found if any(one.gains.values())]
+    parts: list[Part] = [*([figure(shown)] if shown else []), table(found)]
+    return Section(TITLE, [*best(found), text, guessing], parts, short="few labels")
+
+
+def best(found: Sequence[Gain]) -> list[str]:
+    """For each number of images and setting, the measures that gain most, where their intervals leave out zero."""
+    told = []
+    for group in dict.fromkeys(one.group for one in found):
+        parts = []
+        for metric, (name, unit) in {"accuracy": ("accuracy", "points"), "nll": ("NLL", "nats")}.items():
+            sure = [
+                (gain.mean, one.row)
+                for one in found
+                if one.group == group and one.row not in (ERM, DECAY) and one.name == one.row
+                if (gain := one.gains[metric]) is not None and gain.low > 0
+            ]
+            digits = METRICS[metric][1]
+            mean, row = max(sure, default=(0.0, ""))
+            parts.append(f"{name}: {row} (+{mean:.{digits}f} {unit})" if row else f"{name}: nothing shown to be better")
+        told.append(f"{group}: best by {'; by '.join(parts)}.")
+    return told
 
 
 def gains(studies: Sequence[Study]) -> list[Gain]:
-    """Every row of every small column against ERM of the same setting; then what tuning the weight decay gave ERM."""
+    """ERM and every other row of each small column against it; then what tuning the weight decay gave ERM."""
     some = [study for study in studies if study.target == TARGET and study.scale == "full"]
     found = []
     for study in some:
         base = reference(study)
         for column in (one for one in FEW if base is not None and one in study.columns_run):
             erm = study.places[str(base), column]
-            rows = [place for row in study.rows if row != base and (place := study.place(row, column)) and place.runs]
+            rows = [place for row in study.rows if (place := study.place(row, column)) and place.runs]
             found += [_gain(study, column, place.row, place, erm) for place in rows]
     pairs = [(tuned, other) for tuned in some for other in some if tuned.tuned and other.as_published]
     for tuned, other in pairs:
@@ -75,7 +109,7 @@ def table(found: Sequence[Gain]) -> Table:
     for one in found:
         cells = [with_half(mean_of(one.place.values(LAST + metric)), digits) for metric, (_, digits) in METRICS.items()]
         marked = [_cell(one.gains[metric], digits) for metric, (_, digits) in METRICS.items()]
-        rows.append([one.column, one.setting, one.row, cells[0], marked[0], cells[1], marked[1]])
+        rows.append([one.column, one.setting, one.name, cells[0], marked[0], cells[1], marked[1]])
     header = ["images", "setting", "measure", "accuracy, %", "better by, points", "NLL, nats", "better by, nats"]
     return Table(header, rows, "Last epoch; positive is better than ERM of the same setting.")
 
@@ -91,14 +125,14 @@ def figure(found: Sequence[Gain]) -> Figure:
         for ax, metric in zip(pair, METRICS, strict=True):
             _panel(ax, rows, metric)
         pair[0].set_title(group, fontsize=9, loc="left")
-        pair[0].set_yticks(range(len(rows)), [drawing.label(one.row, 30, 1) for one in rows], fontsize=8)
+        pair[0].set_yticks(range(len(rows)), [drawing.label(one.name, 30, 1) for one in rows], fontsize=8)
         pair[1].set_yticks(range(len(rows)), [""] * len(rows))
     axes[-1][0].set_xlabel("accuracy: points better than ERM", fontsize=9)
     axes[-1][1].set_xlabel("NLL: nats better than ERM", fontsize=9)
     return Figure(
         drawn,
         "Mean gain over ERM on the same seeds and its 95% interval, last epoch; right of the line is better. Blue: the "
-        "interval leaves out zero.",
+        "interval leaves out zero, on either side.",
         "Gains over ERM by number of images, setting and measure; the numbers are in the table below.",
         wide=True,
         name="few-labels",
@@ -120,7 +154,9 @@ def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:
     compared = {
-        metric: gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), higher, fewest=2)[0]
+        metric: None
+        if place is base
+        else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), higher, fewest=2)[0]
         for metric, (higher, _) in METRICS.items()
     }
     kind = "every method tuned" if study.tuned else PAPER

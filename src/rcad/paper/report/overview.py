@@ -8,7 +8,7 @@ from typing import Any
 
 from rcad.paper.claims import NOT_RUN, TRIAL
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import Mean, checks, counts, gain_over, printed_gain, reference, tally
+from rcad.paper.report.numbers import Mean, counts, gain_over, printed_gain, reference, tally
 from rcad.paper.report.reading import Found
 from rcad.paper.report.tables import MARKS, Links, claim_table
 from rcad.paper.targets import TARGETS
@@ -34,11 +34,10 @@ def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links:
     claims = [(study, claim) for study in studies for claim in study.tested]
     lines = []
     for scope in sorted({study.scope for study in studies}):
-        chosen = [claim for study, claim in claims if study.scope == scope]
-        if chosen:
-            lines.append(f"{plural(len(chosen), 'claim')} at {scope}: {tally(counts(chosen))}.")
-            added = [claim for study, claim in claims if study.scope == scope and study.added(claim)]
-            lines += [f"{checks(added)}."] if added else []
+        for added, what in ((False, "claim"), (True, "check")):
+            some = [claim for study, claim in claims if study.scope == scope and study.added(claim) == added]
+            whose = "of ours, not in the paper" if added else "of the paper"
+            lines += [f"{plural(len(some), what)} {whose}, at {scope}: {tally(counts(some))}."] if some else []
     trials = [study for study in studies if study.warning]
     notice = ""
     if trials:
