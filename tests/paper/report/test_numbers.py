@@ -12,8 +12,9 @@ from scipy import stats
 
 from paper_records import claim, suite, value, verdicts
 from rcad.paper.published import Printed
-from rcad.paper.record import Study
+from rcad.paper.record import Place, Run, Study
 from rcad.paper.report import chapters
+from rcad.paper.report.grids import dots
 from rcad.paper.report.numbers import (
     as_printed,
     beside_published,
@@ -256,3 +257,14 @@ def test_columns_that_were_not_run_are_told_and_not_shown() -> None:
     assert chapters.verdict(one).startswith("1 claim: 1 reproduced")
     (line,) = verdict_table([one, study()]).cells
     assert [cell.text for cell in line] == ["made up, T4", "full", "1", "0", "0", "0"]
+
+
+def test_published_numbers_far_from_ours_are_inside_the_picture() -> None:
+    runs = [Run(seed, {"accuracy": 8.0 + 0.1 * seed}) for seed in range(10)]
+    places = {(row, "n=500"): Place(row, "n=500", Printed(far), runs) for row, far in (("ERM", 3.0), ("RCAD", 14.8))}
+    drawn = dots(
+        Study(target="T4", title="", about="", scale="full", rows=["ERM", "RCAD"], columns=["n=500"], places=places)
+    )
+    assert drawn is not None
+    low, high = drawn.drawing.axes[0].get_xlim()
+    assert low < 3.0 < 14.8 < high

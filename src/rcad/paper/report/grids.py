@@ -129,7 +129,9 @@ def _panel(
 ) -> None:
     found = {row: one for row in rows if (one := shown(row, column)) is not None}
     near = [value for values, _, printed, _ in found.values() for value in (*values, *_some(printed))]
-    bounds = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
+    low, high = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
+    margin, published = 0.06 * (high - low), [one[2] for one in found.values() if one[2] is not None]
+    bounds = min([low, *(one - margin for one in published)]), max([high, *(one + margin for one in published)])
     for place, row in enumerate(rows):
         cell = study.place(row, column)
         if cell is None or not cell.runs:
