@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
+from html import escape
 from numbers import Real
 from typing import Any
 
@@ -96,6 +97,11 @@ def writable(name: str, text: str) -> str:
     except UnicodeEncodeError:
         raise InputError(f"expected {name} to be valid Unicode, but got {shown(text)}; rename it") from None
     return text
+
+
+def html_table(rows: Mapping[str, str]) -> str:
+    """Names and what they are, as a notebook shows them."""
+    return f"<table>{''.join(f'<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>' for k, v in rows.items())}</table>"
 
 
 class Value:

@@ -26,6 +26,15 @@ def test_a_method_prints_compares_hashes_and_saves_itself(name: str) -> None:
     assert value.name == name
 
 
+def test_a_method_is_a_table_of_its_parts_in_a_notebook() -> None:
+    shown = compose(methods.mixup(alpha=0.3), methods.rcad(alpha=1.0, lam=0.1))._repr_html_()
+    assert shown.startswith(
+        "<table><tr><th>mixup</th><td>alpha = 0.3</td></tr><tr><th>rcad</th><td>alpha = 1.0, lam = "
+    )
+    assert "norm = &#x27;l2&#x27;" in shown
+    assert "<td>no parameters</td>" in methods.erm()._repr_html_()
+
+
 def test_parameters_are_part_of_the_value() -> None:
     assert methods.rcad(0.5) != methods.rcad(1.0)
     assert methods.rcad(alpha=0.5, lam=0.02) == methods.rcad()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rcad import Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Term
-from rcad.loss.terms import MEASURES, active, check_terms, negative_entropy, nll, uniform_cross_entropy
+from rcad.loss.terms import MEASURES, Losses, active, check_terms, negative_entropy, nll, uniform_cross_entropy
 
 OUTPUT = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
@@ -18,6 +18,15 @@ def test_measures_are_functions_anyone_can_call() -> None:
     torch.testing.assert_close(negative_entropy(likelihood, OUTPUT, LABELS), -likelihood.entropy(OUTPUT))
     torch.testing.assert_close(uniform_cross_entropy(likelihood, OUTPUT, LABELS), -OUTPUT.log_softmax(1).mean(1))
     assert set(MEASURES) == {"nll", "negative_entropy", "uniform_cross_entropy"}
+
+
+def test_losses_are_a_small_table_in_a_notebook() -> None:
+    torch.manual_seed(0)
+    losses = Criterion(Categorical(), (Term("nll", "nll"),)).backward(torch.nn.Linear(4, 4), OUTPUT, LABELS)
+    shown = losses._repr_html_()
+    assert shown.startswith(f"<table><tr><th>total</th><td>{losses.total:.4g}</td></tr><tr><th>nll</th>")
+    assert "<tr><th>output</th><td>a tensor of shape (6, 4)</td></tr>" in shown
+    assert "several 1.5, 2.5" in Losses(torch.tensor([1.5, 2.5]), {}, None)._repr_html_().replace("<td>", "several ")
 
 
 def test_cross_entropy_to_uniform_needs_finitely_many_outcomes() -> None:

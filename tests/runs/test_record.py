@@ -21,6 +21,16 @@ from rcad.runs.record import RunRecord, Split, commit, utc_now, versions
 MakeRecord = Callable[..., RunRecord]
 
 
+def test_a_record_shows_itself_in_a_notebook(make_record: MakeRecord) -> None:
+    epochs = [{"epoch": k, "loss": 2.0 - k, "val_nll": 1.0 + k, "seconds": 1.0} for k in range(2)]
+    shown = make_record(epochs=epochs, message="<b>", status="diverged")._repr_html_()
+    assert "<th>trained</th><td>rcad(alpha=0.5) on digits, seed 0</td>" in shown
+    assert "<th>status</th><td>diverged: &lt;b&gt;</td>" in shown
+    assert "<th>time</th><td>2.5 s, 2 epochs</td>" in shown
+    assert "<th>val_nll, by epoch</th><td>▁█</td></tr><tr><th>loss, by epoch</th><td>█▁</td>" in shown
+    assert "by epoch" not in make_record(epochs=())._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -272,6 +272,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.verdict.splitlines()[0] in found._repr_markdown_()
     assert "<svg" in found._repr_html_()
     assert str(found).startswith("Does it help on my.csv?")
+    assert repr(found) == str(found)  # a notebook's file holds both forms, and the record is long
     assert found.files == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
     tuned = rcad.tune("my.csv", "rcad(alpha=0.3)", target="price", budget=2, epochs=1)

@@ -95,13 +95,14 @@ def suggest_alpha(
 
 def _check_figure(figure: Path, check: bool) -> None:
     """A picture that cannot be made is refused before anything is computed."""
-    from rcad.errors import InputError, need
+    from rcad.errors import InputError
     from rcad.evaluate.alpha_figure import check_path
+    from rcad.report import drawing
 
     if not check:
         raise InputError("expected --check with --figure: the curve is that of the short fit, but got --no-check")
     check_path(figure)
-    need("matplotlib.figure", "matplotlib", "report")
+    drawing.matplotlib()
     if not figure.parent.is_dir():
         raise InputError(f"expected a folder to write {figure} to, but there is none; make it first")
 

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 
 from torch import nn
 
-from rcad.errors import InputError, one_of
+from rcad.errors import InputError, html_table, one_of
 from rcad.loss.augmentations import Augmentation
 from rcad.loss.criterion import Criterion
 from rcad.loss.growth import FeatureAscent
@@ -62,6 +62,10 @@ class Method:
     def __repr__(self) -> str:
         calls = (f"{name}({', '.join(f'{k}={v!r}' for k, v in values)})" for name, values in self.recipe)
         return " + ".join(calls)
+
+    def _repr_html_(self) -> str:
+        rows = {name: ", ".join(f"{k} = {v!r}" for k, v in values) or "no parameters" for name, values in self.recipe}
+        return html_table(rows)
 
     def slots(self) -> set[str]:
         """What it owns: slots that no other method may fill as well."""

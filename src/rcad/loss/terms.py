@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from rcad.errors import InputError, Value, finite, one_of, whole
+from rcad.errors import InputError, Value, finite, html_table, one_of, whole
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.perturbations import Perturbation
 
@@ -115,6 +115,12 @@ class Losses(NamedTuple):
     total: Tensor
     parts: dict[str, Tensor]
     output: Tensor | None
+
+    def _repr_html_(self) -> str:
+        numbers = {"total": self.total, **self.parts}
+        shape = "none" if self.output is None else f"a tensor of shape {tuple(self.output.shape)}"
+        rows = {name: ", ".join(f"{one:.4g}" for one in value.flatten().tolist()) for name, value in numbers.items()}
+        return html_table({**rows, "output": shape})
 
 
 def check_terms(terms: Sequence[Term]) -> tuple[Term, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, is_number
+from rcad.errors import InputError, html_table, is_number
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Gaussian
 from rcad.loss.model_calls import logits_of
@@ -109,8 +108,7 @@ class Predictor:
         return "\n".join(f"{name:9}{text}" for name, text in self._about().items())
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._about().items())
-        return f"<table>{''.join(rows)}</table>"
+        return html_table(self._about())
 
 
 def answer(output: Tensor, target: tuple[float, float] | None) -> Tensor:

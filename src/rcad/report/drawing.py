@@ -43,10 +43,11 @@ _BY_NAME = (
 _REST = ("#8B6914", "#5D3A9B", GREEN, ORANGE, SKY, VERMILION, GREY)
 
 
-def _matplotlib() -> Any:
-    """The package; a backend that MPLBACKEND names and this process does not have must not stop it."""
+def matplotlib() -> Any:
+    """The package, or a `MissingExtraError`. A notebook sets MPLBACKEND to one that this process may not have."""
     named = os.environ.pop("MPLBACKEND", None)
     try:
+        need("matplotlib.figure", "matplotlib", EXTRA)
         return need("matplotlib", "matplotlib", EXTRA)
     finally:
         if named is not None:
@@ -55,8 +56,7 @@ def _matplotlib() -> Any:
 
 def blank(width: float, height: float) -> Any:
     """A new matplotlib figure of this size in inches, apart from pyplot and its windows."""
-    _matplotlib()
-    figure = need("matplotlib.figure", "matplotlib", EXTRA).Figure(figsize=(width, height), layout="constrained")
+    figure = matplotlib().figure.Figure(figsize=(width, height), layout="constrained")
     need("matplotlib.backends.backend_agg", "matplotlib", EXTRA).FigureCanvasAgg(figure)
     return figure
 
@@ -70,7 +70,7 @@ def inline(figure: Any, *, prefix: str | None = None) -> str:
             content, which is enough unless a page shows the same picture twice.
     """
     buffer = io.StringIO()
-    with _matplotlib().rc_context({"svg.hashsalt": "rcad", "svg.fonttype": "path"}):
+    with matplotlib().rc_context({"svg.hashsalt": "rcad", "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = _DROPPED.sub("", _AROUND.sub("", buffer.getvalue(), count=1))
     head, tag_end, rest = text.partition(">")
@@ -90,7 +90,7 @@ FORMS: dict[str, dict[str, Any]] = {
 def picture(figure: Any, form: str) -> bytes:
     """The file of a matplotlib figure as "png", "pdf" or "svg"."""
     buffer = io.BytesIO()
-    with _matplotlib().rc_context({"svg.hashsalt": "rcad"}):
+    with matplotlib().rc_context({"svg.hashsalt": "rcad"}):
         figure.savefig(buffer, format=form, **FORMS[form])
     return buffer.getvalue()
 
@@ -139,7 +139,7 @@ def label(text: str, width: int = 26, lines: int = 2) -> str:
 
 @cache
 def _signs() -> frozenset[int]:
-    _matplotlib()
+    matplotlib()
     from matplotlib import font_manager
 
     return frozenset(font_manager.get_font(font_manager.findfont("DejaVu Sans")).get_charmap())

@@ -16,7 +16,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, Value, did_you_mean, is_number, one_of, shown, whole
+from rcad.errors import InputError, Value, did_you_mean, html_table, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, dumps, finite_or_none, loads
@@ -136,6 +136,11 @@ class RunRecord(Value):
             "epochs": self.last_epoch,
             "metrics": dict(self.metrics),
         }
+
+    def _repr_html_(self) -> str:
+        from rcad.runs.words import overview
+
+        return html_table(overview(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that strict JSON can hold."""

@@ -125,6 +125,25 @@ def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
     return "  ".join(part for part in parts if part)
 
 
+def overview(record: RunRecord) -> dict[str, str]:
+    """A run in a few rows: what it is, its numbers, and how the loss and the held-out metric went over the epochs."""
+    about = {
+        "run": record.id,
+        "trained": title(record.config),
+        "model": record.resolved.get("model", record.config.model.name),
+        "status": ": ".join(part for part in (record.status, record.message) if part),
+        "time": f"{duration(seconds(record))}, {plural(record.last_epoch, 'epoch')}",
+    }
+    numbers = {name: metric(name, record.metrics[name]) for name in leading(record.metrics, 6)}
+    seen = {name for row in record.epochs for name in row}
+    courses = {
+        f"{name}, by epoch": sparkline([row.get(name) for row in record.epochs])
+        for name in (*leading((name for name in seen if name.startswith("val_")), 1), "loss")
+        if name in seen
+    }
+    return {**about, **numbers, **courses}
+
+
 _EPOCH = (("loss",), ("val_accuracy", "accuracy", "val_rmse"), ("val_nll",))
 
 

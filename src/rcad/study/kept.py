@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rcad.errors import InputError, need
-from rcad.report import html
+from rcad.report import drawing, html
 from rcad.report.document import Document, Table
 from rcad.report.markdown import markdown
 from rcad.report.terminal import text
@@ -19,7 +19,7 @@ from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text
 from rcad.train.place import Place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Kept(ABC):
     """What a study found: an object that shows itself in a notebook, in a terminal and in files.
 
@@ -57,7 +57,7 @@ class Kept(ABC):
     def _repr_markdown_(self) -> str:
         return markdown(self.document)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return text(self.document)
 
     def written(self, *files: Path) -> Self:
@@ -96,7 +96,8 @@ def earlier(files: Sequence[Path], what: str, **marks: str) -> dict[str, Any] | 
 
 def check_packages(*more: tuple[str, str, str]) -> None:
     """That a report can be written here, before anything is computed; `more` are further modules that are needed."""
-    for module in (("jinja2", "jinja2", "report"), ("matplotlib.figure", "matplotlib", "report"), *more):
+    drawing.matplotlib()
+    for module in (("jinja2", "jinja2", "report"), *more):
         need(*module)
 
 

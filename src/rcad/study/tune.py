@@ -66,7 +66,7 @@ def best(trials: Sequence[Trial], goal: Goal) -> Trial | None:
     return None if leader is None or leader.metrics is None else leader
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuning(Kept):
     """What `rcad.tune` found.
 
