@@ -151,6 +151,28 @@ def test_the_parts_of_the_loss_are_logged(how: str) -> None:
         assert torch.equal(recorder.outputs[0]["target"], y)
 
 
+def test_train_loss_reaches_the_logger_and_callbacks(tmp_path: Path) -> None:
+    """The mean over the epoch, as modules log it in the training_step that is replaced."""
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+    from lightning.pytorch.loggers import CSVLogger
+
+    stop = EarlyStopping("train_loss", patience=1, min_delta=100.0, check_on_train_epoch_end=True)
+    keep = ModelCheckpoint(tmp_path, filename="{train_loss:.3f}", monitor="train_loss", save_on_train_epoch_end=True)
+    recorder, logger = Recorder(), CSVLogger(tmp_path)
+    settings = {"logger": logger, "enable_checkpointing": True, "log_every_n_steps": 1}
+    trainer = fit(Plain(), RCADCallback(RCAD_TEXT), recorder, stop, keep, epochs=5, **settings)
+    assert trainer.current_epoch == 2, "a gain of 100 never comes: it stops after the second epoch"
+    means = [
+        float(torch.stack([row["rcad/loss"] for row in part]).mean()) for part in (recorder.seen[:3], recorder.seen[3:])
+    ]
+    assert float(keep.best_model_score) == pytest.approx(min(means), rel=1e-5)
+    logged = (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()
+    column = logged[0].split(",").index("train_loss")
+    assert [float(row.split(",")[column]) for row in logged[1:] if row.split(",")[column]] == pytest.approx(
+        means, rel=1e-5
+    )
+
+
 def test_two_entropies_are_told_apart_and_logging_can_be_left_out() -> None:
     both, recorder = "confidence_penalty(lam=0.1) + rcad(alpha=0.5, lam=0.1)", Recorder()
     fit(Automatic(both), recorder, epochs=1)

@@ -16,7 +16,7 @@ pytest.importorskip("skorch")
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
-from skorch.callbacks import BatchScoring, EpochScoring, GradientNormClipping
+from skorch.callbacks import BatchScoring, EpochScoring, GradientNormClipping, PrintLog
 from skorch.helper import predefined_split
 
 from equal import same_parameters
@@ -192,6 +192,23 @@ def test_validation_and_scores_are_skorchs() -> None:
         assert loss == pytest.approx(nll - 0.02 * entropy, rel=1e-5)
         assert 0 <= accuracy <= 1
     assert net.history[-1, "train_loss"] == pytest.approx(np.mean([row[0] for row in batches]))
+
+
+def test_the_parts_of_the_loss_stand_in_the_epochs_row() -> None:
+    """Averaged as skorch averages the loss: by the sizes of the batches. PrintLog shows them."""
+    printed: list[str] = []
+    options = {"max_epochs": 1, "batch_size": 10, "verbose": 1, "callbacks": [("log", PrintLog(sink=printed.append))]}
+    net = made(callbacks__print_log=None, **options).fit(X, Y)
+    for name in ("train_nll", "train_entropy"):
+        rows = net.history[-1, "batches", :, ("train_batch_size", name)]
+        assert [size for size, _ in rows] == [10, 10, 4]
+        assert net.history[-1, name] == pytest.approx(np.average([v for _, v in rows], weights=[s for s, _ in rows]))
+        assert name in "".join(printed)
+    seldom = made(method="rcad(alpha=0.5, lam=0.3, every=5)", max_epochs=2, batch_size=6).fit(X, Y)
+    counts = [sum("train_entropy" in row for row in epoch) for epoch in seldom.history[:, "batches"]]
+    assert counts == [1, 1]
+    net.set_params(method="rcad(alpha=0.5, lam=0.3, every=100)").partial_fit(X, Y).partial_fit(X, Y)
+    assert np.isnan(net.history[-1, "train_entropy"]), "a term that rested: the column stays, without a number"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from equal import same_parameters
-from rcad import RCAD, Categorical, InputError, augment, methods
+from rcad import RCAD, Bernoulli, Categorical, InputError, augment, methods
 from rcad.integrations.resolve import as_method
 from timm_folder import load
 
@@ -18,7 +18,12 @@ timm: Any = load()
 pytest.importorskip("timm.task")
 
 from timm.data import Mixup  # noqa: E402
-from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy  # noqa: E402
+from timm.loss import (  # noqa: E402
+    BinaryCrossEntropy,
+    JsdCrossEntropy,
+    LabelSmoothingCrossEntropy,
+    SoftTargetCrossEntropy,
+)
 from timm.task import ClassificationTask  # noqa: E402
 from timm.utils import ModelEmaV3, NativeScaler  # noqa: E402
 
@@ -121,6 +126,37 @@ def test_label_smoothing_of_the_script(loss: nn.Module) -> None:
     trained(task := RCADTask(network(), loss, RCAD_TEXT, verbose=False))
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Categorical(smoothing=0.2))
     same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion))
+
+
+BCE = [
+    BinaryCrossEntropy(),
+    BinaryCrossEntropy(0.0),
+    BinaryCrossEntropy(target_threshold=0.2),
+    BinaryCrossEntropy(sum_classes=True, pos_weight=2.0),
+]
+
+
+@pytest.mark.parametrize("loss", BCE)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_bce_loss_of_the_script(loss: nn.Module, mixed: bool) -> None:
+    """--bce-loss with its smoothing, threshold and sum, for labels and for Mixup's soft targets."""
+    x, y = batches()[0]
+    target = (0.7 * nn.functional.one_hot(y, CLASSES) + 0.3 * nn.functional.one_hot(y.flip(0), CLASSES)) if mixed else y
+    for training in (True, False):
+        task = RCADTask(network(), loss, "erm", verbose=False).train(training)
+        torch.testing.assert_close(task(x, target)["loss"], loss(network().train(training)(x), target))
+
+
+def test_bce_loss_is_rcad_with_bernoulli() -> None:
+    trained(task := RCADTask(network(), BinaryCrossEntropy(0.0), RCAD_TEXT, verbose=False))
+    data = [(x, nn.functional.one_hot(y, CLASSES).float()) for x, y in batches()]
+    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Bernoulli())
+    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion, data))
+    x, y = batches()[0]
+    whole = RCADTask(network(), BinaryCrossEntropy(0.0, sum_classes=True), RCAD_TEXT, verbose=False)(x, y)
+    mean = RCADTask(network(), BinaryCrossEntropy(0.0), RCAD_TEXT, verbose=False)(x, y)
+    torch.testing.assert_close(whole["loss"], CLASSES * mean["loss"])
+    torch.testing.assert_close(whole["rcad/entropy"], CLASSES * mean["rcad/entropy"])
 
 
 def test_the_method_s_own_augmentations_work_on_pixels() -> None:
@@ -275,10 +311,16 @@ def test_a_criterion_brings_its_own_settings() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: RCADTask(network(), JsdCrossEntropy()), "to be a mean cross-entropy .* but got JsdCrossEntropy; use"),
         (
-            lambda: RCADTask(network(), BinaryCrossEntropy()),
-            "to be a mean cross-entropy .* but got BinaryCrossEntropy; use",
+            lambda: RCADTask(network(), BinaryCrossEntropy(weight=torch.ones(CLASSES))),
+            "but got BinaryCrossEntropy with class weights; use",
         ),
+        (
+            lambda: RCADTask(network(), BinaryCrossEntropy(pos_weight=torch.ones(CLASSES))),
+            "but got BinaryCrossEntropy with a pos_weight per class; use",
+        ),
+        (lambda: RCADTask(network(), BinaryCrossEntropy(), "label_smoothing + rcad"), "from the criterion or from"),
         (
             lambda: RCADTask(network(), nn.CrossEntropyLoss(torch.ones(CLASSES))),
             "CrossEntropyLoss with class weights; use",

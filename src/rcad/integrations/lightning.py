@@ -132,7 +132,8 @@ class RCADCallback(Callback):  # type: ignore[misc]
             default the two of a pair. What else a batch holds is not used.
         classes: the number of classes, for methods that mix integer labels.
         generator: the source of augmentations and random directions; default torch's global one.
-        log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
+        log: the parts of the loss are logged at each step under this name, "rcad/nll" and so on, and the mean loss of
+            an epoch as "train_loss", for EarlyStopping and ModelCheckpoint; None logs nothing.
         options: mean and std of normalised images, input_key, mask_key, units, checks, output.
 
     Example:
@@ -171,6 +172,9 @@ class RCADCallback(Callback):  # type: ignore[misc]
             losses = self.step.losses(pl_module, x, y, number=batches_seen(pl_module))
             if self.prefix is not None:
                 pl_module.log_dict(self.step.parts(losses, self.prefix), on_step=True, on_epoch=False)
+                # As the replaced step would have logged it: what EarlyStopping and ModelCheckpoint are told to watch.
+                mean = {"on_step": False, "on_epoch": True, "batch_size": len(y), "sync_dist": True}
+                pl_module.log("train_loss", losses.total.detach(), **mean)
             return {"loss": losses.total, "output": losses.output, "target": y}
 
         pl_module.training_step = training_step

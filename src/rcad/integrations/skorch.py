@@ -199,6 +199,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
     def initialize(self) -> Any:
         super().initialize()
         self.rcad_steps_ = self.rcad_waiting_ = 0
+        self.rcad_parts_: dict[str, None] = {}  # columns of the history, in order
         self._resolve_method()
         return self
 
@@ -237,7 +238,16 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         self.rcad_steps_ += self.rcad_waiting_ == 0
         for name, value in self.rcad_.readable(step["parts"]).items():
             self.history.record_batch(f"train_{name}", value.item())
+            self.rcad_parts_[f"train_{name}"] = None
         return step
+
+    def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
+        """The parts of the loss in the epoch's row, as skorch averages the loss; NaN where a term rested throughout."""
+        super().on_epoch_end(*args, **kwargs)
+        for name in self.rcad_parts_:
+            rows = [row for row in self.history[-1, "batches"] if name in row]
+            sizes = [row["train_batch_size"] for row in rows]
+            self.history.record(name, np.average([row[name] for row in rows], weights=sizes) if rows else np.nan)
 
     def _accumulated_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """A batch's gradients; with the last of several, callbacks (such as clipping) see the sum, and then a step."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, is_number
+from rcad.errors import InputError, Value, is_number
 from rcad.integrations.resolve import MethodLike, as_method
 from rcad.integrations.step import Step
 from rcad.loss.criterion import RCAD, Criterion
-from rcad.loss.likelihoods import Categorical
+from rcad.loss.likelihoods import Bernoulli, Categorical
 from rcad.loss.model_calls import logits_of
 from rcad.loss.perturbations import Channels
 from rcad.models.timm_model import import_timm
@@ -19,7 +20,7 @@ from rcad.models.timm_model import import_timm
 timm = import_timm()
 
 from timm.data import resolve_data_config  # noqa: E402
-from timm.loss import LabelSmoothingCrossEntropy, SoftTargetCrossEntropy  # noqa: E402
+from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy  # noqa: E402
 from timm.utils import unwrap_model  # noqa: E402
 
 try:
@@ -39,7 +40,7 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
 
     Args:
         model: the network; where it has several heads, its first output counts.
-        criterion: the script's cross-entropy, whose label smoothing is kept; default none.
+        criterion: the script's cross-entropy, whose label smoothing is kept, or its --bce-loss; default none.
         method: text such as "rcad(alpha=0.5, lam=0.02)", a Method, or a Criterion, which brings its own settings.
         mean, std: by which the loader normalised the images; default those of the model's `pretrained_cfg`, as in
             timm's loader. alpha is a distance in pixels of [0, 1] all the same.
@@ -138,8 +139,57 @@ def normalisation(model: nn.Module) -> dict[str, Channels]:
     return {"mean": tuple(config["mean"]), "std": tuple(config["std"])}
 
 
-def likelihood_of(loss: nn.Module) -> Categorical:
+@dataclass(frozen=True, repr=False)
+class OneVersusRest(Value):
+    """A yes or no for each class, as --bce-loss reads logits (B, K): `rcad.Bernoulli` on labels that timm would make.
+
+    Args:
+        inner: what a logit means.
+        smoothing: eps of labels: a class gets eps / K, the label 1 - eps + eps / K; soft targets stay as they are.
+        threshold: targets above it become 1, the others 0; None leaves them.
+        total: the sum over the classes in place of their mean (--bce-sum), of the loss and of the entropy alike.
+    """
+
+    inner: Bernoulli
+    smoothing: float
+    threshold: float | None
+    total: bool
+
+    def nll(self, output: Tensor, target: Tensor) -> Tensor:
+        return self._counted(self.inner.nll(output, self._yes(output, target)), output)
+
+    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return self._counted(self.inner.entropy(output, valid), output)
+
+    def uniform_nll(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return self._counted(self.inner.uniform_nll(output, valid), output)
+
+    def plain(self) -> OneVersusRest:
+        return replace(self, inner=self.inner.plain(), smoothing=0.0)
+
+    def check_shapes(self, output: Tensor, target: Tensor) -> None:
+        Categorical().check_shapes(output, target)
+
+    def check_values(self, output: Tensor, target: Tensor) -> None:
+        (self.inner if target.is_floating_point() else Categorical()).check_values(output, target)
+
+    def _yes(self, output: Tensor, target: Tensor) -> Tensor:
+        if not target.is_floating_point():
+            target = nn.functional.one_hot(target, output.shape[1]).to(output.dtype)
+            target = (1 - self.smoothing) * target + self.smoothing / output.shape[1]
+        return target if self.threshold is None else target.gt(self.threshold).to(target.dtype)
+
+    def _counted(self, values: Tensor, output: Tensor) -> Tensor:
+        return values * output.shape[1] if self.total else values
+
+
+def likelihood_of(loss: nn.Module) -> Categorical | OneVersusRest:
     """The likelihood behind a loss of timm's training script."""
+    if isinstance(loss, BinaryCrossEntropy) and loss.weight is None and (loss.sum_classes or loss.reduction == "mean"):
+        positive = loss.pos_weight
+        if positive is None or positive.numel() == 1:
+            inner = Bernoulli(positive_weight=1.0 if positive is None else float(positive))
+            return OneVersusRest(inner, loss.smoothing, loss.target_threshold, loss.sum_classes)
     if isinstance(loss, LabelSmoothingCrossEntropy):
         return Categorical(smoothing=loss.smoothing)
     if isinstance(loss, SoftTargetCrossEntropy):
@@ -147,10 +197,12 @@ def likelihood_of(loss: nn.Module) -> Categorical:
     if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and loss.reduction == "mean":
         return Categorical(smoothing=loss.label_smoothing)
     found = type(loss).__name__
-    if isinstance(loss, nn.CrossEntropyLoss):
-        found += " with class weights" if loss.weight is not None else f" with reduction={loss.reduction!r}"
+    if isinstance(loss, nn.CrossEntropyLoss | BinaryCrossEntropy):
+        several = getattr(loss, "pos_weight", None) is not None and loss.reduction == "mean"
+        found += " with a pos_weight per class" if several else f" with reduction={loss.reduction!r}"
+        found = found if loss.weight is None else f"{type(loss).__name__} with class weights"
     raise InputError(
         "expected the criterion to be a mean cross-entropy (CrossEntropyLoss without class weights, "
-        f"LabelSmoothingCrossEntropy or SoftTargetCrossEntropy), but got {found}; "
+        f"LabelSmoothingCrossEntropy, SoftTargetCrossEntropy or BinaryCrossEntropy), but got {found}; "
         "use one of these, or pass a Criterion as the method"
     )
