@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from rcad.train import progress as terminal
-from rcad.train.progress import SILENT, Bars, Cell, Lines, Portion, Progress, Silent, shown
+from rcad.train.progress import SILENT, Bars, Cell, Lines, Portion, Progress, Silent, shown, watched
 
 
 class Clock:
@@ -95,8 +95,8 @@ def test_a_notebook_has_one_line_that_changes(clock: Clock, capsys: pytest.Captu
         return SimpleNamespace(update=lambda bundle, raw: seen.append(bundle["text/plain"]))
 
     play(Cell(display), clock, epochs=3)
-    assert capsys.readouterr().out == "done: seed 0\n"
-    assert [line.split("  ")[0] for line in seen] == [f"epoch {epoch}/3" for epoch in range(4)]
+    assert capsys.readouterr().out == ""
+    assert [line.split("  ")[0] for line in seen] == [*(f"epoch {epoch}/3" for epoch in range(4)), "done: seed 0"]
 
 
 def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +113,20 @@ def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = SimpleNamespace(get_ipython=shell, display=SimpleNamespace(display=print))
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     assert (kind(), kind(as_json=True)) == (Cell, Silent)
+
+
+def test_from_python_a_person_sees_how_far_it_is_and_a_script_has_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(given: Progress | None = None) -> type:
+        with watched(given) as progress:
+            return type(progress)
+
+    assert (kind(), kind(Lines())) == (Silent, Lines)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert (kind(), kind(SILENT)) == (Bars, Silent)
+    shell = type("Shell", (type("ZMQInteractiveShell", (), {}),), {})  # a hosted notebook has one of its own
+    notebook = SimpleNamespace(get_ipython=shell, display=SimpleNamespace(display=print))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    assert (kind(), kind(SILENT)) == (Cell, Silent)
 
 
 def test_a_closed_pipe_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

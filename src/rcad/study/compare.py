@@ -43,7 +43,7 @@ from rcad.study.study import (
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Portion, Progress
+from rcad.train.progress import Portion, Progress, watched
 from rcad.train.run import method_defaults
 from rcad.train.task import prepare, read
 
@@ -110,7 +110,7 @@ def compare(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
-    progress: Progress = SILENT,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Compare methods with ERM on data of yours: tuned alike, tested once on each split, judged.
 
@@ -136,7 +136,9 @@ def compare(
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     with workplace(out, runs, data_dir=data_dir, cache_dir=cache_dir, device=device) as (kept, place):
-        return _Work(asked, methods, metric, numbers, budget, controls, kept, place).go(progress)
+        work = _Work(asked, methods, metric, numbers, budget, controls, kept, place)
+        with watched(progress) as told:
+            return work.go(told)
 
 
 @dataclass

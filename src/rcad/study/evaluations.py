@@ -27,7 +27,7 @@ from rcad.runs.store import RECORD, Store
 from rcad.study import statistics
 from rcad.study.kept import Kept, check_packages, earlier
 from rcad.study.statistics import FEWEST, Paired, paired
-from rcad.train.progress import SILENT, Progress
+from rcad.train.progress import Progress, watched
 
 log = logging.getLogger("rcad")
 
@@ -85,7 +85,7 @@ def evaluate_run(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
-    progress: Progress = SILENT,
+    progress: Progress | None = None,
 ) -> EvaluationReport:
     """Look at finished runs beyond their accuracy: calibration, attacks, corruptions, foreign data.
 
@@ -108,6 +108,7 @@ def evaluate_run(
         runs: the folder of runs.
         data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
         device: "auto" takes a GPU where there is one.
+        progress: as in `rcad.tune`.
     """
     chosen_suites = parse_suites(suites)
     settings = Settings(
@@ -132,12 +133,13 @@ def evaluate_run(
         check_out(folder)
 
     def report(name: str, suite: str, what: str, done: int, total: int) -> None:
-        progress.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {what}", done, total)
+        told.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {what}", done, total)
 
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
     on_error = None if len(chosen) == 1 and not left_out else leave_out
-    outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
+    with watched(progress) as told:
+        outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
     if not outcomes:
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
     made = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))

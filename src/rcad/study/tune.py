@@ -26,7 +26,7 @@ from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, res
 from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, check_held_out, measured
 from rcad.train.machine import pick_device
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Portion, Progress
+from rcad.train.progress import Portion, Progress, watched
 from rcad.train.run import method_defaults
 from rcad.train.scheduler import Outcome, canonical
 from rcad.train.task import method_of, prepare, read
@@ -129,7 +129,7 @@ def tune(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
-    progress: Progress = SILENT,
+    progress: Progress | None = None,
 ) -> Tuning:
     """Find a method's numbers, and its weight decay, on data of yours by the held-out split.
 
@@ -147,7 +147,7 @@ def tune(
         out: the folder of the record and the page; None writes none.
         runs: the folder of runs; None for one in `out`. Runs that it holds are not made again.
         data_dir, cache_dir, device: where the data are found, and what trains.
-        progress: told how far it is.
+        progress: told how far it is; None shows a bar on a terminal and a line in a notebook, and nothing elsewhere.
 
     Raises:
         InputError: something is wrong with the input; nothing was trained.
@@ -157,7 +157,9 @@ def tune(
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     with workplace(out, runs, data_dir=data_dir, cache_dir=cache_dir, device=device) as (kept, place):
-        return _Work(asked, method, space, search, by, budget, list(seeds), kept, place).go(progress)
+        work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)
+        with watched(progress) as told:
+            return work.go(told)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, Protocol, TextIO
 
 from rcad.runs.words import duration, size
@@ -109,11 +110,25 @@ def shown(*, quiet: bool = False, as_json: bool = False) -> Iterator[Progress]:
         yield Lines()
 
 
+@contextlib.contextmanager
+def watched(given: Progress | None) -> Iterator[Progress]:
+    """The Progress that a caller from Python gave; else one where a person looks, and silence in a script's log."""
+    if given is not None:
+        yield given
+    elif (display := _notebook()) is not None:
+        yield Cell(display)
+    elif _is_watched(sys.stderr) and find_spec("rich") is not None:
+        with Bars() as bars:
+            yield bars
+    else:
+        yield SILENT
+
+
 def _notebook() -> Any:
     """IPython's `display` where this is a notebook's process."""
     interactive = sys.modules.get("IPython")
     shell = None if interactive is None else interactive.get_ipython()
-    if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
+    if all(kind.__name__ != "ZMQInteractiveShell" for kind in type(shell).__mro__):  # Colab's is a subclass
         return None
     return interactive.display.display  # type: ignore[union-attr]
 
@@ -177,7 +192,7 @@ class Lines:
 
 
 class Cell(Lines):
-    """One line of a notebook that changes in place; notes stay."""
+    """One line of a notebook that changes in place, by notes too: forty runs are not forty lines above the result."""
 
     every = CELL_S
 
@@ -185,6 +200,9 @@ class Cell(Lines):
         super().__init__()
         self._display = display
         self._handle: Any = None
+
+    def note(self, text: str) -> None:
+        self._say(text)
 
     def _say(self, text: str) -> None:
         bundle = {"text/plain": text}
