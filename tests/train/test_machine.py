@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rcad.train.machine import deterministic, keep_kernels, timed
+from rcad.errors import InputError
+from rcad.train.machine import deterministic, keep_kernels, pick_device, pick_devices, timed
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -52,3 +53,22 @@ def test_kernels_are_kept_in_the_cache_unless_said_otherwise(monkeypatch: pytest
     keep_kernels(tmp_path)
     assert os.environ["TRITON_CACHE_DIR"] == "mine"
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kernels" / "inductor")
+
+
+def test_several_devices_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pick_devices("2", "cpu") == ("cpu", "cpu")
+    with pytest.raises(InputError, match="say how many processes"):
+        pick_devices("0,1", "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert pick_device("cuda:3").index == 3
+    assert pick_devices("2") == ("cuda:0", "cuda:1")
+    assert pick_devices("3, 1") == ("cuda:3", "cuda:1")
+    assert pick_devices("1,", "cuda") == ("cuda:1",)
+    for wrong in ("0", "", "a", "1,1", "-1", "1,,2"):
+        with pytest.raises(InputError, match="--devices to be a number"):
+            pick_devices(wrong)
+    with pytest.raises(InputError, match="expected one of the 4 GPUs that torch sees, but got cuda:4"):
+        pick_devices("0,4")
+    with pytest.raises(InputError, match="got both: cuda:1 and 2"):
+        pick_devices("2", "cuda:1")

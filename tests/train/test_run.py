@@ -171,7 +171,7 @@ def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path)
 
 def test_devices_are_named() -> None:
     assert pick_device("cpu").type == "cpu"
-    with pytest.raises(InputError, match="expected a device such as auto, cpu or cuda, but got 'gpu'"):
+    with pytest.raises(InputError, match="expected a device such as auto, cpu, cuda or cuda:1, but got 'gpu'"):
         pick_device("gpu")
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="torch sees none"):

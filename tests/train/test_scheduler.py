@@ -25,7 +25,7 @@ from rcad.runs.store import Store
 from rcad.train import processes, scheduler, task
 from rcad.train import run as engine
 from rcad.train.checkpoint import CHECKPOINT
-from rcad.train.one_gpu import OneGPU
+from rcad.train.one_gpu import OneGPU, in_shares
 from rcad.train.place import Place
 from rcad.train.processes import Processes
 from rcad.train.progress import Silent
@@ -239,6 +239,9 @@ def test_backends_suit_the_work(
     assert suitable(CONFIGS, gpu, 1, None) is one_by_one
     assert suitable(CONFIGS[:1], gpu, None, None) is one_by_one
     assert len(caplog.records) == 1
+    two = replace(gpu, device="cuda:0", devices=("cuda:0", "cuda:2"))
+    assert suitable(CONFIGS, two, 4, 1) == Processes(2, ("cuda:0", "cuda:2"), 4)
+    assert suitable(CONFIGS[:1], two, None, 1) is one_by_one
     suitable([config(deterministic=True), config(1)], replace(gpu, joined=2), None, None)
     assert caplog.messages[1] == "--join: not for dropout, timm or train.deterministic"
 
@@ -295,16 +298,44 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(
 ) -> None:
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
     in_workers(killing(seed=1, times=1, folder=tmp_path))
-    configs = [config(seed, 3, arrays) for seed in range(3)]
+    configs = [config(seed, 3, arrays) for seed in range(8)]
     before = dict(os.environ)
     outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), heard := Hearing(), processes=2)
     assert len(list(tmp_path.glob("died*"))) == 1
-    assert [record.status for record in outcome.records] == ["done"] * 3
+    assert [record.status for record in outcome.records] == ["done"] * 8
     assert dict(os.environ) == before
     assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
     assert any(note.startswith("going on after epoch") for note in heard.notes)
     alone = schedule(configs[1:2], Place(Store.open(tmp_path / "alone"), device="cpu"))
     assert outcome.records[1].metrics == alone.records[0].metrics
+
+
+def test_a_share_whose_worker_died_goes_on_one_by_one(
+    tmp_path: Path, place: Place, arrays: str, in_workers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_workers(killing(seed=1, times=1, folder=tmp_path))
+    configs = [config(seed, 2, arrays) for seed in range(4)]
+    taken: list[list[int]] = []
+    hand_out = processes._Crew._hand_out
+
+    def seen(self: Any, worker: Any) -> None:
+        hand_out(self, worker)
+        taken.append([config.seed for config in worker.runs.values()])
+
+    monkeypatch.setattr(processes._Crew, "_hand_out", seen)
+    monkeypatch.setattr(Processes, "_shares", lambda self, work: [work.configs[:3], work.configs[3:]])
+    outcome = schedule(configs, replace(place, devices=("cpu",) * 2))
+    assert [record.status for record in outcome.records] == ["done"] * 4
+    assert [one for one in taken if one] == [[0, 1, 2], [3], [1], [2]]
+    assert len(list(tmp_path.glob("died*"))) == 1
+
+
+def test_each_gpu_takes_shares_of_the_runs() -> None:
+    configs = [config(seed, epochs) for epochs in (2, 3) for seed in range(6)]
+    assert [len(share) for share in in_shares(configs, None, 1, 2)] == [6, 6]
+    assert [len(share) for share in in_shares(configs, 5, 1, 2)] == [5, 5, 2]
+    joined = in_shares([*configs, config(9, deterministic=True)], 7, 5, 2)
+    assert [[one.seed for one in share] for share in joined] == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [9]]
 
 
 def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import Data, Device, Images, Json, Quiet, Reading, Training, about, bundled, required_data
+from rcad.cli.options import (
+    Data,
+    Device,
+    Images,
+    Json,
+    Machines,
+    Quiet,
+    Reading,
+    Training,
+    about,
+    bundled,
+    required_data,
+)
 
 HELP = about(
     "Compare methods on your own data: tuned alike, tested once on each split, with statistics and a report.",
@@ -55,6 +67,7 @@ def compare(
         Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
     ] = None,
     device: Device = "auto",
+    machines: Machines,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -79,7 +92,7 @@ def compare(
                 controls=controls,
                 out=out,
                 runs=runs,
-                device=device,
+                **machines.places(device),
                 progress=progress,
             )
     except Stopped as stop:

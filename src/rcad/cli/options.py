@@ -10,10 +10,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, whole
 
 RUNS = Path("runs")
-DEVICES = ("auto", "cpu", "cuda")
 
 
 def checked(name: str, check: Callable[..., None], *limits: Any, **more: Any) -> Callable[[Any], Any]:
@@ -31,6 +30,13 @@ def _a_time(minutes: float | None) -> float | None:
     if minutes is not None and not 0 < minutes < float("inf"):
         raise InputError(f"expected --minutes to be a number above 0, but got {minutes:g}")
     return minutes
+
+
+def _a_device(name: str) -> str:
+    kind, colon, number = name.partition(":")
+    if name not in ("auto", "cpu", "cuda") and not (kind == "cuda" and colon and number.isascii() and number.isdigit()):
+        raise InputError(f"expected --device to be one of auto, cpu, cuda, cuda:1, but got {name!r}")
+    return name
 
 
 RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the runs.")]
@@ -116,7 +122,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final
 Device = Annotated[
     str,
     typer.Option(
-        "--device", metavar="auto|cpu|cuda", callback=checked("--device", one_of, DEVICES), help="Where to compute."
+        "--device", metavar="auto|cpu|cuda", callback=_a_device, help="Where to compute; cuda:1 is the second GPU."
+    ),
+]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        "--devices", metavar="N|A,B,..", help="So many GPUs, or these, each with runs of its own; else processes."
     ),
 ]
 Minutes = Annotated[
@@ -183,6 +195,22 @@ class Training:
         """As `rcad.tune` and `rcad.compare` take it."""
         given = {"recipe": self.recipe, "epochs": self.epochs, "model": self.model}
         return {**given, "settings": self.setting or ()}
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A bundle: which devices take part, and whose."""
+
+    devices: Devices = None
+
+    def places(self, device: str) -> dict[str, Any]:
+        """The device and what else a `Place` says of where runs are made."""
+        if self.devices is None:
+            return {"device": device}
+        from rcad.train.machine import pick_devices
+
+        names = pick_devices(self.devices, device)
+        return {"device": names[0], "devices": names}
 
 
 def bundled(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rcad.cli.options import CacheFolder, DataFolder, Device, Join, Json, Minutes, about, help_without_command
+from rcad.cli.options import (
+    CacheFolder,
+    DataFolder,
+    Device,
+    Join,
+    Json,
+    Machines,
+    Minutes,
+    about,
+    bundled,
+    help_without_command,
+)
 
 if TYPE_CHECKING:
     from rcad.paper.record import Study
@@ -94,13 +105,16 @@ def list_targets(as_json: Json = False) -> None:
         for images, needs a GPU. Data sets that are not there are named and left out.""",
     ),
 )
+@bundled
 def run_target(
+    *,
     name: Name,
     scale: Scale = "full",
     seeds: Seeds = None,
     protocol: Views = "one-view",
     precision: Precision = "fp32",
     device: Device = "auto",
+    machines: Machines,
     only: Only = None,
     runs: SuiteRuns = None,
     workers: Annotated[
@@ -122,7 +136,13 @@ def run_target(
     wanted = _target(name, scale, protocol, precision)
     if wanted != "T5":
         _no_options(wanted, {"--weights": weights})
-    given: dict[str, object] = {"--seeds": seeds, "--only": only, "--runs": runs, "--workers": workers}
+    given: dict[str, object] = {
+        "--seeds": seeds,
+        "--only": only,
+        "--runs": runs,
+        "--workers": workers,
+        "--devices": machines.devices,
+    }
     given |= {"--minutes": minutes, "--model": model, "--protocol": None if protocol == "one-view" else protocol}
     given |= {"--join": None if join == 1 else join, "--precision": None if precision == "fp32" else precision}
     _no_options(wanted, {"--again": again or None} if TARGETS[wanted].is_suite else given)
@@ -137,7 +157,9 @@ def run_target(
         one_of("--protocol with --model", protocol, ("tuned",))
     started = None if weights is None else str(weights.expanduser())
     order = _order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out)
-    order = replace(order, device=device, workers=workers, joined=join, minutes=minutes, model=model, weights=started)
+    order = replace(
+        order, **machines.places(device), workers=workers, joined=join, minutes=minutes, model=model, weights=started
+    )
     if dry_run:
         _what_is_left(order)
     else:

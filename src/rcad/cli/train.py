@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from rcad.cli.options import (
     Images,
     Join,
     Json,
+    Machines,
     Minutes,
     Quiet,
     Reading,
@@ -39,16 +41,18 @@ HELP = about(
     "rcad train --data digits --method rcad --epochs 2 --json",
     "rcad train --data cifar100[:2000] --method rcad --data-dir data",
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
+    "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
     more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
-    (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds
-    train side by side. Seeds that another process is training are left to it. Exit code 1: a run diverged; 2: seeds
-    were left, or the input is wrong.""",
+    (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds train side by side;
+    --devices 0,1 gives each of two GPUs seeds of its own. Seeds that another process is training are left to it. Exit
+    code 1: a run diverged; 2: seeds were left, or the input is wrong.""",
 )
 
 ENGINES = ("auto", "eager", "graph", "compile")
 
 if TYPE_CHECKING:
     from rcad.runs.config import RunConfig
+    from rcad.runs.store import Store
     from rcad.train.progress import Row
 
 
@@ -78,6 +82,7 @@ def train(
     ] = None,
     runs: RunsFolder = RUNS,
     device: Device = "auto",
+    machines: Machines,
     engine: Annotated[
         str,
         typer.Option(
@@ -107,10 +112,9 @@ def train(
 ) -> None:
     from rcad.cli.request import Request, parse_seeds
     from rcad.cli.results import print_configs, show
-    from rcad.runs.plain import config_id
     from rcad.train.place import Place
     from rcad.train.progress import shown
-    from rcad.train.scheduler import schedule
+    from rcad.train.scheduler import schedule, untracked
 
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
@@ -132,15 +136,19 @@ def train(
     if dry_run:
         print_configs(configs, as_json)
         return
-    place = Place.of(runs, **reading.places, device=device, engine=engine, joined=join, stream=stream)
-
-    def trackers(config: RunConfig) -> list[TensorBoard]:
-        return [TensorBoard(place.store.folder(config_id(config)) / "tensorboard")] if tensorboard else []
-
+    place = Place.of(runs, **reading.places, **machines.places(device), engine=engine, joined=join, stream=stream)
+    trackers = partial(boards, place.store) if tensorboard else untracked
     with shown(quiet=quiet, as_json=as_json) as progress:
         outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes, trackers=trackers)
     show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
+
+
+def boards(store: Store, config: RunConfig) -> list[TensorBoard]:
+    """The trackers of a run; a function of the module, so that other processes can be told of it."""
+    from rcad.runs.plain import config_id
+
+    return [TensorBoard(store.folder(config_id(config)) / "tensorboard")]
 
 
 class TensorBoard:

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import METHOD, Data, Device, Images, Json, Quiet, Reading, Training, about, bundled, required_data
+from rcad.cli.options import (
+    METHOD,
+    Data,
+    Device,
+    Images,
+    Json,
+    Machines,
+    Quiet,
+    Reading,
+    Training,
+    about,
+    bundled,
+    required_data,
+)
 
 HELP = about(
     "Find a method's numbers on this data by its held-out split, never by its test split.",
@@ -57,6 +70,7 @@ def tune(
         Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
     ] = None,
     device: Device = "auto",
+    machines: Machines,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -81,7 +95,7 @@ def tune(
             seeds=numbers,
             out=out,
             runs=runs,
-            device=device,
+            **machines.places(device),
             progress=progress,
         )
     record_file, page, *pictures = map(str, found.files)

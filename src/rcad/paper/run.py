@@ -118,6 +118,7 @@ class Order:
     data_dir: Path | None = None
     cache_dir: Path | None = None
     device: str = "auto"
+    devices: tuple[str, ...] = ()
     workers: int | None = None
     precision: Precision = "fp32"
     joined: int = 1
@@ -188,7 +189,7 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
         warn(sentence)
     make_folder(order.record.parent)
     store = Store.open(order.store, packs=order.packs)
-    place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined)
+    place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined, devices=order.devices)
     on_cpu = pick_device(order.device).type == "cpu"
     if order.precision == "bf16" and on_cpu and finished(planned, store) < len(planned.configs()):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")

@@ -110,6 +110,7 @@ def compare(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
+    devices: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare methods with ERM on data of yours: tuned alike, tested once on each split, judged.
@@ -124,7 +125,7 @@ def compare(
         controls: bring RCAD's two controls along.
         epochs, recipe, model, settings: as in `rcad train`; a field that is set is not searched.
         out: the folder of the report; None writes none. What it holds already is not trained again.
-        runs, data_dir, cache_dir, device, progress: as in `rcad.tune`.
+        runs, data_dir, cache_dir, device, devices, progress: as in `rcad.tune`.
 
     Raises:
         InputError: something is wrong with the input; nothing was trained.
@@ -135,7 +136,8 @@ def compare(
         whole("budget", budget, minimum=1)
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    with workplace(out, runs, data_dir=data_dir, cache_dir=cache_dir, device=device) as (kept, place):
+    where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
+    with workplace(out, runs, **where) as (kept, place):
         work = _Work(asked, methods, metric, numbers, budget, controls, kept, place)
         with watched(progress) as told:
             return work.go(told)

@@ -129,6 +129,7 @@ def tune(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     device: str = "auto",
+    devices: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Tuning:
     """Find a method's numbers, and its weight decay, on data of yours by the held-out split.
@@ -147,6 +148,7 @@ def tune(
         out: the folder of the record and the page; None writes none.
         runs: the folder of runs; None for one in `out`. Runs that it holds are not made again.
         data_dir, cache_dir, device: where the data are found, and what trains.
+        devices: several GPUs, each with runs of its own, e.g. ("cuda:0", "cuda:1").
         progress: told how far it is; None shows a bar on a terminal and a line in a notebook, and nothing elsewhere.
 
     Raises:
@@ -156,7 +158,8 @@ def tune(
     whole("budget", budget, minimum=1)
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
-    with workplace(out, runs, data_dir=data_dir, cache_dir=cache_dir, device=device) as (kept, place):
+    where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
+    with workplace(out, runs, **where) as (kept, place):
         work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)
         with watched(progress) as told:
             return work.go(told)

@@ -23,16 +23,40 @@ STARTED = time.perf_counter()
 
 
 def pick_device(name: str) -> torch.device:
-    """ "auto" takes a GPU where there is one."""
+    """ "auto" takes a GPU where there is one; "cuda:1" is the second."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"expected a device such as auto, cpu or cuda, but got {name!r}") from None
+        raise InputError(f"expected a device such as auto, cpu, cuda or cuda:1, but got {name!r}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("expected a CUDA device for device=cuda, but torch sees none; use device=cpu")
+        raise InputError(f"expected a CUDA device for device={name}, but torch sees none; use device=cpu")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        last = f"cuda:{count - 1}"
+        raise InputError(f"expected one of the {count} GPUs that torch sees, but got {name}; the last is {last}")
     return device
+
+
+def pick_devices(text: str, device: str = "auto") -> tuple[str, ...]:
+    """The devices of `--devices 4` (the first four) or `--devices 0,2` (these GPUs); on the CPU, so many processes."""
+    parts = [part.strip() for part in text.strip().removesuffix(",").split(",")]
+    numbers = [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 5]
+    listed = "," in text
+    if len(numbers) < len(parts) or len(set(numbers)) < len(numbers) or (not listed and not numbers[0]):
+        raise InputError(f"expected --devices to be a number (4) or GPUs (0,1,2,3), each once, but got {text!r}")
+    if ":" in device:
+        raise InputError(f"expected --device or --devices, but got both: {device} and {text}; leave one out")
+    if pick_device(device).type == "cpu":
+        if listed:
+            raise InputError(
+                f"expected GPUs for --devices {text}, but got the CPU; say how many processes: --devices 2"
+            )
+        return ("cpu",) * numbers[0]
+    names = tuple(f"cuda:{number}" for number in (numbers if listed else range(numbers[0])))
+    for name in names:
+        pick_device(name)
+    return names
 
 
 @contextmanager

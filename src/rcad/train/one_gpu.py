@@ -71,6 +71,22 @@ def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[RunConfig]]:
     return groups + alone
 
 
+def in_shares(configs: Sequence[RunConfig], at_once: int | None, joined: int, devices: int) -> list[list[RunConfig]]:
+    """What each of several GPUs takes at a time: as many runs as share one, seeds that are joined together."""
+    most = min(at_once or most_at_once(joined), -(-len(configs) // devices))
+    shares: list[list[RunConfig]] = []
+    for group in in_groups([config for config in configs if can_share(config)], min(joined, most)):
+        if not shares or len(shares[-1]) + len(group) > most:
+            shares.append([])
+        shares[-1] += group
+    return shares + [[config] for config in configs if not can_share(config)]
+
+
+def most_at_once(joined: int) -> int:
+    """How many runs share a GPU where the user does not say."""
+    return max(AT_ONCE, TEAMS * joined)
+
+
 @dataclass(frozen=True)
 class OneGPU:
     """The backend of one GPU with many runs at once; those that cannot share it follow one by one.
@@ -90,7 +106,7 @@ class OneGPU:
             keep_kernels(work.place.cache_dir)
         if sharing:
             with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), deterministic(False, device):
-                limit = min(self.at_once or max(AT_ONCE, TEAMS * work.place.joined), len(sharing))
+                limit = min(self.at_once or most_at_once(work.place.joined), len(sharing))
                 _Teams(replace(work, configs=sharing), limit).go()
         one_by_one(replace(work, configs=rest))
 

@@ -24,7 +24,8 @@ class Place:
     Args:
         store: the folder of runs.
         data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
-        device: "auto" takes a GPU where there is one.
+        device: "auto" takes a GPU where there is one; "cuda:1" the second one.
+        devices: several, of which each takes runs of its own, e.g. ("cuda:0", "cuda:1"); empty for `device` alone.
         engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
             model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
         checkpoint_seconds: time between checkpoints, more where saving is slow.
@@ -42,6 +43,7 @@ class Place:
     checkpoint_seconds: float = 15.0
     joined: int = 1
     stream: bool = False
+    devices: tuple[str, ...] = ()
 
     @staticmethod
     def of(runs: Path, **options: object) -> Place:

@@ -1,4 +1,7 @@
-"""The backend of local processes. Each takes one run after the other; one that dies is replaced and its run goes on."""
+"""The backend of local processes, on the CPU or one for each GPU; one that dies is replaced and its runs go on.
+
+Each takes one share of the runs after the other: a single run on the CPU, those that share the device on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -19,9 +22,12 @@ from rcad.errors import InputError, MissingExtraError, whole
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
 from rcad.runs.words import title
 from rcad.train.place import Place
-from rcad.train.scheduler import Work
+from rcad.train.progress import Progress
+from rcad.train.scheduler import Trackers, Work, suitable
+from rcad.train.stop import stopping
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 ATTEMPTS = 3
@@ -33,49 +39,68 @@ _POLL_S, _TELL_S = 0.2, 0.5
 
 @dataclass(frozen=True)
 class Processes:
-    """So many worker processes with one thread each, started afresh (not forked: torch's threads do not survive it)."""
+    """So many worker processes with one thread each, started afresh (not forked: torch's threads do not survive it).
+
+    Args:
+        devices: one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own.
+        at_once: how many runs share a GPU; None for as many as pay.
+    """
 
     count: int
+    devices: tuple[str, ...] = ()
+    at_once: int | None = None
 
     def __post_init__(self) -> None:
         whole("the number of processes", self.count, minimum=1)
 
     def __call__(self, work: Work) -> None:
-        crew = _Crew(work)
+        crew = _Crew(work, self._shares(work), self.at_once)
         try:
-            crew.go(min(self.count, len(work.configs)))
+            crew.go(list(self.devices or [work.place.device] * self.count))
         finally:
             crew.end()
+
+    def _shares(self, work: Work) -> Sequence[Sequence[RunConfig]]:
+        """What a worker takes at a time."""
+        if not any(device.startswith("cuda") for device in self.devices):
+            return [[config] for config in work.configs]
+        from rcad.train.one_gpu import in_shares
+
+        return in_shares(work.configs, self.at_once, work.place.joined, self.count)
 
 
 @dataclass(eq=False)
 class _Worker:
+    """A process, and which runs of its share are not over yet, by id."""
+
     process: BaseProcess
     pipe: Connection
-    run: RunConfig | None = None
+    device: str
+    runs: dict[str, RunConfig]
+    at_work: bool = False
 
 
 class _Crew:
     """The workers, and what is left to do."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._waiting = deque(work.configs)
+    def __init__(self, work: Work, shares: Iterable[Sequence[RunConfig]], at_once: int | None) -> None:
+        self._work, self._at_once = work, at_once
+        self._waiting = deque(shares)
         self._workers: list[_Worker] = []
         self._deaths: Counter[RunConfig] = Counter()
-        self._progress = {config: work.listener.progress(config) for config in work.configs}
+        self._progress = {config_id(config): work.listener.progress(config) for config in work.configs}
         self._problem: Exception | None = None
         self._asked = False
 
-    def go(self, count: int) -> None:
-        self._workers = [_started(self._work.place) for _ in range(count)]
+    def go(self, devices: Sequence[str]) -> None:
+        self._workers = [self._started(device) for device in devices[: len(self._waiting)]]
         for worker in self._workers:
             self._hand_out(worker)
-        while busy := [worker for worker in self._workers if worker.run is not None]:
+        while busy := [worker for worker in self._workers if worker.at_work]:
             if self._ending() and not self._asked:
                 self._asked = True
                 for worker in busy:
-                    worker.process.terminate()  # the run takes it as a request to save and stop
+                    worker.process.terminate()  # its runs take it as a request to save and stop
             for pipe in wait([worker.pipe for worker in busy], _POLL_S):
                 self._hear(next(worker for worker in busy if worker.pipe is pipe))
         if self._problem is not None:
@@ -84,7 +109,7 @@ class _Crew:
     def end(self) -> None:
         for worker in self._workers:
             worker.pipe.close()
-            worker.process.terminate()  # one that is at work saves its run first
+            worker.process.terminate()  # one that is at work saves its runs first
         for worker in self._workers:
             worker.process.join(PATIENCE_S)
             if worker.process.is_alive():
@@ -95,59 +120,62 @@ class _Crew:
         return self._work.stop.is_set() or self._problem is not None
 
     def _hand_out(self, worker: _Worker) -> None:
-        worker.run = None
+        worker.runs, worker.at_work = {}, False
         if self._waiting and not self._ending():
-            worker.run = self._waiting.popleft()
+            share = self._waiting.popleft()
+            worker.runs, worker.at_work = {config_id(config): config for config in share}, True
             with contextlib.suppress(BrokenPipeError):  # it has died; what it says, nothing, tells so
-                worker.pipe.send(worker.run)
+                worker.pipe.send(share)
 
     def _hear(self, worker: _Worker) -> None:
-        config = worker.run
-        assert config is not None
         try:
             kind, *words = worker.pipe.recv()
         except (EOFError, ConnectionResetError):
-            self._replace(worker, config)
+            self._replace(worker)
             return
         if kind in ("overall", "detail", "note"):
-            getattr(self._progress[config], kind)(*words)
-            return
-        if kind == "ended":
-            self._work.listener.ended(self._work.place.store.get(config_id(config)))
+            getattr(self._progress[words[0]], kind)(*words[1:])
+        elif kind == "ended":
+            worker.runs.pop(words[0], None)
+            self._work.listener.ended(self._work.place.store.get(words[0]))
         elif kind == "busy":
-            self._work.listener.busy(config, BusyError(*words))
-        elif self._problem is None and kind in ("refused", "failed"):
-            self._problem = InputError(*words) if kind == "refused" else RuntimeError(*words)
-        self._hand_out(worker)
+            self._work.listener.busy(worker.runs.pop(words[0]), BusyError(*words))
+        else:
+            if self._problem is None and kind in ("refused", "failed"):
+                self._problem = InputError(*words) if kind == "refused" else RuntimeError(*words)
+            self._hand_out(worker)
 
-    def _replace(self, worker: _Worker, config: RunConfig) -> None:
-        """A worker has died: another takes its place, and its run goes on from its checkpoint."""
+    def _replace(self, worker: _Worker) -> None:
+        """A worker has died: another takes its place, and its runs go on from their checkpoints, one by one."""
         worker.process.join(1.0)
         worker.pipe.close()
-        worker.run = None
+        worker.at_work = False
         self._workers.remove(worker)
         if self._ending():
             return
-        self._deaths[config] += 1
-        if self._deaths[config] >= ATTEMPTS:
-            self._problem = InputError(
-                f"expected a worker process to go on, but {ATTEMPTS} ended with {worker.process.exitcode} (killed, or "
-                f"out of memory) on {title(config)}; the same command goes on from here, --workers 1 takes less memory"
-            )
-            return
-        self._waiting.appendleft(config)
-        self._workers.append(fresh := _started(self._work.place))
+        for config in reversed(worker.runs.values()):
+            self._deaths[config] += 1
+            if self._deaths[config] >= ATTEMPTS:
+                self._problem = InputError(
+                    f"expected a worker process to go on, but {ATTEMPTS} ended with {worker.process.exitcode} (killed, "
+                    f"or out of memory) on {title(config)}; the same command goes on from here, --workers 1 takes less "
+                    "memory"
+                )
+                return
+            self._waiting.appendleft([config])
+        self._workers.append(fresh := self._started(worker.device))
         self._hand_out(fresh)
 
-
-def _started(place: Place) -> _Worker:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=work_for, args=(theirs, place), daemon=True)
-    with _one_thread():
-        process.start()
-    theirs.close()
-    return _Worker(process, ours)
+    def _started(self, device: str) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        place = replace(self._work.place, device=device, devices=())
+        arguments = (theirs, place, self._work.trackers, self._at_once)
+        process = context.Process(target=work_for, args=arguments, daemon=True)
+        with _one_thread():
+            process.start()
+        theirs.close()
+        return _Worker(process, ours, device, {})
 
 
 @contextlib.contextmanager
@@ -165,56 +193,71 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def work_for(pipe: Connection, place: Place) -> None:
-    """A worker: takes configs until nobody sends any."""
+def work_for(pipe: Connection, place: Place, trackers: Trackers, at_once: int | None) -> None:
+    """A worker: takes shares of the runs until nobody sends any."""
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the parent's to hear, which then asks once
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    def tell(*message: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.send(message)
+
     while True:
         try:
-            config = pipe.recv()
+            share = pipe.recv()
         except (EOFError, OSError):
             return
-        with contextlib.suppress(BrokenPipeError):
-            pipe.send(_answer(config, place, pipe))
+        tell(*answer(share, place, trackers, at_once, Telling(tell)))
 
 
-def _answer(config: RunConfig, place: Place, pipe: Connection) -> tuple[Any, ...]:
-    """What became of a run, and words on it."""
-    from rcad.train.run import run
-
+def answer(
+    share: Sequence[RunConfig], place: Place, trackers: Trackers, at_once: int | None, listener: Telling
+) -> tuple[str, ...]:
+    """Makes these runs, and says how that went: ("over",), ("stopped",), ("refused", why) or ("failed", why)."""
     try:
-        run(config, place, _Piped(pipe))
-    except BusyError as error:
-        return "busy", error.run, error.owner
+        with stopping() as stop:
+            suitable(share, place, at_once, processes=1)(Work(share, place, stop, listener, trackers))
     except (InputError, MissingExtraError) as error:
         return "refused", str(error)
     except KeyboardInterrupt:
         return ("stopped",)
     except Exception as error:
         return "failed", f"{type(error).__name__}: {error}"
-    return ("ended",)
+    return ("over",)
 
 
-class _Piped:
-    """A run's Progress that tells the parent, now and then."""
+class Telling:
+    """What a worker's runs tell, sent to where the listener is: a kind, the run's id, and words."""
 
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._last = pipe, float("-inf")
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+
+    def progress(self, config: RunConfig) -> Progress:
+        return _Told(self._tell, config_id(config))
+
+    def ended(self, record: RunRecord) -> None:
+        self._tell("ended", record.id)
+
+    def busy(self, config: RunConfig, error: BusyError) -> None:
+        self._tell("busy", config_id(config), error.owner)
+
+
+class _Told:
+    """A run's Progress that is sent on, now and then."""
+
+    def __init__(self, tell: Callable[..., None], run: str) -> None:
+        self._tell, self._run, self._last = tell, run, float("-inf")
 
     def overall(self, *words: Any) -> None:
         if time.monotonic() - self._last >= _TELL_S:
             self._last = time.monotonic()
-            self._send("overall", *words)
+            self._tell("overall", self._run, *words)
 
     def detail(self, *words: Any) -> None:
         """Several at once would take each other's place on the screen."""
 
     def note(self, text: str) -> None:
-        self._send("note", text)
-
-    def _send(self, *message: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._pipe.send(message)
+        self._tell("note", self._run, text)
 
 
 def _end_with_parent() -> None:

@@ -36,6 +36,11 @@ Trackers = Callable[[RunConfig], Sequence[Tracker]]
 short: Told = partial(said, most=2)
 
 
+def untracked(config: RunConfig) -> Sequence[Tracker]:
+    """The trackers of runs that have none."""
+    return ()
+
+
 class Backend(Protocol):
     """Makes runs: in this process, in others, on a GPU, on a cluster."""
 
@@ -61,8 +66,21 @@ class Work:
     configs: Sequence[RunConfig]
     place: Place
     stop: Stop
-    listener: Listener
+    listener: Hearing
     trackers: Trackers
+
+
+class Hearing(Protocol):
+    """Is told of runs by whoever makes them."""
+
+    def progress(self, config: RunConfig) -> Progress:
+        """What is told how far a run is."""
+
+    def ended(self, record: RunRecord) -> None:
+        """A run was taken up, and this became of it."""
+
+    def busy(self, config: RunConfig, error: BusyError) -> None:
+        """Another process works on a run."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +139,7 @@ def schedule(
     processes: int | None = 1,
     minutes: float | None = None,
     told: Told | None = short,
-    trackers: Trackers = lambda config: (),
+    trackers: Trackers = untracked,
 ) -> Outcome:
     """Makes every run that has no final record yet; stopped by a signal or by the clock, it goes on next time.
 
@@ -336,6 +354,10 @@ def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, pr
         at_once, processes: as in `schedule`.
     """
     given = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
+    if place.devices and len(configs) > 1:
+        from rcad.train.processes import Processes
+
+        return Processes(len(place.devices), place.devices, at_once)
     if place.device != "cpu" and len(configs) > 1:
         from rcad.train.machine import allow_many_queues, pick_device
 
