@@ -156,9 +156,9 @@ def test_a_criterion_that_two_models_share_gives_one_of_them_every_turn() -> Non
 
 
 def test_what_cannot_be_done_is_refused_in_one_line() -> None:
-    for kind in ("FSDP", "DEEPSPEED"):
-        strategy: Any = SimpleNamespace(distributed_type=DistributedType[kind])
-        with pytest.raises(InputError, match=f"expected one process or DistributedDataParallel, but got {kind}"):
+    for kind, found in (("FSDP", "FSDP of version 1"), ("DEEPSPEED", "DEEPSPEED")):
+        strategy: Any = SimpleNamespace(distributed_type=DistributedType[kind], is_fsdp2=False)
+        with pytest.raises(InputError, match=rf"DistributedDataParallel or FSDP2 \(fsdp_version=2\), but got {found};"):
             AccelerateCriterion(strategy, METHOD)
     accelerator = Accelerator(cpu=True)
     with pytest.raises(InputError, match="expected the accelerator before the method, but got str"):
@@ -175,6 +175,7 @@ import sys, torch
 from accelerate import Accelerator
 from rcad import RCAD, InputError
 from rcad.integrations.accelerate import AccelerateCriterion
+from sharding import FSDPModule, gathered, sharded
 from small_nets import images, norm_net, smooth_net
 kind, out, rank = sys.argv[1:]
 x, y = images(24)
@@ -191,29 +192,34 @@ if kind == "bf16":
         torch.testing.assert_close(p.grad, q.grad, rtol=0, atol=0)
 else:
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    if kind == "fsdp2":
+        sharded(accelerator)
     criterion, net = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.3)"), smooth_net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     model, optimizer = accelerator.prepare(net, optimizer)
-    assert isinstance(model, torch.nn.parallel.DistributedDataParallel)
+    wrapper = FSDPModule if kind == "fsdp2" else torch.nn.parallel.DistributedDataParallel
+    assert isinstance(model, wrapper), type(model)
     for half in torch.arange(24).view(2, 2, 6)[int(rank)]:
         with accelerator.accumulate(model):
             criterion.backward(model, x[half], y[half])
             optimizer.step()
             optimizer.zero_grad()
-    torch.save(net.state_dict(), f"{out}/{rank}.pt")
+    torch.save(gathered(net), f"{out}/{rank}.pt")
     try:
-        criterion.backward(torch.compile(model, backend="eager"), x, y)
+        if kind == "ddp":
+            criterion.backward(torch.compile(model, backend="eager"), x, y)
     except InputError as error:
         assert "compiled before DistributedDataParallel" in str(error)
     else:
-        raise AssertionError("a compiled wrapper was not refused")
+        assert kind == "fsdp2", "a compiled wrapper was not refused"
     accelerator.end_training()
 """
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one(tmp_path: Path) -> None:
-    in_two(WORKER, "ddp", tmp_path, ACCELERATE_USE_CPU="true")
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_two_processes_equal_one(kind: str, tmp_path: Path) -> None:
+    in_two(WORKER, kind, tmp_path, ACCELERATE_USE_CPU="true")
     alone = smooth_net()
     RCAD(0.5, 0.3).backward(alone, *images(24))
     torch.optim.SGD(alone.parameters(), lr=0.1).step()

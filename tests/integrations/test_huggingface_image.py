@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -123,6 +124,43 @@ def test_a_compiled_model(tmp_path: Path) -> None:
     same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("best", [False, True])
+def test_a_checkpoint_under_other_names_is_loaded_whole(best: bool, tmp_path: Path) -> None:
+    """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""
+    method, settings = "rcad(alpha=1.0, lam=0.3)", {"save_strategy": "epoch", "eval_strategy": "epoch"}
+    settings |= {"load_best_model_at_end": best, "metric_for_best_model": "eval_loss", "greater_is_better": False}
+
+    def made(**changed: Any) -> RCADTrainer:
+        sets = {"train_dataset": pictures(), "eval_dataset": pictures()}
+        return RCADTrainer(vit(), arguments(tmp_path, **{**settings, **changed}), **sets, method=method)
+
+    first = made()
+    first.train()
+    names = safetensors.torch.load_file(tmp_path / "checkpoint-3" / "model.safetensors").keys()
+    assert not set(names) >= set(first.model.state_dict()), "the names are now the model's: this test has no object"
+    if best:
+        assert str(first.state.best_model_checkpoint).endswith("checkpoint-3"), "not the last: it must be loaded"
+        kept = transformers.ViTForImageClassification.from_pretrained(first.state.best_model_checkpoint)
+        assert moved(kept, vit()) > 0.01
+        same_parameters(first.model, kept)
+    else:
+        again = made()
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+        same_parameters(first.model, again.model)
+
+
+def test_what_a_checkpoint_does_not_hold_is_said(tmp_path: Path) -> None:
+    made = train(vit(), tmp_path, pictures(), "erm", changed={"save_strategy": "epoch"})
+    file = tmp_path / "checkpoint-3" / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    del tensors["classifier.weight"]
+    safetensors.torch.save_file(tensors, file, {"format": "pt"})
+    with pytest.warns(
+        UserWarning, match=r"checkpoint-3 to hold every parameter of .*, but classifier\.weight is missing"
+    ):
+        made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+
+
 def test_bytes_are_named(tmp_path: Path) -> None:
     rows = [{**row, "pixel_values": (255 * row["pixel_values"]).byte()} for row in pictures()]
     with pytest.raises(InputError) as error:
@@ -164,6 +202,7 @@ WORKER = """
 import sys, torch
 from accelerate.state import AcceleratorState, GradientState
 from rcad.integrations.huggingface import RCADTrainer
+from sharding import FSDPModule, gathered, sharded
 from tiny_transformers import arguments, bert, texts
 kind, out, rank = sys.argv[1], sys.argv[2], sys.argv[3]
 AcceleratorState._reset_state(True)  # those of the test's own process
@@ -172,22 +211,30 @@ if kind == "bf16":
     changed = {"bf16": True, "per_device_train_batch_size": 6}
 else:
     changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
+class Sharded(RCADTrainer):
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        if kind == "fsdp2":
+            layers = {"auto_wrap_policy": "transformer_based_wrap", "transformer_cls_names_to_wrap": ["BertLayer"]}
+            sharded(self.accelerator, **layers)
+            self.is_fsdp_enabled = True
 for name in ("SequenceClassification", "TokenClassification"):
     model = bert(name)
     unused = {"ddp_find_unused_parameters": name == "SequenceClassification"} if kind == "ddp" else {}
     args = arguments(out, **changed, **unused)
     rows = texts(per_token=name == "TokenClassification")
-    trainer = RCADTrainer(model, args, train_dataset=rows, method="rcad(alpha=1.5, lam=0.3)")
+    trainer = Sharded(model, args, train_dataset=rows, method="rcad(alpha=1.5, lam=0.3)")
     trainer.train()
-    if kind == "ddp":
-        assert isinstance(trainer.model_wrapped, torch.nn.parallel.DistributedDataParallel)
-    torch.save(model.state_dict(), f"{out}/{name}-{rank}.pt")
+    wrapper = {"ddp": torch.nn.parallel.DistributedDataParallel, "fsdp2": FSDPModule, "bf16": torch.nn.Module}[kind]
+    assert isinstance(trainer.model_wrapped, wrapper)
+    torch.save(gathered(trainer.model), f"{out}/{name}-{rank}.pt")
 """
 
 
 @pytest.mark.slow
-def test_two_processes_with_accumulation_equal_one_big_batch(tmp_path: Path) -> None:
-    in_two(WORKER, "ddp", tmp_path)
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_two_processes_with_accumulation_equal_one_big_batch(kind: str, tmp_path: Path) -> None:
+    in_two(WORKER, kind, tmp_path)
     for head in ("SequenceClassification", "TokenClassification"):
         alone, rows = bert(head), texts(per_token=head == "TokenClassification")
         train(alone, tmp_path, rows, "rcad(alpha=1.5, lam=0.3)", changed={"per_device_train_batch_size": 12})

@@ -24,7 +24,7 @@ SHARDED = ("DEEPSPEED", "FSDP", "MEGATRON_LM", "TP")
 
 
 class AccelerateCriterion:
-    """A method as a loss for an Accelerate loop, with the accelerator's accumulation, loss scaling, autocast and DDP.
+    """A method as a loss for an Accelerate loop, with the accelerator's accumulation, scaling, autocast, DDP and FSDP2.
 
     One for each model: it counts the optimizer steps, at some of which terms with `every=` rest.
 
@@ -96,12 +96,17 @@ class AccelerateCriterion:
 
 
 def check_strategy(accelerator: Accelerator) -> None:
-    """Sharded models are refused: the extra pass would gather their parameters out of turn."""
+    """Sharded models are refused but for FSDP2: elsewhere the extra pass would gather parameters out of turn."""
     if not hasattr(accelerator, "distributed_type"):
         raise InputError(f"expected the accelerator before the method, but got {type(accelerator).__name__}")
     kind = accelerator.distributed_type
-    if kind in {getattr(DistributedType, name, None) for name in SHARDED}:
-        raise InputError(f"expected one process or DistributedDataParallel, but got {kind.value}; choose one of these")
+    sharded = kind in {getattr(DistributedType, name, None) for name in SHARDED}
+    if sharded and not getattr(accelerator, "is_fsdp2", False):
+        found = "FSDP of version 1" if kind == DistributedType.FSDP else kind.value
+        raise InputError(
+            f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {found}; "
+            "choose one of these"
+        )
 
 
 def check_compiled(model: Model) -> None:

@@ -14,6 +14,7 @@ except ModuleNotFoundError:
     raise MissingExtraError("transformers with accelerate", "hf") from None
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,11 +30,13 @@ from rcad.integrations.accelerate import check_compiled, check_strategy
 from rcad.integrations.resolve import MethodLike, Resolved, reread, resolve
 from rcad.loss.criterion import Criterion, Scaler
 from rcad.loss.likelihoods import Bernoulli, Categorical, Likelihood
-from rcad.loss.model_calls import evaluating, logits_of
+from rcad.loss.model_calls import evaluating, logits_of, preserved_rng
 from rcad.loss.perturbations import Channels
 
 __all__ = ["RCADTrainer", "RCADTrainerMixin"]
 
+EMBEDDED = "inputs_embeds"
+IGNORED = -100
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
 CLASS_WEIGHTS = "for class weights pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"
@@ -177,10 +180,11 @@ def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
 def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
     """Tokens and their embeddings must get the same logits; a model that looks for padding in the ids may fail."""
     embedded = {key: value for key, value in inputs.items() if key != "input_ids"}
-    tokens = {key: value for key, value in inputs.items() if key != "inputs_embeds"}
     with evaluating(model):
-        embedded["inputs_embeds"] = model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
-        expected, found = (logits_of(model(**given)).float() for given in (tokens, embedded))
+        # The whole model first: a sharded one must be entered there before its table may be used alone.
+        expected = logits_of(model(**inputs)).float()
+        embedded[EMBEDDED] = model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
+        found = logits_of(model(**embedded)).float()
     gap = (expected - found).abs().max().item()
     if gap > 1e-2 * expected.abs().max().item() + 1e-3:
         raise InputError(
@@ -190,8 +194,20 @@ def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
         )
 
 
-EMBEDDED = "inputs_embeds"
-IGNORED = -100
+def load_converted(folder: str, model: nn.Module, missing: tuple[str, ...]) -> tuple[str, ...]:
+    """Loads a checkpoint as `from_pretrained` does and returns the names that are still missing.
+
+    transformers 5.22 writes some models, such as ViT, under the names of older versions and turns them back in
+    `from_pretrained` alone, not where the Trainer resumes or loads the best model.
+    """
+    if not isinstance(model, transformers.PreTrainedModel) or getattr(model, "is_quantized", False):
+        return missing
+    with preserved_rng(torch.device("cpu")):
+        loaded, info = type(model).from_pretrained(folder, dtype="auto", output_loading_info=True)
+    left = tuple(info["missing_keys"])
+    model.load_state_dict({key: value for key, value in loaded.state_dict().items() if key not in left}, strict=False)
+    return left
+
 
 Base: Any = Trainer if TYPE_CHECKING else object  # a mixin, whose superclass is some Trainer
 
@@ -242,6 +258,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self._token_criterion = reread(self.resolved.criterion, lambda likelihood: replace(likelihood, class_dim=-1))
         self._stepping = self._reached = self._embeddings_checked = False
         self._parts: dict[str, tuple[Tensor | float, int]] = {}
+        self._missing: tuple[str, ...] = ()
         self.add_callback(Watch(self._check_reached))
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -298,6 +315,31 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             self._parts.clear()
         super().log(logs, *args, **kwargs)
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        self._load_rest(resume_from_checkpoint, self.model if model is None else model)
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        self._load_rest(str(self.state.best_model_checkpoint), self.model)
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Keeps the missing names for `_load_rest`; the Trainer only logs them."""
+        self._missing = tuple(load_result.missing_keys)
+        if not self._missing:
+            super()._issue_warnings_after_load(load_result)
+
+    def _load_rest(self, folder: str, model: nn.Module) -> None:
+        missing, self._missing = self._missing, ()
+        names = load_converted(folder, model, missing) if missing else ()
+        if names:
+            others = f" and {len(names) - 1} more are" if names[1:] else " is"
+            warnings.warn(
+                f"expected {folder} to hold every parameter of {type(model).__name__}, but {names[0]}{others} missing: "
+                "what is missing keeps its present value, so training does not go on where it stopped",
+                stacklevel=2,
+            )
+
     def _check_reached(self) -> None:
         """Once before each step of the optimizer, over all batches that were accumulated for it."""
         if not self._reached:
@@ -317,11 +359,10 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         check_pixels(x.get("pixel_values"))
         key = self.resolved.criterion.loss.input_key
         if "input_ids" in x and EMBEDDED not in x and key in (None, EMBEDDED):
-            ids = x.pop("input_ids")
-            x[EMBEDDED] = self.model.get_input_embeddings()(ids)
             if not self._embeddings_checked:
-                check_embeddings(self.model, {**x, "input_ids": ids})
+                check_embeddings(self.model, x)
                 self._embeddings_checked = True
+            x[EMBEDDED] = self.model.get_input_embeddings()(x.pop("input_ids"))
         if not self.resolved.augment:
             return x, inputs[label], {}
         key = key or ("pixel_values" if "pixel_values" in x else EMBEDDED)
