@@ -447,7 +447,7 @@ def test_looking_for_it_leaves_the_model_as_it_was() -> None:
     model.dropout.eval()
     modes, before = [module.training for module in model.modules()], torch.get_rng_state()
     batch.pop("labels")
-    check_embeddings(model, {**batch, "inputs_embeds": model.get_input_embeddings()(batch["input_ids"])})
+    check_embeddings(model, batch)
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), before)
 
