@@ -20,12 +20,15 @@ def test_measures_are_functions_anyone_can_call() -> None:
     assert set(MEASURES) == {"nll", "negative_entropy", "uniform_cross_entropy"}
 
 
-def test_losses_are_a_small_table_in_a_notebook() -> None:
+def test_losses_print_their_numbers_and_not_every_logit() -> None:
     torch.manual_seed(0)
     losses = Criterion(Categorical(), (Term("nll", "nll"),)).backward(torch.nn.Linear(4, 4), OUTPUT, LABELS)
     shown = losses._repr_html_()
     assert shown.startswith(f"<table><tr><th>total</th><td>{losses.total:.4g}</td></tr><tr><th>nll</th>")
     assert "<tr><th>output</th><td>a tensor of shape (6, 4)</td></tr>" in shown
+    assert (
+        repr(losses) == f"Losses(total: {losses.total:.4g}, nll: {losses.total:.4g}, output: a tensor of shape (6, 4))"
+    )
     assert "several 1.5, 2.5" in Losses(torch.tensor([1.5, 2.5]), {}, None)._repr_html_().replace("<td>", "several ")
 
 

@@ -11,7 +11,19 @@ import pytest
 from rich.console import Console
 
 from rcad.train import progress as terminal
-from rcad.train.progress import SILENT, Bars, Cell, Lines, Portion, Progress, Silent, shown, watched
+from rcad.train.progress import (
+    KERNEL,
+    SILENT,
+    Bars,
+    Cell,
+    Lines,
+    Overwritten,
+    Portion,
+    Progress,
+    Silent,
+    shown,
+    watched,
+)
 
 
 class Clock:
@@ -99,6 +111,20 @@ def test_a_notebook_has_one_line_that_changes(clock: Clock, capsys: pytest.Captu
     assert [line.split("  ")[0] for line in seen] == [*(f"epoch {epoch}/3" for epoch in range(4)), "done: seed 0"]
 
 
+def test_a_command_in_a_notebook_overwrites_its_line(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """A notebook knows the carriage return, and no other way to move."""
+    with Overwritten() as line:
+        play(line, clock, epochs=3)
+        line.overall(1, 4, "last")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.count("\n") == 1
+    screen = ""
+    for part in out.split("\r"):
+        screen = part + screen[len(part) :] if "\n" not in part else screen + part
+    assert screen.split() == ["done:", "seed", "0"]
+
+
 def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     def kind(**options: bool) -> type:
         with shown(**options) as progress:
@@ -107,6 +133,9 @@ def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kind(), kind(quiet=True), kind(as_json=True)) == (Lines, Silent, Silent)
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert (kind(), kind(quiet=True), kind(as_json=True)) == (Bars, Silent, Bars)
+    monkeypatch.setenv(KERNEL, "1")
+    assert (kind(), kind(quiet=True), kind(as_json=True)) == (Overwritten, Silent, Silent)
+    monkeypatch.delenv(KERNEL)
     monkeypatch.setenv("TERM", "dumb")
     assert kind() is Lines
     shell = type("ZMQInteractiveShell", (), {})

@@ -116,11 +116,16 @@ class Losses(NamedTuple):
     parts: dict[str, Tensor]
     output: Tensor | None
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> dict[str, str]:
         numbers = {"total": self.total, **self.parts}
-        shape = "none" if self.output is None else f"a tensor of shape {tuple(self.output.shape)}"
         rows = {name: ", ".join(f"{one:.4g}" for one in value.flatten().tolist()) for name, value in numbers.items()}
-        return html_table({**rows, "output": shape})
+        return {**rows, "output": "none" if self.output is None else f"a tensor of shape {tuple(self.output.shape)}"}
+
+    def __repr__(self) -> str:
+        return f"Losses({', '.join(f'{name}: {text}' for name, text in self._shown().items())})"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._shown())
 
 
 def check_terms(terms: Sequence[Term]) -> tuple[Term, ...]:

@@ -84,6 +84,8 @@ class Tracker(Protocol):
 
 LINE_S, CELL_S, DRAW_S = 5.0, 0.5, 0.05
 """Seconds between two lines, two changes of a notebook's line, two drawings of a bar."""
+KERNEL = "JPY_PARENT_PID"
+"""Set for a notebook's kernel and so for its `!rcad train`: what looks like a terminal there cannot move its cursor."""
 
 
 def _is_watched(stream: TextIO) -> bool:
@@ -97,8 +99,11 @@ def _is_watched(stream: TextIO) -> bool:
 @contextlib.contextmanager
 def shown(*, quiet: bool = False, as_json: bool = False) -> Iterator[Progress]:
     """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON."""
-    if quiet:
+    if quiet or (as_json and KERNEL in os.environ):
         yield SILENT
+    elif _is_watched(sys.stderr) and KERNEL in os.environ:
+        with Overwritten() as line:
+            yield line
     elif _is_watched(sys.stderr):
         with Bars() as bars:
             yield bars
@@ -189,6 +194,31 @@ class Lines:
     def _print(self, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
             print(text, flush=True)
+
+
+class Overwritten(Lines):
+    """One line that goes back to its start, which is all that a notebook shows of a command's terminal; notes stay."""
+
+    every = CELL_S
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._length = 0
+
+    def __enter__(self) -> Overwritten:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._say("")
+
+    def note(self, text: str) -> None:
+        self._say("")
+        self._print(text)
+
+    def _say(self, text: str) -> None:
+        if text or self._length:
+            print(f"\r{text:<{self._length}}" if text else f"\r{'':{self._length}}\r", end="", flush=True)
+        self._length = len(text)
 
 
 class Cell(Lines):
