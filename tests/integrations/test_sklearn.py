@@ -358,7 +358,7 @@ def test_clones_and_tags() -> None:
     tags = get_tags(model)
     assert tags.input_tags.allow_nan
     assert tags.input_tags.sparse
-    assert not get_tags(RCADRegressor()).target_tags.multi_output
+    assert get_tags(RCADRegressor()).target_tags.multi_output
     assert "alpha=0.3" in repr(model)
 
 

@@ -114,10 +114,14 @@ def test_a_failed_new_fit_leaves_nothing_half_fitted() -> None:
 def test_a_first_batch_of_one_class_names_the_cure() -> None:
     x, y = WINE
     one = x[y == 0], y[y == 0]
-    with pytest.raises(
-        InputError, match=r"to measure alpha, but got one; give alpha a number, or begin with rows of sev"
-    ):
-        RCADClassifier().partial_fit(*one, classes=CLASSES)
+    with pytest.warns(UserWarning, match=r"^expected two or more classes .*; it is 0\.3 until a batch has sev") as told:
+        model = RCADClassifier().partial_fit(*one, classes=CLASSES)
+    assert told[0].filename == __file__
+    assert (model.alpha_, model.measured_alpha_) == (0.3, None)
+    assert model.predict_proba(x).shape == (len(x), 3)
+    assert model.partial_fit(x, y).alpha_ == model.measured_alpha_ != 0.3
+    measured = model.alpha_
+    assert model.partial_fit(*one).alpha_ == measured, "what was measured once stays"
     assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
     assert RCADClassifier("erm").partial_fit(*one, classes=CLASSES).n_iter_ == 1
 

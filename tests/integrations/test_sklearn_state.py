@@ -31,13 +31,19 @@ WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
 def fitted(kind: str) -> tuple[Any, Any, Any]:
     if kind == "reals":
         return RCADRegressor(max_iter=3, random_state=0).fit(*DIABETES), *DIABETES
+    if kind == "several reals":
+        x, y = DIABETES[0], np.stack([DIABETES[1], -DIABETES[1]], 1)
+        return RCADRegressor(max_iter=3, random_state=0).fit(x, y), x, y
+    if kind == "several labels":
+        x, y = WINE[0], np.stack([WINE[1] > 0, WINE[1] == 1], 1).astype(int)
+        return RCADClassifier(max_iter=3, random_state=0).fit(x, y), x, y
     x, y = people() if kind == "frame" else WINE
     weights = dict.fromkeys(np.unique(y).tolist(), 2.0) | {y[0]: 1.0}
     model = RCADClassifier(methods.rcad(1.0, 0.3), class_weight=weights, max_iter=3, random_state=0)
     return model.fit(x, y), x, y
 
 
-KINDS = ["labels", "reals", "frame"]
+KINDS = ["labels", "reals", "frame", "several labels", "several reals"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -76,7 +82,22 @@ def test_a_pickle_holds_bytes_of_safetensors_and_no_tensor() -> None:
 
     Reader(io.BytesIO(pickle.dumps(model))).load()
     assert not any(name.startswith("torch") for name in seen)
-    assert "rcad.integrations.sklearn.network._from_bytes" in seen
+    assert "rcad.integrations.sklearn.network.Network" in seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_skops_dumps_and_loads(kind: str) -> None:
+    """Without pickle, and with nothing to trust but classes of ours."""
+    io = pytest.importorskip("skops.io", reason="skops is not installed")
+    model, x, y = fitted(kind)
+    data = io.dumps(model)
+    unknown = io.get_untrusted_types(data=data)
+    assert unknown
+    assert all(name.startswith("rcad.") for name in unknown), unknown
+    twin = io.loads(data, trusted=unknown)
+    assert np.array_equal(twin.predict(x), model.predict(x))
+    assert twin.get_params() == model.get_params()
+    assert torch.equal(twin.partial_fit(x, y).network_.flat, model.partial_fit(x, y).network_.flat)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,8 +27,8 @@ def pulled(
 
     `shares` (R * B,) says what each example counts in a mean.
     """
-    if len(terms) == 1 and (closed := _closed(terms[0].likelihood, terms[0].term.measure)) is not None:
-        only = terms[0]
+    only = terms[0]
+    if len(terms) == y.ndim == 1 and (closed := _closed(only.likelihood, only.term.measure)) is not None:
         with torch.no_grad():
             values, slopes = closed(only.likelihood, output.detach().flatten(0, 1), y)
             if shares is not None:
@@ -51,7 +51,7 @@ def _by_autograd(
 
 def nll_slopes(likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> Tensor:
     """The gradient of the summed negative log-likelihood with respect to the output, (R, B, K)."""
-    if (closed := _closed(likelihood, "nll")) is not None:
+    if y.ndim == 1 and (closed := _closed(likelihood, "nll")) is not None:
         with torch.no_grad():
             return closed(likelihood, output.detach().flatten(0, 1), y)[1].view_as(output)
     leaf = output.detach().flatten(0, 1).requires_grad_(True)
@@ -60,7 +60,7 @@ def nll_slopes(likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> Tens
 
 
 def _closed(likelihood: StackedLikelihood, measure: object) -> Closed | None:
-    """What gives the measure of each row (N,) and its own gradient (N, K) without a graph."""
+    """What gives the measure of each row (N,) and its own gradient (N, K) without a graph; for one target each."""
     if likelihood.smoothing is not None or not isinstance(measure, str):
         return None
     if isinstance(getattr(likelihood.base, "cap", None), tuple):
@@ -143,7 +143,7 @@ class StackedStep:
 
         Args:
             x: (R, B, D).
-            target: labels or scaled targets, (R, B).
+            target: labels or scaled targets, (R, B) or (R, B, T).
             shares: what each example counts in its mean, (R, B); 1 each by default.
 
         Returns:
@@ -152,7 +152,7 @@ class StackedStep:
         terms = self.method.active(number)
         clean = [term for term in terms if term.alpha is None]
         moved = [term for term in terms if term.alpha is not None]
-        y = target.reshape(-1)
+        y = target.flatten(0, 1)
         shares = None if shares is None else shares.reshape(-1)
         wanted = self._directions(moved)
         total = x.new_zeros(len(x))

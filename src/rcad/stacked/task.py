@@ -24,7 +24,7 @@ class Examples(NamedTuple):
 
     Attributes:
         x: features (R, n, D), or (1, n, D) shared.
-        y: labels int64 or scaled targets, (R, n), or (1, n) shared.
+        y: labels int64 or scaled targets, (R, n), or (1, n) shared; (R, n, T) of several targets each.
     """
 
     x: Tensor
@@ -75,8 +75,9 @@ class StackedProblem:
             object.__setattr__(self, "target_scale", self.train.x.new_ones(1, dtype=torch.float64))
 
     def _examples(self, name: str, x: Tensor, y: Tensor) -> Examples:
-        pair = Examples(x if x.ndim == 3 else x[None], y if y.ndim == 2 else y[None])
-        if pair.x.ndim != 3 or pair.y.shape != pair.x.shape[:2] or not pair.length:
+        pair = Examples(x, y) if x.ndim == 3 else Examples(x[None], y[None])
+        fits = pair.y.ndim == 2 or (pair.y.ndim == 3 and not self.classes)
+        if pair.x.ndim != 3 or not fits or pair.y.shape[:2] != pair.x.shape[:2] or not pair.length:
             raise InputError(
                 f"expected {name} features (R, n, D) with targets (R, n), but got {tuple(x.shape)} and {tuple(y.shape)}"
             )

@@ -68,13 +68,13 @@ class Group:
         """One pass of every replica over its own permutation of its examples."""
         for seed, generator in zip(self.seeds, self.generators, strict=False):
             generator.manual_seed(derived(seed, "noise", epoch))
-        x, y = self.train.x.flatten(0, 1), self.train.y.flatten()
+        x, y = self.train.x.flatten(0, 1), self.train.y.flatten(0, 1)
         batches = torch.split(self._orders(epoch), batch_size, dim=1)
         self.sums.zero_()
         for number, rows in enumerate(batches):
             chosen = rows.reshape(-1)
             shape = rows.shape
-            target = y.index_select(0, chosen).view(shape)
+            target = y.index_select(0, chosen).view(*shape, *y.shape[1:])
             step = self._step(shape[1])
             batch = x.index_select(0, chosen).view(*shape, -1)
             shares = None if self.shares is None else self.shares.flatten().index_select(0, chosen).view(shape)

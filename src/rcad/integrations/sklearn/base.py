@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from rcad.errors import InputError, finite, fraction, whole
 from rcad.integrations.sklearn.method import distance_of, measured_alpha, method_for
 from rcad.integrations.sklearn.network import Network, Savable
 from rcad.integrations.sklearn.tables import (
+    CALLER,
     Array,
     categorical_of,
     heavy,
@@ -30,6 +32,8 @@ from rcad.models.mlp import MLP
 
 LARGEST_BATCH = 200
 """What batch_size="auto" takes at most, as in scikit-learn's own perceptron."""
+UNMEASURED = 0.3
+"""alpha on a stream that has shown one class only: what real targets, which have none, begin with."""
 
 
 class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
@@ -60,7 +64,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self.network_.model.module(0)
 
     def _target(self, y: Any) -> Array:
-        """The target checked, (N,)."""
+        """The target checked, (N,) or (N, T) of several."""
         raise NotImplementedError
 
     def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
@@ -81,7 +85,13 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _classes(self) -> int:
+        """How many of them an example has one of; 0 for real targets and for several yes/no labels."""
         return 0
+
+    @property
+    def _outputs(self) -> int:
+        """Units of the last layer."""
+        raise NotImplementedError
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, *, streaming: bool = False, known: Array | None = None) -> Self:
         """Trains on these rows.
@@ -106,7 +116,9 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         rows, held = np.arange(len(y)), None
         if hold_out:
-            rows, held = split(y, float(self.validation_fraction), self.seed_, stratified=is_classifier(self))
+            rows, held = split(
+                y, float(self.validation_fraction), self.seed_, stratified=is_classifier(self) and y.ndim == 1
+            )
         if fresh:
             self._learn_target(y, weight, known, dropped=len(y) < given)
             self.columns_ = learn(table.take(rows), None if weight is None else weight[rows])
@@ -115,9 +127,16 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         examples = self._tensors(table, y, weight, None if fresh else self.network_.flat.dtype)
         chosen = examples if held is None else examples.take(torch.as_tensor(rows, device=examples.x.device))
         if fresh:
+            self.measured_alpha_ = None
+        if not self._choose_method(chosen, streaming):
+            warnings.warn(
+                f"expected two or more classes to measure alpha, but the rows so far have one; it is {UNMEASURED} "
+                "until a batch has several",
+                stacklevel=CALLER - 1,
+            )
+        if fresh:
             self._begin(chosen)
         else:
-            self._choose_method(chosen)
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
         course = train(
@@ -136,25 +155,35 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _begin(self, examples: Examples) -> None:
-        """The method, measured on the examples, and the first weights."""
-        self.measured_alpha_ = None
-        self._choose_method(examples)
-        sizes = (examples.x.shape[1], *self._hidden(), self._classes or 2)
+        """The first weights."""
+        sizes = (examples.x.shape[1], *self._hidden(), self._outputs)
         self.network_ = Network.begun(sizes, self.seed_, examples.x.device, examples.x.dtype)
         self.loss_curve_ = []
         self.n_iter_ = 0
         self.__dict__.pop("validation_scores_", None)
 
-    def _choose_method(self, examples: Examples) -> None:
-        """The method that the parameters say now. What was measured once stays, as the scales of the columns do."""
+    def _choose_method(self, examples: Examples, streaming: bool) -> bool:
+        """The method that the parameters say now. What was measured once stays, as the scales of the columns do.
+
+        Returns False where alpha was to be measured on a stream that has shown one class only.
+        """
+        several, asked = is_classifier(self) and examples.y.ndim == 2, False
 
         def measure() -> float:
+            nonlocal asked
+            asked = True
+            labels = torch.unique(examples.y, dim=0, return_inverse=True)[1] if several else examples.y
+            if self.measured_alpha_ is None and streaming and bool((labels == labels[0]).all()):
+                return UNMEASURED
             if self.measured_alpha_ is None:
-                self.measured_alpha_ = measured_alpha(*examples)
+                self.measured_alpha_ = measured_alpha(examples.x, labels, examples.weight)
             return self.measured_alpha_
 
-        self.method_ = method_for(self.method, self.alpha, self.lam, classes=self._classes, measure=measure)
+        self.method_ = method_for(
+            self.method, self.alpha, self.lam, classes=self._classes, several=several, measure=measure
+        )
         self.alpha_ = distance_of(self.method_)
+        return not asked or self.measured_alpha_ is not None
 
     def _check_continuing(self) -> None:
         """Everything may change from one training to the next but the shape of the network."""

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from rcad.errors import InputError
 from rcad.integrations.sklearn.base import TableNetwork, check_class_weight
@@ -23,6 +24,9 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
 
     Columns are standardised inside; a DataFrame's text, category and object columns become one-hot, gaps are filled
     with the mean and marked, a category not seen in training becomes zeros. Sparse matrices are made dense.
+
+    y of shape (N, L) with zeros and ones is L yes/no labels for each row, as MLPClassifier takes them: each is a
+    Bernoulli of its own, the entropy is their mean, and alpha is measured between rows with different labels.
 
     `save(path)` writes a fitted estimator as one safetensors file, and the class method `load(path)` reads it; nothing
     in it is executed.
@@ -54,7 +58,8 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         verbose: print a line per epoch.
 
     Attributes:
-        classes_: the labels, sorted.
+        classes_: the labels, sorted; of several labels their positions.
+        multilabel_: whether each row has several yes/no labels.
         method_: the method as it was trained last.
         alpha_: the distance of its step; None for a method without one.
         measured_alpha_: the distance measured between classes; None as long as no method has asked for it.
@@ -76,6 +81,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
     """
 
     classes_: Array
+    multilabel_: bool = False
 
     def __init__(
         self,
@@ -100,14 +106,14 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Trains on (N, D) examples and their classes; `sample_weight` (N,) says how much each counts."""
+        """Trains on (N, D) examples and their classes (N,) or labels (N, L); `sample_weight` (N,): what each counts."""
         return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One epoch on these examples; the first call needs all `classes`, and its examples set scales and alpha.
 
         The scales stay, so begin with a batch that shows them: fewer than 10 rows, or a column with one value, are
-        warned of. Without alpha the first batch must hold several classes.
+        warned of. Where alpha is to be measured it is 0.3, with a warning, until a batch holds several classes.
         """
         if not hasattr(self, "network_"):
             self.__dict__.pop("classes_", None)  # of a first call that failed
@@ -115,35 +121,57 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         return self._fit(X, y, sample_weight, streaming=True, known=self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class, (N, K), in the order of `classes_`."""
-        return self._output(X).double().softmax(1).numpy()
+        """The probability of each class, (N, K), in the order of `classes_`; of several labels that of each being 1."""
+        output = self._output(X).double()
+        return (output.sigmoid() if self.multilabel_ else output.softmax(1)).numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithm of `predict_proba`, without its underflow."""
-        return self._output(X).double().log_softmax(1).numpy()
+        output = self._output(X).double()
+        return (logsigmoid(output) if self.multilabel_ else output.log_softmax(1)).numpy()
 
     def predict(self, X: Any) -> Array:
-        """The most probable class of each row, (N,)."""
-        best = self._output(X).argmax(1).numpy()
-        chosen: Array = self.classes_[best]
+        """The most probable class of each row, (N,); of several labels zeros and ones, (N, L)."""
+        output = self._output(X)
+        chosen: Array = (output > 0).long().numpy() if self.multilabel_ else self.classes_[output.argmax(1).numpy()]
         return chosen
 
     @property
     def _classes(self) -> int:
+        return 0 if self.multilabel_ else len(self.classes_)
+
+    @property
+    def _outputs(self) -> int:
         return len(self.classes_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
     def _target(self, y: Any) -> Array:
         check_classification_targets(y)
+        if type_of_target(y) == "multilabel-indicator":
+            return np.asarray(y.toarray() if hasattr(y, "toarray") else y, dtype=np.float64)
         values: Array = column_or_1d(y, warn=True)
         return values
 
     def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
+        self.multilabel_ = y.ndim == 2
+        if self.multilabel_:
+            self.classes_ = np.arange(y.shape[1])
+            return
         self.classes_ = np.unique(y) if known is None else known
         if len(self.classes_) < 2:
             left = " in the rows of weight above zero" if dropped else ""
             raise InputError(f"expected at least 2 classes{left}, but got 1 class: {self.classes_.tolist()[0]!r}")
 
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
+        if self.multilabel_ != (y.ndim == 2) or (self.multilabel_ and y.shape[1] != self._outputs):
+            wanted = f"{self._outputs} yes/no labels for each row" if self.multilabel_ else "one class for each row"
+            raise InputError(f"expected {wanted} as before, but got a target of shape {y.shape}; begin anew with fit")
+        if self.multilabel_:
+            return torch.from_numpy(y).to(dtype)
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise InputError(
@@ -154,6 +182,8 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
     def _class_weight(self, y: Array, known: Array | None) -> Array | None:
         if self.class_weight is None:
             return None
+        if y.ndim == 2:
+            raise InputError("expected class_weight=None for several labels, but got weights; weigh rows instead")
         check_class_weight(self.class_weight, np.unique(y) if known is None else known)
         if isinstance(self.class_weight, dict):
             return np.array([self.class_weight.get(label, 1.0) for label in y.tolist()], dtype=np.float64)

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
-from rcad.loss.method import METHODS, Method
+from rcad.loss.likelihoods import Bernoulli
+from rcad.loss.method import METHODS, Method, compose
 from rcad.loss.method_rows import MethodRow, method_rows, parse_method, rows_to_plain, spelled
+from rcad.loss.methods import bernoulli
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.study.ranges import started
@@ -20,7 +22,13 @@ from rcad.train.task import check_table, measured, suited
 
 
 def method_for(
-    method: str | Method, alpha: float | None, lam: float | None, *, classes: int, measure: Callable[[], float]
+    method: str | Method,
+    alpha: float | None,
+    lam: float | None,
+    *,
+    classes: int,
+    several: bool = False,
+    measure: Callable[[], float],
 ) -> Method:
     """The method for standardised training examples.
 
@@ -30,7 +38,8 @@ def method_for(
     Args:
         method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
         alpha, lam: of the method's step and of its entropy; None leaves them as above.
-        classes: how many; 0 for real targets.
+        classes: how many; 0 for real targets and several labels.
+        several: whether each example has several yes/no labels.
         measure: the distance, asked only where it is needed.
     """
     for name, value in (("alpha", alpha), ("lam", lam)):
@@ -39,16 +48,27 @@ def method_for(
     if isinstance(method, Method) and not method.recipe:
         if alpha is not None or lam is not None:
             raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
-        return _checked(suited(method, classes))
+        return _checked(_fitting(method, classes, several))
     written = _rows(method)
-    rows = started(written, labels=bool(classes), table=True)
+    rows = started(written, labels=bool(classes) or several, table=True)
     for key, value in (("alpha", alpha), ("lam", lam)):
         if value is not None:
             if isinstance(method, str):
                 _check_agreement(written, key, value)
             rows = _given(rows, key, value)
-    plain = [measured(row, classes, measure) for row in rows_to_plain(rows)]
-    return _checked(suited(Method.from_dict({"methods": plain}), classes))
+    plain = [measured(row, classes or 2 * several, measure) for row in rows_to_plain(rows)]
+    return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
+
+
+def _fitting(method: Method, classes: int, several: bool) -> Method:
+    """The method with a likelihood for its targets."""
+    if not several:
+        return suited(method, classes)
+    method = compose(bernoulli(), method) if method.likelihood is None else method
+    other = [part for part in (method.likelihood, *(term.likelihood for term in method.terms)) if part is not None]
+    if not all(isinstance(part, Bernoulli) for part in other):
+        raise InputError(f"expected a method for several yes/no labels each, but got {method.name!r}; choose another")
+    return method
 
 
 def _checked(method: Method) -> Method:

@@ -101,22 +101,21 @@ class Network:
             network._recall(int(tensors[MEMORY[0]]), first, second)
         return network
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _from_bytes, (save(self.tensors()), list(self.sizes), str(self.flat.device))
+    def __getstate__(self) -> dict[str, Any]:
+        """Bytes and plain values, which skops knows as well as pickle does."""
+        return {"data": save(self.tensors()), "sizes": list(self.sizes), "device": str(self.flat.device)}
 
-
-def _from_bytes(data: bytes, sizes: Sequence[int], device: str) -> Network:
-    """A pickled network."""
-    return Network.of(load(data), sizes, device)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(vars(Network.of(load(state["data"]), state["sizes"], state["device"])))
 
 
 VERSION = 2
 PLAIN = (
     *("n_features_in_", "n_iter_", "loss_curve_", "validation_scores_", "seed_"),
-    *("alpha_", "measured_alpha_", "center_", "scale_"),
+    *("alpha_", "measured_alpha_", "multilabel_"),
 )
 """Fitted attributes that are JSON as they are."""
-ARRAYS = ("classes_", "feature_names_in_")
+ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_")
 
 
 class Savable:
@@ -156,7 +155,7 @@ class Savable:
             for name, value in meta["fitted"].items():
                 setattr(self, name, value)
             for name, (values, dtype) in meta["arrays"].items():
-                setattr(self, name, np.array(values, dtype=dtype))
+                setattr(self, name, np.array(values, dtype=dtype)[()])  # a number where it was one
             self.columns_ = TableFeatures.from_dict(meta["columns"])
             self.method_ = Method.from_dict(meta["method"])
             self.network_ = Network.of(tensors, meta["sizes"], str(self.device))  # type: ignore[attr-defined]
@@ -211,5 +210,6 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _array(values: Any) -> tuple[list[Any], str]:
+def _array(values: Any) -> tuple[Any, str]:
+    values = np.asarray(values)
     return values.tolist(), "object" if values.dtype == object else values.dtype.str

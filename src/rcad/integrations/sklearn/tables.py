@@ -68,6 +68,8 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
         categorical: the positions known from training; None finds them.
     """
     given = {"y": y, "reset": categorical is None}
+    if not (isinstance(y, str) and y == "no_validation"):
+        given["multi_output"] = True
     found = _text_columns(x) if categorical is None else categorical
     if not found:
         checked = validate_data(
