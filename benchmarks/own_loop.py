@@ -1,12 +1,13 @@
 """How long a step takes in one's own loop, launched kernel by kernel and captured, against the engine's own step.
 
-    python benchmarks/own_loop.py --out results/benchmarks/own_loop_h200.json
+    python benchmarks/own_loop.py --minutes 2 --out results/benchmarks/own_loop_h200.json
     python benchmarks/own_loop.py --device cpu --models ours --size 8 --batch 4 --steps 2 --rounds 1
 
 The ResNet-18 of torchvision and of timm, with the first layer that small images need (3x3, no pooling), which makes
 them as much work as ours; bf16, channels last, SGD, gradients clipped, batches from pinned memory. "engine" is the step
 of `rcad train`, which also draws and crops its batches. All times of a method are taken in turns in one process.
-`--compiled` adds captured steps through torch.compile, which takes a minute more.
+`--compiled` adds captured steps through torch.compile, which takes a minute more. At the end the losses of both loops
+are compared with deterministic algorithms, in a process of its own (`--exact` does this alone): they must be equal.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -60,7 +63,7 @@ def model_of(name: str, classes: int, size: int) -> nn.Module:
 class Loop:
     """One's own loop over batches from pinned memory."""
 
-    def __init__(self, options: argparse.Namespace, model: str, method: str, kind: str) -> None:
+    def __init__(self, options: argparse.Namespace, model: str, method: str, kind: str, *, exact: bool = False) -> None:
         self.model, self.method, self.kind = model, method, kind
         self.device = torch.device(options.device)
         gpu = self.device.type == "cuda"
@@ -73,7 +76,9 @@ class Loop:
         if gpu:
             self.batches = [(x.pin_memory(), y.pin_memory()) for x, y in self.batches]
         self.net = model_of(model, options.classes, options.size).to(self.device, memory_format=torch.channels_last)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+        # Learning rates are numbers in one loop and float32 in the other, so they are a power of two to compare bits.
+        rest: dict[str, Any] = {"lr": 2.0**-7, "fused": True} if exact else {"lr": 0.01}
+        self.optimizer = torch.optim.SGD(self.net.parameters(), momentum=0.9, weight_decay=5e-4, **rest)
         self.criterion = rcad.method(method).criterion(units="input", checks="first")
         self.autocast = torch.bfloat16 if gpu else None
         self.captured = rcad.capture(
@@ -108,8 +113,17 @@ def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
     """The rows of one method, their times taken in turns."""
     device = torch.device(options.device)
     kinds = ["eager", "captured", *(["captured, compiled"] if options.compiled else [])]
-    loops = [Loop(options, model, method, kind) for model in options.models for kind in kinds]
-    compared = [torch.stack([loop.step() for _ in range(options.compared)]).tolist() for loop in loops]
+    loops, compared, rows = [], [], []
+    for model, kind in [(model, kind) for model in options.models for kind in kinds]:
+        try:
+            loop = Loop(options, model, method, kind)
+            compared.append(torch.stack([loop.step() for _ in range(options.compared)]).tolist())
+            loops.append(loop)
+            state = "ready"
+        except Exception as error:  # the others go on
+            state = _words(error)
+            rows.append({"model": model, "method": method, "loop": kind, "error": state})
+        print(f"  {model}, {method}, {kind}: {state}", flush=True)
     settings, problem = problem_of(options, options.batch, device, options.steps * (options.rounds + 1))
     engine = "graph" if device.type == "cuda" else "eager"
     job = Job(method, settings, problem, engine, Layout(1, 1), seconds=ROUND_SECONDS, limit=options.steps)
@@ -122,9 +136,8 @@ def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
     gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
     rounds = [[seconds() for seconds in timed] for _ in range(options.rounds)]
     gc.enable()
-    rows = []
     for place, loop in enumerate(loops):
-        eager = place - place % len(kinds)
+        eager = next((i for i, one in enumerate(loops) if (one.model, one.kind) == (loop.model, "eager")), place)
         row = {"model": loop.model, "method": method, "loop": loop.kind, **_times(rounds, place)}
         row["over_engine"] = round(statistics.median(times[place] / times[-1] for times in rounds), 4)
         row["eager_over_this"] = round(statistics.median(times[eager] / times[place] for times in rounds), 4)
@@ -141,6 +154,28 @@ def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
 
 
 COLUMNS = ("model", "method", "loop", "ms", "over_engine", "eager_over_this", "largest_difference_of_losses")
+
+
+def exact(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Whether the losses of both loops are the same bits where algorithms are deterministic."""
+    rows = []
+    for model in options.models:
+        row: dict[str, Any] = {"model": model, "method": "rcad", "steps": options.compared}
+        try:
+            with deterministic(True, torch.device(options.device)):
+                loops = [Loop(options, model, "rcad", kind, exact=True) for kind in ("eager", "captured")]
+                eager, captured = ([loop.step().item() for _ in range(options.compared)] for loop in loops)
+            row["equal"] = eager == captured
+            row["largest_difference"] = max(abs(a - b) for a, b in zip(eager, captured, strict=True))
+            row |= {"captured": loops[1].captured.captured, "reason": loops[1].captured.reason}
+        except Exception as error:
+            row["error"] = _words(error)
+        rows.append(row)
+    return rows
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
 def _times(rounds: Sequence[Sequence[float]], place: int) -> dict[str, float]:
@@ -163,9 +198,15 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--compared", type=int, default=COMPARED, help="steps whose losses are compared")
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--exact", action="store_true", help="only compare losses with deterministic algorithms")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after so many")
     parser.add_argument("--out", type=Path, help="write the record here, as it grows")
     options = parser.parse_args(arguments)
     options.channels = 3
+    if options.exact:
+        found = {"deterministic": exact(options)}
+        print(json.dumps(found))
+        return found
     record: dict[str, Any] = {
         "kind": "rcad own loop",
         "device": device_words(torch.device(options.device)),
@@ -181,18 +222,45 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         try:
             model_of(name, 2, 8)
         except Exception as error:  # a torchvision built for another torch fails in many ways
-            record["missing"][name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            record["missing"][name] = _words(error)
             options.models.remove(name)
             print(f"{name} is left out: {record['missing'][name]}", file=sys.stderr)
     print("  ".join(f"{key:>18}" for key in COLUMNS))
     start = time.perf_counter()
+
+    def keep() -> None:
+        record["seconds"] = round(time.perf_counter() - start, 1)
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(record, indent=1) + "\n")
+
     with deterministic(False, torch.device(options.device)):
         for method in options.methods:
-            record["rows"] += measure(options, method)
-            record["seconds"] = round(time.perf_counter() - start, 1)
-            if options.out:
-                options.out.parent.mkdir(parents=True, exist_ok=True)
-                options.out.write_text(json.dumps(record, indent=1) + "\n")
+            if time.perf_counter() - start < 60 * options.minutes:
+                try:
+                    record["rows"] += measure(options, method)
+                except Exception as error:
+                    record["rows"].append({"method": method, "error": _words(error)})
+                    print(record["rows"][-1], flush=True)
+                keep()
+    if time.perf_counter() - start < 60 * options.minutes:
+        command = [
+            sys.executable,
+            __file__,
+            "--exact",
+            "--device",
+            options.device,
+            "--models",
+            ",".join(options.models),
+        ]
+        for name in ("batch", "size", "classes", "compared"):
+            command += [f"--{name}", str(getattr(options, name))]
+        environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or ["no words"]
+        record |= json.loads(lines[-1]) if done.returncode == 0 else {"deterministic": [{"error": lines[-1][:300]}]}
+        print(record["deterministic"], flush=True)
+        keep()
     return record
 
 

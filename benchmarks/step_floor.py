@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import torch
 from step_jobs import wait
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def flops_of(model: nn.Module, x: Tensor) -> float:
-    """Floating-point operations of one forward, of its convolutions and linear layers."""
-    total = 0.0
-
-    def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        nonlocal total
-        weights = module.weight
-        assert isinstance(weights, Tensor)
-        places = output.numel() / output.shape[1]
-        total += 2.0 * weights.numel() * places
-
-    layers = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
-    with torch.no_grad():
+    """Floating-point operations of one forward: its convolutions, linear layers and other products."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
         model.eval()(x)
-    for hook in hooks:
-        hook.remove()
-    return total
+    return float(counted.get_total_flops())
 
 
 def rate_of(device: torch.device) -> float:

@@ -215,7 +215,7 @@ class Job:
         start = time.perf_counter()
         for _ in range(steps):
             for team in self.teams:
-                _step(team)
+                take_step(team)
         if waiting:
             wait(device)
         return time.perf_counter() - start
@@ -226,13 +226,14 @@ class Job:
         for _ in range(steps):
             for place, team in enumerate(self.teams):
                 before, _ = memory(device)
-                _step(team)
+                take_step(team)
                 if device.type == "cuda":
                     most[place] = max(most[place], torch.cuda.max_memory_allocated(device) - before)
         return sum(most)
 
 
-def _step(team: Team) -> None:
+def take_step(team: Team) -> None:
+    """One step of all runs of a team."""
     with team.queue:
         for seat in team.awake():
             team.resume(seat)

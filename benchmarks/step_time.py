@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         for group in groups(options):
             record["rows"] += measure(options, *group, floor)
             if options.out:
-                _write(options.out, record)
+                write(options.out, record)
     return record
 
 
@@ -240,11 +240,11 @@ def mode_by_mode(options: argparse.Namespace, arguments: Sequence[str]) -> dict[
             part.unlink()
             record = {**found, **record, "rows": [*record.get("rows", ()), *found["rows"]]}
             if options.out:
-                _write(options.out, record)
+                write(options.out, record)
     return record
 
 
-def _write(path: Path, record: dict[str, Any]) -> None:
+def write(path: Path, record: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")
 

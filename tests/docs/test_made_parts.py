@@ -213,3 +213,10 @@ def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
         rows = [line for line in page.splitlines() if "than a random direction" in line]
         assert rows
         assert all("our check" in row for row in rows)
+
+
+def test_how_the_cost_grows_is_shown_where_it_was_measured() -> None:
+    measured = [path.stem for path, _ in report(ROOT).found.scaling]
+    shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
+    assert [f"evidence/figures/{name}.svg" in shown for name in measured] == [True] * len(measured)
+    assert shown.startswith("## How it grows") or not measured

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch.nn.functional import conv2d
 
 METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
 
@@ -60,3 +63,56 @@ def test_own_loops_are_measured_beside_the_engine(tmp_path: Path, monkeypatch: p
     assert all(row["ms"] > 0 for row in record["rows"])
     eager, captured = ([row["losses"] for row in record["rows"] if row["loop"] == loop] for loop in loops[:2])
     assert eager == captured
+
+
+def test_growing_axes_share_their_point_and_errors_stay_in_their_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    command = ["--device", "cpu", "--model", "small_cnn", "--side", "8", "--batch", "4", "--classes", "3"]
+    command += ["--axes", "batch,model,runs", "--batches", "2,4", "--models", "small_cnn@8,none@8", "--runs", "1,2"]
+    command += ["--team", "2", "--run-batch", "2", "--seconds", "0.001", "--rounds", "1", "--out"]
+    importlib.import_module("scaling").main([*command, str(tmp_path / "a.json")])
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    assert [(row["axes"], row["method"]) for row in rows[:2]] == [
+        (["batch", "model"], "erm"),
+        (["batch", "model"], "rcad"),
+    ]
+    assert [row["model"] for row in rows if "error" in row] == ["none", "none"]
+    timed = [row for row in rows if "error" not in row]
+    for erm, rcad in zip(timed[::2], timed[1::2], strict=True):  # one round
+        assert rcad["ratio_to_erm"] == pytest.approx(rcad["us_per_example"] / erm["us_per_example"], rel=0.01)
+        assert rcad["floor_us_per_example"] == pytest.approx(2 * erm["floor_us_per_example"], rel=0.01)
+    assert [(row["runs"], row["engine"]) for row in timed if row["axes"] == ["runs"]] == [
+        *[(1, "eager")] * 2,
+        *[(2, "eager, 2 joined")] * 2,
+    ]
+
+
+def test_start_up_is_counted_from_the_command_to_the_last_teams_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    floor = importlib.import_module("floor")
+    said = "rcad: times: {} 1.00 s, {} s after the start, of rcad, batches ({},), 5 joined"
+    lines = [(10.0, said.format("search", 8, 128)), (14.0, said.format("search", 12, 128))]
+    lines += [(14.5, said.format("warm-up", 12, 128)), (15.0, said.format("search", 13, 8))]
+    monkeypatch.setattr(floor, "_train", lambda words: (20.0, lines))
+    command = ["--device", "cpu", "--parts", "start_up,whole", "--start-up", str(tmp_path / "a.json")]
+    record = floor.main(command)
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert (kept["kind"], kept["teams"], kept["first_step_of_last_team"]) == ("rcad start-up", 2, 14.0)
+    assert len(kept["stages"]) == 4
+    assert "error" in record["rows"][1]  # no run left a record: the part says so, and the others go on
+
+
+@pytest.mark.parametrize("high", [1, 4])
+def test_products_are_the_grouped_convolution(high: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    products = importlib.import_module("joined_products").GroupedProducts
+    wide: dict[str, Any] = {"dtype": torch.float64, "requires_grad": True}
+    x, w = torch.randn(3, 12, high, 5, **wide), torch.randn(10, 6, 3, 3, **wide)
+    one, other = conv2d(x, w, padding=1, groups=2), products.apply(x, w, 2)
+    up = torch.randn_like(one)
+    torch.testing.assert_close(other, one)
+    torch.testing.assert_close(torch.autograd.grad(other, (x, w), up), torch.autograd.grad(one, (x, w), up))

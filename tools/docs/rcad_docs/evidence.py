@@ -85,6 +85,14 @@ def picture(root: Path, name: str, folder: str) -> str:
     return figure(found[name], drawing(root, name), folder)
 
 
+def scaling(root: Path, folder: str) -> str:
+    """How the cost of a step grows, under a heading; nothing where it was not measured."""
+    names = [path.stem for path, _ in report(root).found.scaling]
+    drawn = {one.name for one in report(root).document.figures}
+    shown = [picture(root, name, folder) for name in names if name in drawn]
+    return "\n\n".join(["## How it grows", *shown]) if shown else ""
+
+
 def _chapter(root: Path, section: Section, homes: Mapping[str, str]) -> str:
     parts = [WIDE, f"# {_title(section)}"]
     parts += [f"**{escaped(section.notice)}**"] if section.notice else []

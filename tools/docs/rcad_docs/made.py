@@ -23,6 +23,7 @@ MAKERS: dict[str, Callable[[Path, str, str], str]] = {
     "cost of a step": lambda root, folder, argument: summary.cost(root),
     "all step times": lambda root, folder, argument: "All step times: [cost of a step](evidence/cost-of-a-step.md).",
     "memory": lambda root, folder, argument: summary.memory(root),
+    "scaling": lambda root, folder, argument: evidence.scaling(root, folder),
     "headline claims": lambda root, folder, argument: summary.headlines(root),
     "picture": lambda root, folder, argument: evidence.picture(root, argument, folder),
     "table": lambda root, folder, argument: evidence.table(root, argument),

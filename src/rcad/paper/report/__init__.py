@@ -67,7 +67,7 @@ def gather(results: Path, out: Path) -> Report:
             some.append(chapters.evaluation(path, record, links))
         except InputError as error:
             damaged.append(str(error))
-    cost = costs.section(found.step_times)
+    cost = costs.section(found.step_times, found.scaling)
     some += [cost] if cost is not None else []
     summary, *claims = overview.first(found, damaged, {section.title: section.anchor for section in some}, links)
     sections = [summary, few_labels.section(found.studies), *claims, *some, overview.missing(found)]

@@ -9,7 +9,7 @@ from typing import Any
 from rcad.errors import InputError
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, Fields, Study
-from rcad.paper.report import pictures
+from rcad.paper.report import pictures, scaling
 from rcad.report.document import Section, Table
 from rcad.report.numbers import fixed
 
@@ -80,12 +80,18 @@ def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[f
     return Claim(where, statement, verdict, ours=ours)
 
 
-def section(records: Sequence[tuple[Path, JSON]]) -> Section | None:
-    """What a step costs, by every record of step times; None without one."""
-    if not records:
+def section(records: Sequence[tuple[Path, JSON]], grown: Sequence[tuple[Path, JSON]] = ()) -> Section | None:
+    """What a step costs, by every record of step times; None without one.
+
+    Args:
+        grown: records of how the cost grows with the batch, the images and so on.
+    """
+    if not records and not grown:
         return None
     charts = [chart for path, record in records if (chart := pictures.cost(path, record)) is not None]
-    return Section(TITLE, [ABOUT], [*charts, *(_cost_table(path, record) for path, record in records)])
+    charts += [chart for path, record in grown if (chart := scaling.figure(path, record)) is not None]
+    tables = [_cost_table(path, record) for path, record in records]
+    return Section(TITLE, [ABOUT], [*charts, *tables, *(scaling.table(record) for _, record in grown)])
 
 
 def _cost_table(path: Path, record: JSON) -> Table:

@@ -10,7 +10,7 @@ from typing import Any
 from rcad.errors import InputError
 from rcad.loss.method_rows import label
 from rcad.paper.record import JSON, LAST, Place, Run, Study, is_study
-from rcad.paper.report import costs
+from rcad.paper.report import costs, scaling
 from rcad.paper.report.chapters import EVALUATION
 from rcad.paper.report.details import check_details
 from rcad.paper.targets import TARGETS
@@ -28,6 +28,7 @@ class Found:
     Attributes:
         studies: in the report's order.
         step_times: by file.
+        scaling: how the cost of a step grows, by file.
         evaluations: of `rcad evaluate`, by file.
         damaged: one line for each file that could not be read.
         run_files: by id the file that holds a run's record.
@@ -40,6 +41,7 @@ class Found:
     step_times: Sequence[tuple[Path, JSON]]
     evaluations: Sequence[tuple[Path, JSON]]
     damaged: Sequence[str]
+    scaling: Sequence[tuple[Path, JSON]] = ()
     run_files: Mapping[str, Path] = field(default_factory=dict)
     run_facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pack_facts: Mapping[Path, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
@@ -56,7 +58,8 @@ def read(results: Path) -> Found:
     if not results.is_dir():
         raise InputError(f"expected a folder of records, but there is none at {results}; pass --results")
     studies: list[Study] = []
-    others: dict[str, list[tuple[Path, JSON]]] = {costs.KIND: [], EVALUATION: []}
+    others: dict[str, list[tuple[Path, JSON]]] = {costs.KIND: [], scaling.KIND: [], EVALUATION: []}
+    checks = {costs.KIND: costs.check_step_times, scaling.KIND: scaling.check}
     damaged: list[str] = []
     unused: list[Path] = []
     for path in sorted([*results.glob("*.json"), *results.glob("*/*.json")]):
@@ -72,7 +75,8 @@ def read(results: Path) -> Found:
             elif isinstance(plain, Mapping) and plain.get("target") in TARGETS:
                 raise InputError(f"expected {path} to say its kind, but it was made by an older rcad; run it again")
             elif kind in others:
-                costs.check_step_times(path, plain) if kind == costs.KIND else None
+                if kind in checks:
+                    checks[kind](path, plain)
                 others[kind].append((path, plain))
             else:
                 unused.append(path)
@@ -96,6 +100,7 @@ def read(results: Path) -> Found:
     return Found(
         studies=named(studies),
         step_times=others[costs.KIND],
+        scaling=others[scaling.KIND],
         evaluations=others[EVALUATION],
         damaged=damaged,
         run_files={record.id: pack for pack, held in packs.items() for record in held}
