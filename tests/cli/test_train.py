@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -280,27 +279,6 @@ def test_two_equal_sweeps_share_the_seeds() -> None:
     assert {0} <= {one.code for one in ends} <= {0, 2}, ends
     assert all(one.err.startswith("rcad: left seed") for one in ends if one.code == 2)
     assert [record.status for record in Store.open("runs").records()] == ["done"] * 3
-
-
-def test_tensorboard_gets_every_number(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[tuple[Any, ...]] = []
-
-    class SummaryWriter:
-        def __init__(self, folder: str, purge_step: int) -> None:
-            events.append((folder, purge_step))
-
-        def add_scalar(self, name: str, value: float, epoch: int) -> None:
-            events.append((name, epoch))
-
-        def close(self) -> None:
-            events.append(("closed",))
-
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", type("module", (), {"SummaryWriter": SummaryWriter}))
-    cli(*SMALL, "--method", "erm", "--tensorboard")
-    (run,) = Store.open("runs").ids()
-    assert events[0] == (f"runs/{run}/tensorboard", 1)
-    assert {("loss", 1), ("loss", 2), ("val_accuracy", 2)} <= set(events)
-    assert events[-1] == ("closed",)
 
 
 def test_an_unfinished_run_goes_on_with_a_note(cli: Cli) -> None:

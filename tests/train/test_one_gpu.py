@@ -30,7 +30,7 @@ from rcad.train.joined import JoinedUpdate, Seat, Team
 from rcad.train.loop import Trainer
 from rcad.train.one_gpu import OneGPU, can_share, in_groups
 from rcad.train.place import Place
-from rcad.train.progress import Progress, Silent, Tracker
+from rcad.train.progress import Progress, Silent
 from rcad.train.run import canonical_config, run
 from rcad.train.scheduler import Work
 from rcad.train.stop import Stop, stopping
@@ -93,12 +93,10 @@ class Told:
         self._busy(self.ids.index(config_id(config)), error)
 
 
-def work_of(
-    configs: Sequence[RunConfig], place: Place, stop: Stop | None = None, trackers_of: Any = None, **heard: Any
-) -> Work:
+def work_of(configs: Sequence[RunConfig], place: Place, stop: Stop | None = None, **heard: Any) -> Work:
     every = [canonical_config(config) for config in configs]
     listener: Any = Told(every, **heard)
-    return Work(every, place, stop or Stop(), listener, trackers_of or (lambda config: ()))
+    return Work(every, place, stop or Stop(), listener)
 
 
 def run_together(
@@ -441,13 +439,13 @@ def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: P
 
 
 def test_nobody_waits_for_a_run_that_was_never_made(tmp_path: Path) -> None:
-    def trackers(config: RunConfig) -> Sequence[Tracker]:
-        if config.seed == 1:
+    def progress(index: int) -> Progress:
+        if index == 1:
             raise InputError("expected a folder, but got none")
-        return ()
+        return Silent()
 
     with pytest.raises(InputError, match="a folder"):
-        go(seeds(3), tmp_path, 3, trackers_of=trackers)
+        go(seeds(3), tmp_path, 3, progress_of=progress)
     assert not list(tmp_path.iterdir())
 
 

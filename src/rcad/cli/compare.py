@@ -15,6 +15,7 @@ from rcad.cli.options import (
     Machines,
     Quiet,
     Reading,
+    Track,
     Training,
     about,
     bundled,
@@ -68,6 +69,7 @@ def compare(
     ] = None,
     device: Device = "auto",
     machines: Machines,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -93,6 +95,7 @@ def compare(
                 out=out,
                 runs=runs,
                 **machines.places(device),
+                track=track,
                 progress=progress,
             )
     except Stopped as stop:

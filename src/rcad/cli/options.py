@@ -131,6 +131,10 @@ Devices = Annotated[
         "--devices", metavar="N|A,B,..", help="So many GPUs, or these, each with runs of its own; else processes."
     ),
 ]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", metavar="A,B,..", help="Tell wandb, mlflow or tensorboard, e.g. --track wandb,mlflow."),
+]
 Minutes = Annotated[
     float | None,
     typer.Option(

@@ -16,6 +16,7 @@ from rcad.cli.options import (
     Json,
     Machines,
     Minutes,
+    Track,
     about,
     bundled,
     help_without_command,
@@ -128,12 +129,14 @@ def run_target(
     cache_dir: CacheFolder = None,
     out: Out = RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
+    track: Track = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is done and left; run nothing.")] = False,
 ) -> None:
     from rcad.errors import one_of
     from rcad.paper.targets import TARGETS
+    from rcad.train.trackers import parse_trackers
 
-    wanted = _target(name, scale, protocol, precision)
+    wanted, trackers = _target(name, scale, protocol, precision), parse_trackers(track)
     if wanted != "T5":
         _no_options(wanted, {"--weights": weights})
     given: dict[str, object] = {
@@ -150,7 +153,7 @@ def run_target(
         if dry_run:
             _overview(out, False, wanted)
         else:
-            _run_study(wanted, scale, data_dir, out, again)
+            _run_study(wanted, scale, data_dir, out, again, trackers)
         return
     if model is not None:
         one_of("--model", model, MODELS)
@@ -160,6 +163,7 @@ def run_target(
     order = replace(
         order, **machines.places(device), workers=workers, joined=join, minutes=minutes, model=model, weights=started
     )
+    order = replace(order, track=trackers)
     if dry_run:
         _what_is_left(order)
     else:
@@ -277,13 +281,13 @@ def _run_suite(order: Order) -> None:
     _say(order.name, order.scale, outcome, "every run was there already")
 
 
-def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool) -> None:
+def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool, track: tuple[str, ...]) -> None:
     from rcad.paper.run import make_study
     from rcad.train.progress import shown
 
     folder = None if data_dir is None else data_dir.expanduser()
     with shown() as progress:
-        outcome = make_study(name, scale, out, folder, progress.detail, again=again)  # type: ignore[arg-type]
+        outcome = make_study(name, scale, out, folder, progress.detail, again=again, track=track)  # type: ignore[arg-type]
     _say(name, scale, outcome, "the numbers were there already, with the same settings; --again computes them again")
 
 

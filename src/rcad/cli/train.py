@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,6 +21,7 @@ from rcad.cli.options import (
     Reading,
     RunsFolder,
     Stream,
+    Track,
     Training,
     about,
     bundled,
@@ -44,16 +44,12 @@ HELP = about(
     "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
     more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
     (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds train side by side;
-    --devices 0,1 gives each of two GPUs seeds of its own. Seeds that another process is training are left to it. Exit
-    code 1: a run diverged; 2: seeds were left, or the input is wrong.""",
+    --devices 0,1 gives each of two GPUs seeds of its own. Seeds that another process is training are left to it.
+    --track wandb, mlflow or tensorboard is told of every run, those that are done too. Exit code 1: a run diverged; 2:
+    seeds were left, or the input is wrong.""",
 )
 
 ENGINES = ("auto", "eager", "graph", "compile")
-
-if TYPE_CHECKING:
-    from rcad.runs.config import RunConfig
-    from rcad.runs.store import Store
-    from rcad.train.progress import Row
 
 
 @bundled
@@ -103,9 +99,8 @@ def train(
     ] = None,
     join: Join = 1,
     minutes: Minutes = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write TensorBoard files, beside the record.")
-    ] = False,
+    track: Track = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="The same as --track tensorboard.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its id; train nothing.")] = False,
@@ -114,7 +109,8 @@ def train(
     from rcad.cli.results import print_configs, show
     from rcad.train.place import Place
     from rcad.train.progress import shown
-    from rcad.train.scheduler import schedule, untracked
+    from rcad.train.scheduler import schedule
+    from rcad.train.trackers import parse_trackers
 
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
@@ -136,40 +132,10 @@ def train(
     if dry_run:
         print_configs(configs, as_json)
         return
-    place = Place.of(runs, **reading.places, **machines.places(device), engine=engine, joined=join, stream=stream)
-    trackers = partial(boards, place.store) if tensorboard else untracked
+    told = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
+    where = {**reading.places, **machines.places(device), "stream": stream, "track": told}
+    place = Place.of(runs, **where, engine=engine, joined=join)
     with shown(quiet=quiet, as_json=as_json) as progress:
-        outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes, trackers=trackers)
+        outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes)
     show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
-
-
-def boards(store: Store, config: RunConfig) -> list[TensorBoard]:
-    """The trackers of a run; a function of the module, so that other processes can be told of it."""
-    from rcad.runs.plain import config_id
-
-    return [TensorBoard(store.folder(config_id(config)) / "tensorboard")]
-
-
-class TensorBoard:
-    """A Tracker that writes each epoch's numbers as scalars. Its folder is made with the first of them, not before."""
-
-    def __init__(self, folder: Path) -> None:
-        from rcad.errors import need
-
-        self._make = need("torch.utils.tensorboard", "tensorboard", "bench").SummaryWriter
-        self._folder = folder
-        self._writer: Any = None
-
-    def log(self, epoch: int, row: Row) -> None:
-        """One point per number; an epoch that is trained again after a resume takes the place of the old one."""
-        if self._writer is None:
-            self._writer = self._make(str(self._folder), purge_step=epoch)
-        for name, value in row.items():
-            self._writer.add_scalar(name, value, epoch)
-
-    def close(self) -> None:
-        """Put the file on disk."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None

@@ -16,6 +16,7 @@ from rcad.cli.options import (
     Machines,
     Quiet,
     Reading,
+    Track,
     Training,
     about,
     bundled,
@@ -71,6 +72,7 @@ def tune(
     ] = None,
     device: Device = "auto",
     machines: Machines,
+    track: Track = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,6 +98,7 @@ def tune(
             out=out,
             runs=runs,
             **machines.places(device),
+            track=track,
             progress=progress,
         )
     record_file, page, *pictures = map(str, found.files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -28,6 +29,7 @@ from rcad.train.place import Place
 from rcad.train.progress import Progress
 from rcad.train.scheduler import Outcome as Scheduled
 from rcad.train.scheduler import schedule
+from rcad.train.trackers import track_study
 
 RUNS = "runs"
 TUNED = ("T1", "T2", "T4")
@@ -46,7 +48,9 @@ class Outcome:
     note: str = ""
 
 
-def write_study(study: Study, path: Path, command: str, *, picture: bool = True) -> tuple[list[Path], str]:
+def write_study(
+    study: Study, path: Path, command: str, *, picture: bool = True, track: Sequence[str] = ()
+) -> tuple[list[Path], str]:
     """The record, its page beside it and the first picture; returns the files, and a note where there is no picture."""
     from rcad.paper.report.chapters import page
     from rcad.report import drawing, markdown
@@ -59,21 +63,35 @@ def write_study(study: Study, path: Path, command: str, *, picture: bool = True)
     except MissingExtraError as error:
         document, pictures, note = page(study, command, path.stem, picture=False), [], f"no picture: {error}"
     write_text(path.with_suffix(".md"), markdown.markdown(document, figures=""))
-    return [path, path.with_suffix(".md"), *pictures], note
+    files = [path, path.with_suffix(".md"), *pictures]
+    sides = zip(("claims", "checks"), study.tally, strict=True)
+    verdicts = Counter(f"{side}/{verdict}" for side, found in sides for verdict in found)
+    about = {"target": study.target, "scale": study.scale, "command": command}
+    track_study(track, "paper", f"{study.target} {study.scale}", path.parent, about, verdicts, files)
+    return files, note
 
 
 STUDIES = {"T7": "uci", "T8": "moons", "F5": "theory.study", "F7": "boundaries"}
 """The modules of what is computed as a whole: settings by scale (SCALES), `run` and `judge`."""
 
 
-def make_study(name: str, scale: Scale, out: Path, data_dir: Path | None, say: Say, *, again: bool = False) -> Outcome:
+def make_study(
+    name: str,
+    scale: Scale,
+    out: Path,
+    data_dir: Path | None,
+    say: Say,
+    *,
+    again: bool = False,
+    track: Sequence[str] = (),
+) -> Outcome:
     """Make one of the studies; its record is used again where its settings are the same, unless `again`."""
     module, target = import_module(f"rcad.paper.{STUDIES[name]}"), TARGETS[name]
     path = out / target.folder / f"{target.stem}.json"
     settings = module.SCALES[scale]
     study, reused = computed(path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, say), again=again)
     study = module.judge(study)
-    files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}")
+    files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}", track=track)
     return Outcome(files, reused, str(study.tally), note)
 
 
@@ -106,6 +124,7 @@ class Order:
         minutes: the time limit for the runs.
         model: another network than the paper's, of the tuned protocol.
         weights: a file that T5's runs start from, instead of those that timm fetches.
+        track: experiment trackers that are told of the runs and of the table.
     """
 
     name: str
@@ -125,6 +144,7 @@ class Order:
     minutes: float | None = None
     model: str | None = None
     weights: str | None = None
+    track: tuple[str, ...] = ()
 
     @property
     def record(self) -> Path:
@@ -189,7 +209,8 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
         warn(sentence)
     make_folder(order.record.parent)
     store = Store.open(order.store, packs=order.packs)
-    place = Place(store, order.data_dir, order.cache_dir, order.device, joined=order.joined, devices=order.devices)
+    where = {"joined": order.joined, "devices": order.devices, "track": order.track}
+    place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
     on_cpu = pick_device(order.device).type == "cpu"
     if order.precision == "bf16" and on_cpu and finished(planned, store) < len(planned.configs()):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
@@ -222,7 +243,7 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
         from rcad.paper.perturbed_images import with_images
 
         study, no_images = with_images(study, planned, shelf)
-    files, note = write_study(study, order.record, order.command(study))
+    files, note = write_study(study, order.record, order.command(study), track=order.track)
     line = "; ".join(part for part in (no_images, note) if part)
     return Outcome(files, before == total, str(study.tally), line)
 

@@ -11,6 +11,7 @@ import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rcad.runs.record import versions
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
 from rcad.study.cells import Cells, are_numbers, chosen, judged
 from rcad.study.compare_page import document
-from rcad.study.kept import Kept, check_packages, earlier, plain, workplace
+from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.ranges import applied
 from rcad.study.study import (
     METRICS,
@@ -111,6 +112,7 @@ def compare(
     cache_dir: Path | None = None,
     device: str = "auto",
     devices: Sequence[str] = (),
+    track: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare methods with ERM on data of yours: tuned alike, tested once on each split, judged.
@@ -125,7 +127,7 @@ def compare(
         controls: bring RCAD's two controls along.
         epochs, recipe, model, settings: as in `rcad train`; a field that is set is not searched.
         out: the folder of the report; None writes none. What it holds already is not trained again.
-        runs, data_dir, cache_dir, device, devices, progress: as in `rcad.tune`.
+        runs, data_dir, cache_dir, device, devices, track, progress: as in `rcad.tune`.
 
     Raises:
         InputError: something is wrong with the input; nothing was trained.
@@ -137,7 +139,7 @@ def compare(
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
-    with workplace(out, runs, **where) as (kept, place):
+    with workplace(out, runs, track=track, **where) as (kept, place):
         work = _Work(asked, methods, metric, numbers, budget, controls, kept, place)
         with watched(progress) as told:
             return work.go(told)
@@ -239,7 +241,12 @@ class _Work:
             code = stop.exit_code if isinstance(stop, Stopped) else 130
             raise Stopped(f"stopped with {done}; the same command goes on from here", code) from stop
         found = Comparison(self._record(cells))
-        return found if self.out is None else found.save(self.out)
+        found = found if self.out is None else found.save(self.out)
+        numbers = {f"question/{key}": value for key, value in found.question.items()}
+        for name, metric in product(cells, self.metrics):
+            numbers[f"{name}/{metric}"] = (found.record["results"][name][metric]["summary"] or {}).get("mean")
+        tell_trackers(found, self.place, KIND, self.settings, numbers)
+        return found
 
     def _compete(self, one: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
         """One method, kept as soon as it is done."""

@@ -13,10 +13,12 @@ from typing import Any, Self
 from rcad.errors import InputError, need
 from rcad.report import drawing, html
 from rcad.report.document import Document, Table
+from rcad.report.drawing import save
 from rcad.report.markdown import markdown
 from rcad.report.terminal import text
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
 from rcad.train.place import Place
+from rcad.train.trackers import parse_trackers, track_study
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +74,26 @@ class Kept(ABC):
         return replace(self, files=files)
 
 
+def tell_trackers(
+    found: Kept,
+    place: Place,
+    command: str,
+    config: Mapping[str, Any],
+    numbers: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]] = (),
+    status: str = "done",
+) -> None:
+    """The study with its pictures, for the trackers of the place; see `track_study`."""
+    if place.track:
+        with tempfile.TemporaryDirectory() as scratch:
+            has = any(file.suffix == ".png" for file in found.files)
+            named = [replace(one, name=f"figure-{k}") for k, one in enumerate(found.document.figures, 1)]
+            drawn = [] if has else save(named, Path(scratch))
+            title, out = found.document.title, found.files[0].parent if found.files else place.store.path
+            files = [*found.files, *drawn]
+            track_study(place.track, command, title, out, config, numbers, files, rows=rows, status=status)
+
+
 def plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record as its file will give it back."""
     found: dict[str, Any] = loads(dumps(finite_or_none(record)), "a record")
@@ -102,12 +124,15 @@ def check_packages(*more: tuple[str, str, str]) -> None:
 
 
 @contextmanager
-def workplace(out: Path | str | None, runs: Path | str | None, **where: Any) -> Iterator[tuple[Path | None, Place]]:
+def workplace(
+    out: Path | str | None, runs: Path | str | None, *, track: str | Sequence[str] | None = None, **where: Any
+) -> Iterator[tuple[Path | None, Place]]:
     """The folder of the report, and where runs are made: in `runs`, else inside the report, else for a while."""
+    trackers = parse_trackers(track)
     kept = None if out is None else Path(out).expanduser()
     if kept is not None and kept.exists() and not kept.is_dir():
         raise InputError(f"expected a folder for --out, but {kept} is a file; name another")
     with ExitStack() as stack:
         if runs is None:
             runs = (kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))) / "runs"
-        yield kept, Place.of(Path(runs), **where)
+        yield kept, Place.of(Path(runs), track=trackers, **where)

@@ -19,7 +19,7 @@ from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
 from rcad.study.backends import HELD_OUT, is_table, numbers_of, scheduled
-from rcad.study.kept import Kept, check_packages, earlier, plain, workplace
+from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
 from rcad.study.ranges import applied, beginning, check_space, default_space
 from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
@@ -130,6 +130,7 @@ def tune(
     cache_dir: Path | None = None,
     device: str = "auto",
     devices: Sequence[str] = (),
+    track: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Tuning:
     """Find a method's numbers, and its weight decay, on data of yours by the held-out split.
@@ -149,6 +150,7 @@ def tune(
         runs: the folder of runs; None for one in `out`. Runs that it holds are not made again.
         data_dir, cache_dir, device: where the data are found, and what trains.
         devices: several GPUs, each with runs of its own, e.g. ("cuda:0", "cuda:1").
+        track: experiment trackers, "wandb,mlflow,tensorboard"; of the runs they hear no test numbers.
         progress: told how far it is; None shows a bar on a terminal and a line in a notebook, and nothing elsewhere.
 
     Raises:
@@ -159,7 +161,7 @@ def tune(
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
-    with workplace(out, runs, **where) as (kept, place):
+    with workplace(out, runs, track=track, **where) as (kept, place):
         work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)
         with watched(progress) as told:
             return work.go(told)
@@ -257,7 +259,12 @@ class _Work:
             if all(run in records for run in ids):
                 self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
         found = Tuning(self._record(), outcome=outcome)
-        return found if self.out is None else found.save(self.out, self.stem)
+        found = found if self.out is None else found.save(self.out, self.stem)
+        rows = [{"trial": one.number, **(one.metrics or {})} for one in self.trials]
+        status = "done" if outcome.complete else "interrupted"
+        numbers = {"trials": len(rows), **((found.best or {}).get("metrics") or {})}
+        tell_trackers(found, self.place, KIND, self.settings, numbers, rows, status)
+        return found
 
     def _record(self) -> dict[str, Any]:
         number = command = None

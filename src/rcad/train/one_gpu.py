@@ -148,7 +148,6 @@ class _Teams:
             seat.run,
             self.work.place,
             self.listener.progress(seat.run),
-            self.work.trackers(seat.run),
             stop=self.stop,
             reader=self.reader,
             beside=self.limit,

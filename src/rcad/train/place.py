@@ -31,6 +31,7 @@ class Place:
         checkpoint_seconds: time between checkpoints, more where saving is slow.
         joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
             Results differ by rounding alone.
+        track: experiment trackers that are told of the runs, see `rcad.train.trackers`.
         stream: leave images on disk and decode them as they are needed, as is done by itself where they would not fit
             into memory. Results are the same.
     """
@@ -44,6 +45,7 @@ class Place:
     joined: int = 1
     stream: bool = False
     devices: tuple[str, ...] = ()
+    track: tuple[str, ...] = ()
 
     @staticmethod
     def of(runs: Path, **options: object) -> Place:

@@ -26,7 +26,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.words import title
 from rcad.train.place import Place
 from rcad.train.progress import Progress
-from rcad.train.scheduler import Trackers, Work, suitable
+from rcad.train.scheduler import Work, suitable
 from rcad.train.stop import stopping
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -170,8 +170,7 @@ class _Crew:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         place = replace(self._work.place, device=device, devices=())
-        arguments = (theirs, place, self._work.trackers, self._at_once)
-        process = context.Process(target=work_for, args=arguments, daemon=True)
+        process = context.Process(target=work_for, args=(theirs, place, self._at_once), daemon=True)
         with _one_thread():
             process.start()
         theirs.close()
@@ -193,7 +192,7 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def work_for(pipe: Connection, place: Place, trackers: Trackers, at_once: int | None) -> None:
+def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:
     """A worker: takes shares of the runs until nobody sends any."""
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the parent's to hear, which then asks once
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -207,16 +206,14 @@ def work_for(pipe: Connection, place: Place, trackers: Trackers, at_once: int | 
             share = pipe.recv()
         except (EOFError, OSError):
             return
-        tell(*answer(share, place, trackers, at_once, Telling(tell)))
+        tell(*answer(share, place, at_once, Telling(tell)))
 
 
-def answer(
-    share: Sequence[RunConfig], place: Place, trackers: Trackers, at_once: int | None, listener: Telling
-) -> tuple[str, ...]:
+def answer(share: Sequence[RunConfig], place: Place, at_once: int | None, listener: Telling) -> tuple[str, ...]:
     """Makes these runs, and says how that went: ("over",), ("stopped",), ("refused", why) or ("failed", why)."""
     try:
         with stopping() as stop:
-            suitable(share, place, at_once, processes=1)(Work(share, place, stop, listener, trackers))
+            suitable(share, place, at_once, processes=1)(Work(share, place, stop, listener))
     except (InputError, MissingExtraError) as error:
         return "refused", str(error)
     except KeyboardInterrupt:

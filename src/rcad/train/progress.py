@@ -1,4 +1,4 @@
-"""What long work tells while it goes, to people by a Progress and to experiment trackers by a Tracker. No torch here.
+"""What long work tells people while it goes. No torch here.
 
 People see bars on a terminal, one line that changes in a notebook, and a line every few seconds elsewhere.
 """
@@ -70,16 +70,6 @@ class Portion:
         share = done / total if total else 0.0
         words = ": ".join(part for part in (self._name, text) if part)
         self._progress.overall(self._before + share * self._size, self._total, words)
-
-
-class Tracker(Protocol):
-    """Receives the numbers of each epoch, e.g. for TensorBoard."""
-
-    def log(self, epoch: int, row: Row) -> None:
-        """The numbers of one epoch (from 1)."""
-
-    def close(self) -> None:
-        """The run is over."""
 
 
 LINE_S, CELL_S, DRAW_S = 5.0, 0.5, 0.05

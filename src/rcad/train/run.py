@@ -25,7 +25,7 @@ from rcad.train.checkpoint import CHECKPOINT, WEIGHTS, restore_trainer, save_ten
 from rcad.train.loop import Course, Trainer, finished, unheard
 from rcad.train.machine import deterministic, device_words, peak_memory, side_stream, suitable_threads, timed
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress, Row, Tracker
+from rcad.train.progress import SILENT, Progress, Row
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
 
@@ -54,7 +54,6 @@ class Execution:
     config: RunConfig
     place: Place
     trainer: Trainer
-    trackers: Sequence[Tracker]
     beside: int
     started: str = field(default_factory=utc_now)
     logged: int = 0
@@ -75,8 +74,6 @@ class Execution:
                 outcome = yield from self._fit(stop)
             finally:
                 self.trainer.on_epoch = unheard  # no cycle may keep a GPU's memory
-                for tracker in self.trackers:
-                    tracker.close()
         if outcome == "done" and not stop.is_set():
             try:
                 return self._finish(stop)
@@ -116,12 +113,10 @@ class Execution:
             wait, due = max(self.place.checkpoint_seconds, spent / SAVING_SHARE), math.inf
 
     def _keep(self, log: LogWriter, epoch: int, row: Row) -> None:
-        """An epoch's numbers, in the log and the trackers."""
+        """An epoch's numbers, in the log."""
         if epoch > self.logged:
             self.logged = epoch
             log.append(row)
-            for tracker in self.trackers:
-                tracker.log(epoch, row)
 
     def _finish(self, stop: Stop) -> RunRecord:
         """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
@@ -227,7 +222,6 @@ def run(
     place: Place,
     progress: Progress = SILENT,
     *,
-    trackers: Sequence[Tracker] = (),
     stop: Stop | None = None,
     reader: Reader | None = None,
 ) -> RunRecord:
@@ -245,7 +239,7 @@ def run(
         stopping() if stop is None else nullcontext(stop) as asked,
     ):
         try:
-            return finished(begin(config, place, progress, trackers, stop=asked, reader=reader or Reader(place)))
+            return finished(begin(config, place, progress, stop=asked, reader=reader or Reader(place)))
         except torch.OutOfMemoryError:
             raise InputError(TOO_LARGE) from None
 
@@ -254,7 +248,6 @@ def begin(
     config: RunConfig,
     place: Place,
     progress: Progress,
-    trackers: Sequence[Tracker] = (),
     *,
     stop: Stop,
     reader: Reader,
@@ -292,7 +285,7 @@ def begin(
     with store.lock(config), suitable_threads(problem.train[0]):
         if (record := _finished(store, config)) is not None:
             return record
-        return (yield from Execution(config, place, trainer, trackers, beside).course(stop))
+        return (yield from Execution(config, place, trainer, beside).course(stop))
 
 
 def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> None:

@@ -20,10 +20,11 @@ from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.words import plural, said, title
+from rcad.runs.words import plural, said, said_held_out, title
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress, Tracker
+from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import Stop, exit_code, stopping
+from rcad.train.trackers import Observer
 
 log = logging.getLogger("rcad")
 
@@ -32,13 +33,7 @@ LEFT = 2
 SHOW_S = 0.05
 Told = Callable[[RunRecord, bool], str]
 """A run's end in one line; the flag says that it had been finished before."""
-Trackers = Callable[[RunConfig], Sequence[Tracker]]
 short: Told = partial(said, most=2)
-
-
-def untracked(config: RunConfig) -> Sequence[Tracker]:
-    """The trackers of runs that have none."""
-    return ()
 
 
 class Backend(Protocol):
@@ -60,14 +55,12 @@ class Work:
         configs: without a final record, each once.
         stop: asks to end between two steps.
         listener: is told how far runs are, how they ended, and which are busy.
-        trackers: of a run, for the numbers of its epochs.
     """
 
     configs: Sequence[RunConfig]
     place: Place
     stop: Stop
     listener: Hearing
-    trackers: Trackers
 
 
 class Hearing(Protocol):
@@ -139,7 +132,6 @@ def schedule(
     processes: int | None = 1,
     minutes: float | None = None,
     told: Told | None = short,
-    trackers: Trackers = untracked,
 ) -> Outcome:
     """Makes every run that has no final record yet; stopped by a signal or by the clock, it goes on next time.
 
@@ -159,7 +151,7 @@ def schedule(
         listener.look()
         fresh = [config for run, config in every.items() if run not in listener.already]
         if fresh:
-            work = Work(fresh, place, stop, listener, trackers)
+            work = Work(fresh, place, stop, listener)
             (backend or suitable(fresh, place, at_once, processes))(work)
             # By now the other process may have finished a run that was left to it, or have been stopped.
             if listener.left and not stop.is_set():
@@ -191,6 +183,7 @@ class Listener:
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
         self._notes: set[str] = set()
+        self._observer = Observer(place.track, place.store, held_out=told is said_held_out)
         self._costs = {run: cost(config) for run, config in configs.items()}
         self._shares: dict[str, float] = {}
         self._done, self._total = 0.0, sum(self._costs.values())
@@ -206,6 +199,7 @@ class Listener:
         for run, record in self.records.items():
             self._total -= self._costs[run]
             self._say_end(record, already=True)
+            self._observer.ended(record)
 
     def look_again(self) -> None:
         """Which of the runs that were left to others are done by now."""
@@ -226,6 +220,7 @@ class Listener:
         else:
             self._done += self._costs[run] * (share - self._shares[run])
         self._shares[run] = share
+        self._observer.moved(run, self.configs[run])
         now = time.monotonic()
         if now - self._shown_at >= SHOW_S or share == 1:
             self._shown_at = now
@@ -239,6 +234,7 @@ class Listener:
             self._shares.setdefault(record.id, 0.0)
             self.moved(record.id, 1.0, "done")
         self._say_end(record, already=record.id in self.already)
+        self._observer.ended(record)
 
     def busy(self, config: RunConfig, error: BusyError) -> None:
         if len(self.configs) == 1:
@@ -330,9 +326,9 @@ def one_by_one(work: Work) -> None:
     for config in work.configs:
         if work.stop.is_set():
             return
-        progress, trackers = work.listener.progress(config), work.trackers(config)
+        progress = work.listener.progress(config)
         try:
-            record = engine.run(config, work.place, progress, trackers=trackers, stop=work.stop, reader=reader)
+            record = engine.run(config, work.place, progress, stop=work.stop, reader=reader)
         except BusyError as error:
             work.listener.busy(config, error)
         else:

@@ -1,0 +1,95 @@
+"""--track is the same thing for every command that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Cli, Refused
+from made import files, table
+from rcad.train.trackers import TRACKERS, Subject, Tracked
+
+ENDS: list[tuple[str, str, dict[str, float], set[str]]] = []
+STEPS: list[tuple[str, int]] = []
+
+
+class Told:
+    def __init__(self, subject: Subject) -> None:
+        self._kind = subject.kind
+
+    @staticmethod
+    def address() -> str:
+        return ""
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        STEPS.append((self._kind, step))
+
+    def finish(self, status: str, numbers: dict[str, float], every: Sequence[Path]) -> None:
+        ENDS.append((self._kind, status, numbers, {file.name for file in every if file.is_file()}))
+
+
+@pytest.fixture(autouse=True)
+def _told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("wandb", "tensorboard"):
+        monkeypatch.setitem(TRACKERS, name, Told)
+        monkeypatch.setattr("rcad.train.trackers.need", lambda *names: type("wandb", (), {"init": None}))
+    monkeypatch.setattr(Tracked, "failed", set())
+    ENDS.clear()
+    STEPS.clear()
+
+
+def ends(kind: str) -> list[tuple[str, dict[str, float], set[str]]]:
+    return [one[1:] for one in ENDS if one[0] == kind]
+
+
+def test_train(cli: Cli) -> None:
+    words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2", "--seeds", "2", "-q")
+    assert cli(*words, "--track", "wandb").code == 0
+    assert [status for status, *_ in ends("run")] == ["done", "done"]
+    assert STEPS == [("run", 1), ("run", 2)] * 2
+    cli(*words, "--tensorboard")  # the earlier way to say --track tensorboard
+    assert len(ENDS) == 4
+
+
+def test_tune(cli: Cli) -> None:
+    files(my_dot_csv=table())
+    words = "tune --data my.csv --target colour --method rcad --budget 2 --epochs 1 -q --track wandb"
+    assert cli(*words.split()).code == 0
+    ((status, numbers, sent),) = ends("tune")
+    assert (status, numbers["trials"]) == ("done", 2)
+    assert "nll" in numbers
+    assert {"rcad.json", "rcad.html"} <= sent
+    assert STEPS[-2:] == [("tune", 1), ("tune", 2)]
+    assert len(ends("run")) == 2
+    assert not [name for _, found, _ in ends("run") for name in found if name.startswith("test_n")]
+    told = len(ENDS)
+    cli(*words.split())
+    assert len(ENDS) == told
+
+
+def test_compare(cli: Cli) -> None:
+    files(my_dot_csv=table())
+    words = "compare --data my.csv --target colour --seeds 2 --budget 1 --epochs 1 --methods rcad -q --track wandb"
+    assert cli(*words.split()).code == 0
+    ((_, numbers, sent),) = ends("compare")
+    assert {"question/mean", "erm/nll", "rcad/accuracy"} <= set(numbers)
+    assert {"compare.json", "compare.md", "index.html"} < sent
+    assert [name for name in sent if name.endswith(".png")]
+
+
+@pytest.mark.parametrize("target", ["T8", "T4"])
+def test_paper(cli: Cli, target: str) -> None:
+    words: list[Any] = ["paper", "run", target, "--scale", "smoke", "--track", "wandb", "--out", "out"]
+    if target == "T4":
+        words += ["--only", "n=500", "--seeds", "1"]
+    assert cli(*words).code == 0
+    ((_, _, sent),) = ends("paper")
+    assert {name.rpartition(".")[2] for name in sent} >= {"json", "md"}
+    assert bool(ends("run")) == (target == "T4")
+
+
+def test_a_name_that_is_wrong_is_refused_before_anything_runs(refused: Refused) -> None:
+    refused("train", "--data", "digits", "--method", "erm", "--track", "wandb,comet", says="expected --track to be one")

@@ -1,0 +1,331 @@
+"""Trackers are told of every run once, whoever made it; one that fails costs a line and no run."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from made import png
+from rcad.errors import InputError, MissingExtraError
+from rcad.loss.method_rows import parse_method
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import configure
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
+from rcad.runs.words import said_held_out
+from rcad.train import scheduler, trackers
+from rcad.train.place import Place
+from rcad.train.progress import Silent
+from rcad.train.run import run
+from rcad.train.scheduler import Work, schedule
+from rcad.train.trackers import TRACKERS, Subject, Tracked, parse_trackers, track_study
+
+Row = dict[str, Any]
+
+
+def config(epochs: int = 3, seed: int = 0) -> RunConfig:
+    return replace(configure("digits[:60]", parse_method("erm"), recipe="small", epochs=epochs), seed=seed)
+
+
+class Heard:
+    """A tracker that keeps what it is told; `fails` names what it cannot do."""
+
+    told: list[tuple[Any, ...]] = []  # noqa: RUF012
+    fails = ""
+
+    def __init__(self, subject: Subject) -> None:
+        self._id = subject.id
+        self._tell("open", subject.name, subject.kind)
+
+    @staticmethod
+    def address() -> str:
+        return os.environ.get("HEARD", "")
+
+    def _tell(self, what: str, *words: Any) -> None:
+        if what == self.fails:
+            raise OSError("the server\nis away")
+        self.told.append((what, self._id, *words))
+
+    def log(self, step: int, row: Row) -> None:
+        self._tell("log", step, dict(row))
+
+    def finish(self, status: str, numbers: Row, files: Sequence[Path]) -> None:
+        self._tell("finish", status, dict(numbers), [file.name for file in files if file.is_file()])
+
+
+@pytest.fixture(autouse=True)
+def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Heard]:
+    monkeypatch.setitem(TRACKERS, "heard", Heard)
+    monkeypatch.setattr(Heard, "told", [])
+    monkeypatch.setattr(Tracked, "failed", set())
+    monkeypatch.setattr(trackers, "LOOK_S", 0.0)
+    monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
+    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
+    return Heard
+
+
+def place(tmp_path: Path, *names: str) -> Place:
+    return Place(Store.open(tmp_path / "runs"), device="cpu", track=names or ("heard",))
+
+
+def steps(told: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]:
+    return [one[2] for one in told if one[0] == "log" and run in (None, one[1])]
+
+
+def test_a_run_is_told_epoch_by_epoch_and_then_its_end(tmp_path: Path, heard: type[Heard]) -> None:
+    (record,) = schedule([config()], place(tmp_path)).records
+    first, *rows, last = heard.told
+    assert first == ("open", record.id, "erm on digits[:60], seed 0", "run")
+    assert [row[3] for row in rows] == [dict(row) for row in record.epochs]
+    assert last[2] == "done"
+    assert last[3]["test_accuracy"] == record.metrics["test_accuracy"]
+    # The curve of that name is of the epochs.
+    assert last[3]["selected_val_nll"] == record.metrics["val_nll"]
+    assert "val_nll" not in last[3]
+    assert last[4] == ["record.json", "config.toml"]
+
+
+def test_epochs_are_told_while_the_run_goes_on(tmp_path: Path, heard: type[Heard]) -> None:
+    seen: list[list[int]] = []
+
+    class Watching(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            seen.append(steps(heard.told))
+
+    schedule([config()], place(tmp_path), Watching())
+    assert [1] in seen
+    assert [1, 2] in seen
+
+
+def test_what_was_told_is_not_told_again_and_a_new_address_is_told_all(
+    tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule([config()], Place(Store.open(tmp_path / "runs"), device="cpu"))
+    assert not heard.told
+    schedule([config()], place(tmp_path))  # it had been finished before anybody asked for a tracker
+    first = list(heard.told)
+    assert steps(first) == [1, 2, 3]
+    assert first[-1][2] == "done"
+    schedule([config()], place(tmp_path))
+    assert heard.told == first
+    monkeypatch.setenv("HEARD", "elsewhere")
+    schedule([config()], place(tmp_path))
+    assert heard.told == first * 2
+
+
+def test_a_run_that_goes_on_continues_its_tracked_run(tmp_path: Path, heard: type[Heard]) -> None:
+    class Stopping(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            if done >= 0.5 * total:
+                os.kill(os.getpid(), 2)
+
+    stopped = schedule([config(epochs=5)], place(tmp_path), Stopping())
+    assert not stopped.complete
+    before = steps(heard.told)
+    assert heard.told[-1][2] == "interrupted"
+    assert before in ([1, 2], [1, 2, 3])  # more than half of five
+    schedule([config(epochs=5)], place(tmp_path))
+    assert steps(heard.told) == [1, 2, 3, 4, 5]
+    assert {one[1] for one in heard.told} == {config_id(config(epochs=5))}
+    assert heard.told[-1][2] == "done"
+
+
+@pytest.mark.parametrize("what", ["open", "log", "finish"])
+def test_a_tracker_that_fails_costs_one_line_and_no_run(
+    what: str, tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heard, "fails", what)
+    found = schedule([config(seed=seed) for seed in (0, 1)], place(tmp_path))
+    assert [record.status for record in found.records] == ["done", "done"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "heard failed and is left out (the server is away); the same command tells it again"
+    ]
+    monkeypatch.setattr(heard, "fails", "")
+    monkeypatch.setattr(Tracked, "failed", set())
+    schedule([config(seed=seed) for seed in (0, 1)], place(tmp_path))
+    for record in found.records:
+        assert steps(heard.told, record.id) == [1, 2, 3]
+        assert [one[2] for one in heard.told if one[:2] == ("finish", record.id)] == ["done"]
+
+
+def test_it_does_not_matter_who_made_a_run(tmp_path: Path, heard: type[Heard]) -> None:
+    """Another process, or a machine of a cluster: the scheduler hears of records alone."""
+
+    def elsewhere(work: Work) -> None:
+        for one in work.configs:
+            work.listener.ended(run(one, work.place))
+
+    schedule([config()], place(tmp_path), backend=elsewhere)
+    assert steps(heard.told) == [1, 2, 3]
+
+
+def test_whoever_searches_is_told_no_test_numbers(tmp_path: Path, heard: type[Heard]) -> None:
+    schedule([config()], place(tmp_path), told=said_held_out)
+    numbers = heard.told[-1][3]
+    assert "selected_val_nll" in numbers
+    assert not [name for name in numbers if name.startswith(("test_a", "test_n", "last_"))]
+
+
+def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: type[Heard]) -> None:
+    page = tmp_path / "page.png"
+    page.write_bytes(b"")
+    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None}]
+    for count in (1, 2, 2):
+        config = {"data": "digits"}
+        track_study(("heard",), "tune", "a search", tmp_path, config, {"trials": count}, [page], rows=rows[:count])
+    assert steps(heard.told) == [1, 2]
+    assert [one[3] for one in heard.told if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
+    assert [one[3] for one in heard.told if one[0] == "finish"] == [{"trials": 1.0}, {"trials": 2.0}]
+    assert len({one[1] for one in heard.told}) == 1
+
+
+def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse_trackers("heard, heard") == ("heard",)
+    assert parse_trackers(None) == parse_trackers("") == ()
+    with pytest.raises(InputError, match=r"--track to be one of wandb, mlflow, tensorboard, .*did you mean 'wandb'"):
+        parse_trackers("wandbb")
+    for name, module in (("wandb", "wandb"), ("mlflow", "mlflow"), ("tensorboard", "torch.utils.tensorboard")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingExtraError, match=rf"\[{name}\]"):
+            parse_trackers(name)
+
+
+def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", type(sys)("wandb"))
+    with pytest.raises(MissingExtraError, match="wandb"):
+        parse_trackers("wandb")
+
+
+# From here on through the libraries themselves.
+
+
+def twice(tmp_path: Path, name: str) -> RunRecord:
+    """A run that was stopped and went on, tracked; and told once more by a third call."""
+
+    class Stopping(Silent):
+        def overall(self, done: float, total: float, text: str) -> None:
+            if done >= 0.5 * total:
+                os.kill(os.getpid(), 2)
+
+    schedule([config(epochs=4)], place(tmp_path, name), Stopping())
+    (record,) = schedule([config(epochs=4)], place(tmp_path, name)).records
+    schedule([config(epochs=4)], place(tmp_path, name))
+    assert record.status == "done"
+    return record
+
+
+def study(tmp_path: Path, name: str) -> None:
+    """A study with a picture and a record."""
+    (tmp_path / "map.png").write_bytes(png())
+    (tmp_path / "tune.json").write_text('{"best": 1}')
+    files = [tmp_path / "map.png", tmp_path / "tune.json"]
+    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": 0.25}]
+    track_study(
+        (name,), "tune", "a search", tmp_path, {"data": "digits"}, {"rcad(alpha=1)/nll": 0.25}, files, rows=rows
+    )
+
+
+@pytest.fixture
+def no_failure(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert not [record.getMessage() for record in caplog.records if record.name == "rcad"]
+
+
+@pytest.mark.usefixtures("no_failure")
+def test_tensorboard_event_files(tmp_path: Path) -> None:
+    pytest.importorskip("torch.utils.tensorboard", reason="needs the extra tensorboard", exc_type=ImportError)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    record = twice(tmp_path, "tensorboard")
+    found = EventAccumulator(str(tmp_path / "runs" / record.id / "tensorboard")).Reload()
+    points = [(one.step, one.value) for one in found.Scalars("loss")]
+    assert [step for step, _ in points] == [1, 2, 3, 4]
+    assert [value for _, value in points] == pytest.approx([row["loss"] for row in record.epochs])
+    assert [one.value for one in found.Scalars("test_nll")] == pytest.approx([record.metrics["test_nll"]])
+    assert {"config/text_summary", "record.json/text_summary"} <= set(found.Tags()["tensors"])
+    study(tmp_path, "tensorboard")
+    (folder,) = (tmp_path / "tracking").glob("*/tensorboard")
+    assert EventAccumulator(str(folder)).Reload().Tags()["images"] == ["map"]
+
+
+@pytest.mark.usefixtures("no_failure")
+def test_mlflow_file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="needs the extra mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    record = twice(tmp_path, "mlflow")
+    study(tmp_path, "mlflow")
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name("rcad")
+    runs = {one.data.tags["rcad.id"]: one for one in client.search_runs([experiment.experiment_id])}
+    assert len(runs) == 2
+    run = runs.pop(record.id)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "erm on digits[:60], seed 0"
+    assert run.data.params["train.epochs"] == "4"
+    history = client.get_metric_history(run.info.run_id, "loss")
+    assert [(one.step, one.value) for one in history] == [
+        (number, row["loss"]) for number, row in enumerate(record.epochs, 1)
+    ]
+    assert run.data.metrics["test_nll"] == record.metrics["test_nll"]
+    assert {one.path for one in client.list_artifacts(run.info.run_id)} == {"record.json", "config.toml"}
+    (search,) = runs.values()
+    assert search.data.metrics["rcad_alpha_1_/nll"] == 0.25
+    assert {one.path for one in client.list_artifacts(search.info.run_id)} == {"map.png", "tune.json"}
+
+
+@pytest.mark.usefixtures("no_failure")
+def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="needs the extra wandb")
+    for key, value in (("MODE", "offline"), ("DIR", str(tmp_path)), ("CACHE_DIR", str(tmp_path / "cache"))):
+        monkeypatch.setenv(f"WANDB_{key}", value)
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "staging"))
+    record = twice(tmp_path, "wandb")
+    study(tmp_path, "wandb")
+    files = sorted((tmp_path / "wandb").glob(f"offline-run-*-{record.id}/*.wandb"))
+    assert len(files) == 2  # one for each time it was at work, under one id
+    said = [one for file in files for one in wandb_records(file)]
+    run = next(one.run for one in said if one.HasField("run"))
+    assert (run.run_id, run.project, run.display_name) == (record.id, "rcad", "erm on digits[:60], seed 0")
+    sections = {one.key: json.loads(one.value_json) for one in run.config.update}
+    assert sections["train"]["epochs"] == 4
+    history = [
+        {one.nested_key[0] if one.nested_key else one.key: json.loads(one.value_json) for one in said_one.history.item}
+        for said_one in said
+        if said_one.HasField("history")
+    ]
+    assert [row["_step"] for row in history] == [1, 2, 3, 4]
+    assert [row["loss"] for row in history] == [row["loss"] for row in record.epochs]
+    summary = {one.key: one.value_json for each in said if each.HasField("summary") for one in each.summary.update}
+    assert json.loads(summary["test_nll"]) == record.metrics["test_nll"]
+    assert json.loads(summary["status"]) == "done"
+    artefact = [one.artifact for one in said if one.HasField("artifact")][-1]
+    assert {one.path for one in artefact.manifest.contents} == {"record.json", "config.toml"}
+    (search,) = (tmp_path / "wandb").glob("offline-run-*-tune-*/*.wandb")
+    pictures = [one for each in wandb_records(search) if each.HasField("history") for one in each.history.item]
+    assert any("image-file" in one.value_json for one in pictures)
+
+
+def wandb_records(path: Path) -> Iterator[Any]:
+    """The messages of a .wandb file: a header of 7 bytes, then pieces in blocks of 32 kB."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        if (room := 32768 - at % 32768) < 7:
+            at += room
+            continue
+        size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        whole += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):
+            yield wandb_internal_pb2.Record.FromString(whole)
+            whole = b""
