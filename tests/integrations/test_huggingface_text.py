@@ -476,7 +476,6 @@ def one_label() -> nn.Module:
             {},
             'Bernoulli likelihood for problem_type="multi_label_classification", but got Categorical',
         ),
-        (lambda: transformers.GPT2LMHeadModel(gpt2().config), {"method": METHOD}, {}, "which generates text"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(

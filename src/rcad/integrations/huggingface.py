@@ -27,6 +27,14 @@ from transformers import Trainer
 
 from rcad.errors import InputError
 from rcad.integrations.accelerate import check_compiled, check_strategy
+from rcad.integrations.embeddings import (
+    IGNORED,
+    EmbeddingAlpha,
+    Packs,
+    embedding_distance,
+    next_tokens,
+    predicts_next,
+)
 from rcad.integrations.resolve import MethodLike, Resolved, reread, resolve
 from rcad.loss.criterion import Criterion, Scaler
 from rcad.loss.likelihoods import Bernoulli, Categorical, Likelihood
@@ -36,7 +44,6 @@ from rcad.loss.perturbations import Channels
 __all__ = ["RCADTrainer", "RCADTrainerMixin"]
 
 EMBEDDED = "inputs_embeds"
-IGNORED = -100
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
 CLASS_WEIGHTS = "for class weights pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"
@@ -102,9 +109,6 @@ def check_trainer(trainer: Any, resolved: Resolved) -> None:
 
 def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
     name = type(model).__name__
-    can_generate = getattr(model, "can_generate", None)
-    if can_generate is not None and can_generate():
-        raise InputError(f"expected a model that classifies or regresses, but got {name}, which generates text")
     parameters = inspect.signature(model.forward).parameters
     if "input_ids" in parameters and "inputs_embeds" not in parameters:
         raise InputError(f"expected a model that takes inputs_embeds, which are to move, but {name}.forward does not")
@@ -217,7 +221,10 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
 
     Args:
         method: text such as "rcad(alpha=2.0, lam=0.1)", a Method, or a Criterion. For texts alpha is an L2 distance
-            between whole sequences of embeddings; for images in pixels.
+            between whole sequences of embeddings; for images in pixels. Default: RCAD.
+        embedding_alpha: the distance of the method's step at embeddings, in units of the mean norm of an embedding (as
+            `neftune_noise_alpha` is one number for all models), or "auto", which measures it on the table
+            (`rcad.suggest_alpha`); None leaves the method's own alpha.
         mean, std: by which `pixel_values` were normalised; default: what the processing_class says.
         input_key: the input to perturb; default: the embeddings of `input_ids`, else the only floating-point input.
         mask_key: the mask of its real positions; default "attention_mask".
@@ -231,7 +238,8 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
     def __init__(
         self,
         *args: Any,
-        method: MethodLike,
+        method: MethodLike = "rcad",
+        embedding_alpha: EmbeddingAlpha | None = None,
         mean: Channels | None = None,
         std: Channels | None = None,
         input_key: str | None = None,
@@ -246,6 +254,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             mean, std = normalisation(self.processing_class)
         self.resolved = resolve(
             method,
+            parameters=None if embedding_alpha is None else {"alpha": embedding_distance(self.model, embedding_alpha)},
             likelihood=Bernoulli() if self._multi_label and not isinstance(method, Criterion) else None,
             mean=mean,
             std=std,
@@ -254,8 +263,11 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         )
         check_trainer(self, self.resolved)
         self._generator = generator
+        self._predicts_next, self._packs = predicts_next(self.model), Packs()
         # Hugging Face's token models have logits (B, T, K) for labels (B, T).
-        self._token_criterion = reread(self.resolved.criterion, lambda likelihood: replace(likelihood, class_dim=-1))
+        self._token_criterion = reread(
+            self.resolved.criterion, lambda likelihood: replace(likelihood, class_dim=-1), self._packs.wrapped
+        )
         self._stepping = self._reached = self._embeddings_checked = False
         self._parts: dict[str, tuple[Tensor | float, int]] = {}
         self._missing: tuple[str, ...] = ()
@@ -287,12 +299,16 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         check_labels(self.model, inputs.get(self.label_names[0]), self.resolved.likelihood)
         x, target, options = self._prepared(inputs)
         labels, criterion = inputs[self.label_names[0]], self.resolved.criterion
+        if self._predicts_next:
+            shifted = x.pop("shift_labels", None)  # some collators bring it along
+            target = labels = next_tokens(labels) if shifted is None else shifted
         items: Any = labels.numel()  # as the Trainer counts: an example with three yes/no labels is three
         if labels.ndim == 2 and not labels.is_floating_point():
             counts = (labels != IGNORED).sum(1)
             items = counts.sum()
             # The criterion averages an example's tokens; weighed by their number, each token counts the same.
             criterion, options["weight"] = self._token_criterion, counts * (len(labels) / items.clamp(min=1))
+            self._packs.find(x.get("position_ids"))
         options |= {"step": self.state.global_step, "generator": self._generator}
         share = self._share(items, num_items_in_batch)
         with encoder_named(self.model):

@@ -16,7 +16,7 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.method import Method, compose, method
 from rcad.loss.methods import erm
-from rcad.loss.perturbations import Channels, GradientStep, ProjectedAscent, RandomStep
+from rcad.loss.perturbations import Channels, GradientStep, Perturbation, ProjectedAscent, RandomStep
 from rcad.loss.terms import Term
 
 __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
@@ -170,14 +170,23 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
     return compose(*(method(name, **values) for name, values in rows))
 
 
-def reread(criterion: Criterion, change: Callable[[Categorical], Likelihood]) -> Criterion:
-    """The same loss for class labels from another form of output, here and in the terms with a likelihood of theirs."""
+def reread(
+    criterion: Criterion,
+    change: Callable[[Categorical], Likelihood],
+    where: Callable[[Perturbation], Perturbation] | None = None,
+) -> Criterion:
+    """The same loss for class labels from another form of output, here and in the terms with a likelihood of theirs.
+
+    `where` changes the perturbations as well.
+    """
 
     def changed(likelihood: Any) -> Any:
         return change(likelihood) if isinstance(likelihood, Categorical) else likelihood
 
     loss = criterion.loss
     terms = [replace(term, likelihood=changed(term.likelihood)) for term in loss.terms]
+    if where is not None:
+        terms = [term if term.where is None else replace(term, where=where(term.where)) for term in terms]
     options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
     return Criterion(changed(loss.likelihood), terms, **options)
 

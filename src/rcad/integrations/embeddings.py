@@ -1,0 +1,133 @@
+"""Texts at their embeddings: how far is far there, what a language model predicts, and sequences packed into a row."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from rcad.errors import InputError, finite
+from rcad.loss.augmentations import Source
+from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.model_calls import Model
+from rcad.loss.perturbations import Perturbation
+from rcad.loss.suggest_alpha import suggest_alpha
+
+IGNORED = -100
+EmbeddingAlpha = float | Literal["auto"]
+
+
+@torch.no_grad()
+def embedding_distance(model: nn.Module, alpha: EmbeddingAlpha) -> float:
+    """alpha as an L2 distance between sequences of embeddings.
+
+    Args:
+        model: with a table of embeddings; what the table gives is measured, also where it scales its weights.
+        alpha: in units of the mean norm of an embedding; "auto": `suggest_alpha` of the table with each token a class
+            of its own, half the median distance from a token to its nearest other one.
+    """
+    table: Any = model.get_input_embeddings()  # type: ignore[operator]
+    tokens = torch.arange(len(table.weight), device=table.weight.device)
+    rows = table(tokens).float()
+    if alpha == "auto":
+        return suggest_alpha(rows, tokens, generator=torch.Generator(rows.device).manual_seed(0))
+    finite("embedding_alpha", alpha, minimum=0.0)
+    norms = rows.norm(dim=1)
+    if not bool(norms.any()):
+        raise InputError("expected embeddings with a length, but the table holds zeros; load or initialise it first")
+    return alpha * float(norms[norms > 0].mean())  # without rows of padding
+
+
+def predicts_next(model: Any) -> bool:
+    """Whether a model predicts the next token at each position: labels are then those of the position after."""
+    generates = getattr(model, "can_generate", None)
+    if generates is None or not generates():
+        return False
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        raise InputError(
+            f"expected a model that classifies, regresses or predicts the next token, but got {type(model).__name__}, "
+            "which has an encoder and a decoder"
+        )
+    return True
+
+
+def next_tokens(labels: Tensor) -> Tensor:
+    """The label of each position's next one; the last has none."""
+    return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:]
+
+
+class Packs:
+    """Where the sequences of a batch lie that were packed one after the other into its rows, as `position_ids` tell.
+
+    Each is an example of its own to the perturbations that were `wrapped`: it moves by the whole alpha, as it would in
+    a row of its own. One object goes along with all batches.
+    """
+
+    def __init__(self) -> None:
+        self.places: tuple[Tensor, Tensor] | None = None
+
+    def find(self, positions: Any) -> None:
+        """Looks for sequences in (B, T) positions, which go on by one inside a sequence; None: a row is a sequence."""
+        self.places = None
+        if not isinstance(positions, Tensor) or positions.ndim != 2:
+            return
+        begins = torch.diff(positions, dim=1, prepend=positions[:, :1] - 1) != 1
+        if not bool(begins.any()):
+            return
+        begins[:, 0] = True
+        flat = begins.flatten()
+        sequence, index = flat.cumsum(0) - 1, torch.arange(len(flat), device=flat.device)
+        self.places = sequence, index - index[flat][sequence]
+
+    def apart(self, x: Tensor) -> Tensor:
+        """(B, T, ...) -> one row for each sequence, filled up with zeros."""
+        assert self.places is not None
+        sequence, place = self.places
+        rows = x.new_zeros(int(sequence[-1]) + 1, int(place.max()) + 1, *x.shape[2:])
+        return rows.index_put(self.places, x.flatten(0, 1))
+
+    def together(self, rows: Tensor, shape: torch.Size) -> Tensor:
+        """The other way."""
+        assert self.places is not None
+        return rows[self.places].view(shape)
+
+    def wrapped(self, where: Perturbation) -> Perturbation:
+        return _Packed(where, self)
+
+
+class _Packed:
+    """A perturbation that sees every packed sequence as a row."""
+
+    def __init__(self, where: Perturbation, packs: Packs) -> None:
+        self.where, self.packs = where, packs
+        self.norm = getattr(where, "norm", None)
+
+    def direction_loss(self, likelihood: Likelihood) -> Likelihood | None:
+        return self.where.direction_loss(likelihood)
+
+    def __call__(
+        self,
+        model: Model,
+        x: Tensor,
+        target: Tensor,
+        likelihood: Likelihood = Categorical(),
+        *,
+        mask: Tensor | None = None,
+        generator: Source | None = None,
+        gradient: Tensor | None = None,
+    ) -> Tensor:
+        options: dict[str, Any] = {"generator": generator}
+        if self.packs.places is None:
+            return self.where(model, x, target, likelihood, mask=mask, gradient=gradient, **options)
+        mask = torch.ones(x.shape[:2], device=x.device) if mask is None else mask
+        moved = self.where(
+            lambda rows: model(self.packs.together(rows, x.shape)),
+            self.packs.apart(x),
+            target,
+            likelihood,
+            mask=self.packs.apart(mask),
+            gradient=None if gradient is None else self.packs.apart(gradient),
+            **options,
+        )
+        return self.packs.together(moved, x.shape)
