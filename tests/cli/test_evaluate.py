@@ -145,7 +145,7 @@ def test_foreign_folders_of_differing_sizes(cli: Cli, runs: Path) -> None:
 
 
 def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
-    """The advice is followed to the letter: prune, train again, evaluate."""
+    """The advice is followed to the letter: repair, evaluate."""
     words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "1", "-q")
     assert cli(*words).code == 0
     run = next(one.id for one in Store.open("runs").records() if one.config.data.name == "digits[:100]")
@@ -154,11 +154,10 @@ def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
         damage()
         result = cli("evaluate", run, "--suite", "calibration")
         assert (result.code, result.err.count("\n")) == (2, 1)
-        advice = re.search(r"remove the run \((.*)\) and train it again", result.err)
+        advice = re.search(r"; to make it again: (.*)", result.err)
         assert advice is not None, result.err
-        assert shlex.split(advice[1]) == ["rcad", "runs", "prune", run, "--yes"]
+        assert shlex.split(advice[1]) == ["rcad", "runs", "verify", run, "--repair"]
         assert cli(*shlex.split(advice[1])[1:]).code == 0
-        assert cli(*words).out.startswith("done: ")
         assert cli("evaluate", run, "--suite", "calibration", "-q").code == 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import rcad.train.run as engine
 from cli.conftest import Cli, Forked, Refused, until
@@ -21,6 +22,7 @@ from rcad.runs.locks import RunLock
 from rcad.runs.plain import config_id, from_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
+from rcad.train.checkpoint import load_tensors
 from rcad.train.place import Place
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
@@ -287,3 +289,59 @@ def test_an_unfinished_run_goes_on_with_a_note(cli: Cli) -> None:
     Store.open("runs").write(replace(started))
     result = cli(*SMALL, "--method", "erm", "--quiet")
     assert result.out.startswith("done: ")
+
+
+def test_a_damaged_run_is_named_with_the_command_that_heals_it(cli: Cli) -> None:
+    words = (*SMALL, "--method", "erm", "--quiet")
+    assert cli(*words).code == 0
+    (before,) = Store.open("runs").records()
+    folder = Path("runs") / before.id
+    weights = load_tensors(folder / "model.safetensors")[0]
+    for name in ("record.json", "model.safetensors"):
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / name).write_bytes(content)
+        result = cli(*words)
+        assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+        assert f"; to make it again: rcad runs verify {before.id} --repair, or add --repair to this " in result.err
+        assert (folder / name).read_bytes() == content
+        assert cli("runs", "verify").code == 2
+        assert cli(*words, "--repair").code == 0
+        assert (folder / f"{name}.aside").read_bytes() == content
+        assert cli("runs", "verify").code == 0
+        again = load_tensors(folder / "model.safetensors")[0]
+        assert all(torch.equal(again[key], value) for key, value in weights.items())
+        (record,) = Store.open("runs").records()
+        assert record.metrics == before.metrics
+        (folder / "record.json.aside").unlink()
+    assert not Path("runs/.again").exists()
+
+
+def test_a_damaged_log_of_a_finished_run_is_said_and_written_again(cli: Cli) -> None:
+    words = (*SMALL, "--method", "erm", "--quiet")
+    assert cli(*words).code == 0
+    (path,) = Path("runs").glob("*/log.jsonl")
+    whole = path.read_text()
+    path.write_text(whole[:20])
+    result = cli(*words)
+    assert result.code == 0
+    assert result.out.startswith("done already")
+    assert f"{path} to hold the epochs of the record, but it does not; to make it again: rcad runs " in result.err
+    assert result.err.count("\n") == 1
+    assert cli("runs", "verify", "--repair", "--json").code == 0
+    assert path.read_text() == whole
+    assert path.with_name("log.jsonl.aside").read_text() == whole[:20]
+
+
+def test_a_repair_leaves_a_record_alone_whose_data_have_changed(cli: Cli) -> None:
+    files(my_dot_csv=table())
+    words = (*CSV, "--method", "erm", "--epochs", "1", "--quiet")
+    assert cli(*words).code == 0
+    (path,) = Path("runs").glob("*/model.safetensors")
+    path.write_bytes(b"junk")
+    record = path.with_name("record.json").read_bytes()
+    files(my_dot_csv=table(70))
+    result = cli("runs", "verify", "--repair")
+    assert result.code == 2
+    assert "my.csv has changed since" in result.err
+    assert path.with_name("record.json").read_bytes() == record

@@ -13,8 +13,9 @@ import torch
 import rcad
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.predict.predictor import answer
-from rcad.runs.store import Store
-from rcad.train.checkpoint import WEIGHTS, load_tensors, save_tensors
+from rcad.runs.files import unsealed
+from rcad.runs.store import WEIGHTS, Store
+from rcad.train.checkpoint import load_tensors, save_tensors
 from rcad.train.task import measure
 from trained import run_id
 
@@ -91,7 +92,7 @@ def test_what_cannot_be_loaded_is_one_line(trained_runs: Path, tmp_path: Path) -
     save_tensors(weights, {**tensors, name: torch.zeros(1)}, kept)
     with pytest.raises(rcad.InputError, match="they are of another model"):
         rcad.load(tmp_path / run)
-    record = json.loads((tmp_path / run / "record.json").read_text())
+    record = unsealed(json.loads((tmp_path / run / "record.json").read_text()))
     (tmp_path / run / "record.json").write_text(json.dumps(record | {"status": "interrupted", "finished": None}))
     with pytest.raises(rcad.InputError, match="expected a finished run"):
         rcad.load(tmp_path / run)

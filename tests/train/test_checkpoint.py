@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from rcad.errors import InputError
+from rcad.runs.files import DamagedError
 from rcad.train import checkpoint
 from rcad.train.checkpoint import load_tensors, save_tensors
 
@@ -44,7 +47,7 @@ def test_a_file_of_the_first_form_still_loads(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^expected a checkpoint of version 1 in .*, but got '0'$"):
         load_tensors(tmp_path / "0")
     save_file({"a": torch.ones(3)}, tmp_path / "weights alone")
-    with pytest.raises(InputError, match=r"^expected a checkpoint of version 1 in .*weights alone, but got None$"):
+    with pytest.raises(InputError, match=r"expected a checkpoint of version 1 in .*weights alone, but got None"):
         load_tensors(tmp_path / "weights alone")
 
 
@@ -52,9 +55,13 @@ def test_a_file_of_the_first_form_still_loads(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('{"version": "2"}', "expected a checkpoint of version 1 in .*, but got '2'"),
-        ('{"version": "1"}', "expected a whole checkpoint in .*, but got: 'meta'; remove it to start over"),
-        ("[1]", "expected a whole checkpoint in .*; remove it to start over"),
-        ("{", "expected a whole checkpoint in .*; remove it to start over"),
+        ('{"version": "1"}', "expected .* to be whole, but got: 'meta'; remove it to start over"),
+        (
+            '{"version": "1", "meta": {}, "sha257": ""}',
+            "expected .* to be whole, but got: a checksum that .* changed; .*",
+        ),
+        ("[1]", "expected .* to be whole, but got: .*; remove it to start over"),
+        ("{", "expected .* to be whole, but got: .*; remove it to start over"),
     ],
 )
 def test_a_header_that_is_not_ours_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
@@ -92,6 +99,43 @@ def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
         path.unlink()
     else:
         path.write_bytes({"cut": content[:-50], "empty": b"", "noise": b"\xff" * 300}[damage])
-    with pytest.raises(InputError, match="expected a whole checkpoint in") as error:
+    with pytest.raises(InputError, match=r"expected .* to be whole, but got: ") as error:
         load_tensors(path)
     assert "\n" not in str(error.value)
+
+
+def test_a_flipped_bit_in_any_byte_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    save_tensors(path, {"a": torch.randn(20), "b": torch.tensor(3)}, {"epoch": 3, "rows": [{"loss": 0.5}]})
+    content = path.read_bytes()
+    for at in range(len(content)):
+        changed = bytearray(content)
+        changed[at] ^= 1 << at % 8
+        path.write_bytes(changed)
+        with pytest.raises(InputError, match=r"^expected .*file to be whole, but got: .*; remove it to start over$"):
+            load_tensors(path)
+    path.write_bytes(content)
+    assert load_tensors(path)[1]["epoch"] == 3
+
+
+def test_others_may_read_weights_as_the_umask_allows(tmp_path: Path) -> None:
+    previous = os.umask(0o027)
+    try:
+        save_tensors(tmp_path / "file", {"a": torch.ones(3)}, {})
+    finally:
+        os.umask(previous)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_one_may_not_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_tensors(tmp_path / "file", {"a": torch.ones(3)}, {})
+
+    def closed(path: Path, *words: object, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", closed)
+    with pytest.raises(
+        InputError, match=r"^expected .*file to be a readable file, but got: Permission denied; .*a\+r"
+    ) as error:
+        load_tensors(tmp_path / "file")
+    assert not isinstance(error.value, DamagedError)

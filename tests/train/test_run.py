@@ -6,9 +6,11 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -18,12 +20,15 @@ from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure, default_recipe
 from rcad.runs.files import read_log
 from rcad.runs.plain import config_id, to_toml
-from rcad.runs.store import Store
+from rcad.runs.store import BEFORE, LAST, Store
+from rcad.train import machine
+from rcad.train import run as engine
 from rcad.train.checkpoint import load_tensors
 from rcad.train.loop import Trainer
 from rcad.train.machine import pick_device
 from rcad.train.place import Place
 from rcad.train.run import canonical_config, run
+from rcad.train.stop import Stop
 
 SETTINGS = ("model.width=4", "train.batch_size=32")
 
@@ -113,6 +118,114 @@ def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monk
     table(tmp_path / "d.csv", flip=True)
     with pytest.raises(InputError, match="has changed since"):
         run(config, Place(store))
+
+
+def stopped(config: RunConfig, store: Store, *, saves: int = 3) -> Path:
+    """A run that was stopped after so many checkpoints; the newest of them."""
+    count = 0
+
+    class After(Stop):
+        def is_set(self) -> bool:
+            nonlocal count
+            count += 1
+            return count > 2 * saves
+
+    with patch.object(engine, "SAVING_SHARE", 1e9):
+        record = run(config, Place(store, checkpoint_seconds=0.0), stop=After())
+    assert record.status == "interrupted"
+    return store.checkpoint(record.id) / LAST
+
+
+def flip(path: Path, at: float = 0.7) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= 4
+    path.write_bytes(content)
+
+
+def zero_tail(path: Path) -> None:
+    """What a power cut leaves."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+
+
+@pytest.mark.parametrize("damage", [flip, zero_tail, Path.unlink])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    damage: Callable[[Path], None], both: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, whole, store = small("rcad_random", epochs=2), Store.open(tmp_path / "whole"), Store.open(tmp_path / "runs")
+    expected = run(config, Place(whole))
+    last = stopped(config, store)
+    for path in (last, last.with_name(BEFORE)) if both else (last,):
+        damage(path)
+    record = run(config, Place(store))
+    assert essence(record) == essence(expected)
+    ours, theirs = weights(store, config), weights(whole, config)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert read_log(store.log(record.id)) == [dict(row) for row in record.epochs]
+    if damage is not Path.unlink:
+        end = "starts over" if both else "goes on after epoch 0, step "
+        assert len(caplog.messages) == 1 + both
+        for words in caplog.messages:
+            assert "to be whole, but got: its bytes are not those that were written; it is kept as " in words
+            assert f", and the run {end}" in words
+        assert last.with_name(f"{LAST}.aside").exists()
+
+
+def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, store = table(tmp_path / "d.csv", flip=False), Store.open(tmp_path / "runs")
+    config = replace(config, train=replace(config.train, batch_size=8))
+    theirs = [stopped(replace(config, seed=1), Store.open(tmp_path / "seed"))]
+    table(tmp_path / "d.csv", flip=True)
+    theirs.append(stopped(config, Store.open(tmp_path / "data")))
+    table(tmp_path / "d.csv", flip=False)
+    for path, says in zip(
+        theirs, (f"the checkpoint of run {theirs[0].parts[-3]}", "made from other data"), strict=True
+    ):
+        ours = stopped(config, store)
+        path.rename(ours)
+        ours.with_name(BEFORE).unlink()
+        caplog.clear()
+        assert run(config, Place(store)).status == "done"
+        (words,) = caplog.messages
+        assert says in words
+        assert words.endswith("and the run starts over")
+        store.remove(config_id(config))
+
+
+def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
+    """Of two threads the sums differ from those of one."""
+    config = configure("digits[:64]", [("erm", ())], epochs=1, settings=("model.width=32", "train.batch_size=8"))
+    before, records, found = torch.get_num_threads(), [], []
+    with patch.object(machine, "SMALL_IMAGE", 4):
+        for name, threads in (("two", (2, 2)), ("mixed", (2, 1)), ("one", (1, 1))):
+            store = Store.open(tmp_path / name)
+            try:
+                torch.set_num_threads(threads[0])
+                stopped(config, store)
+                torch.set_num_threads(threads[1])
+                records.append(run(config, Place(store)))
+                assert torch.get_num_threads() == threads[1]
+            finally:
+                torch.set_num_threads(before)
+            found.append(weights(store, config))
+    two, mixed, one = found
+    assert [record.device for record in records] == ["CPU, 2 threads", "CPU, 2 threads", "CPU, 1 thread"]
+    assert all(torch.equal(mixed[name], two[name]) for name in two)
+    assert not all(torch.equal(one[name], two[name]) for name in two)
+
+
+def test_a_damaged_log_is_made_again_from_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config, store = small(epochs=3), Store.open(tmp_path / "runs")
+    last = stopped(config, store, saves=14)
+    path = last.parents[1] / "log.jsonl"
+    assert path.read_text().count("\n") >= 2
+    path.write_text('{"epoch": 1.0, "lo\n' + path.read_text())
+    record = run(config, Place(store))
+    assert read_log(path) == [dict(row) for row in record.epochs]
+    assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True]
 
 
 def test_a_record_says_what_auto_and_defaults_stood_for(tmp_path: Path) -> None:

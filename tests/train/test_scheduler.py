@@ -21,10 +21,9 @@ from rcad.runs.configure import configure
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Status
-from rcad.runs.store import Store
+from rcad.runs.store import LAST, Store
 from rcad.train import processes, scheduler, task
 from rcad.train import run as engine
-from rcad.train.checkpoint import CHECKPOINT
 from rcad.train.one_gpu import OneGPU, in_shares
 from rcad.train.place import Place
 from rcad.train.processes import Processes
@@ -368,7 +367,7 @@ def test_workers_save_their_runs_when_asked_to_stop(place: Place, arrays: str) -
     outcome = schedule([config(seed, 100_000, arrays) for seed in range(3)], place, Ending(), processes=2)
     assert [record.status for record in outcome.records] == ["interrupted"] * 2
     assert (outcome.exit_code, outcome.unfinished) == (143, 3)
-    assert all((place.store.checkpoint(record.id) / CHECKPOINT).exists() for record in outcome.records)
+    assert all((place.store.checkpoint(record.id) / LAST).exists() for record in outcome.records)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])

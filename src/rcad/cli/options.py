@@ -119,6 +119,9 @@ Join = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
+Repair = Annotated[
+    bool, typer.Option("--repair", help="Make damaged files again; what they were stays beside as NAME.aside.")
+]
 Device = Annotated[
     str,
     typer.Option(

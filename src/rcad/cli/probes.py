@@ -208,6 +208,6 @@ def _runs(folder: Path) -> Check:
     text = f"{folder}: " + (", ".join(f"{count} {status}" for status, count in counts.items()) or "none yet")
     if broken:
         return Check(
-            "runs", "bad", f"{text}; {plural(len(broken), 'record')} broken: {broken[0]}", "see: rcad runs prune"
+            "runs", "bad", f"{text}; {plural(len(broken), 'record')} broken: {broken[0]}", "rcad runs verify --repair"
         )
     return Check("runs", "ok", text)

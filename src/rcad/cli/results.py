@@ -5,15 +5,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from rcad.cli.screen import fields, say, say_json, table, warn
 from rcad.errors import finite, one_of
 from rcad.loss.method_rows import label, rows_to_plain
+from rcad.report.terminal import visible
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import Pruned, Store
+from rcad.runs.verify import CURES, Damage
 from rcad.runs.words import (
     duration,
     leading,
@@ -169,6 +172,20 @@ def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -
     total = size(sum(one.bytes for one in pruned))
     what = f"the checkpoints of {plural(len(pruned), 'run')}" if checkpoints else plural(len(pruned), "run")
     say(f"\nremoved {what}, {total}" if removed else f"\nwould remove {what}, {total}; add --yes to do it")
+
+
+def show_verified(checked: Sequence[tuple[Path, Sequence[Damage]]], *, as_json: bool) -> None:
+    """What was checked, and what would heal the damages that were found."""
+    if as_json:
+        sound = [{"path": str(path), "problem": None, "cure": None} for path, found in checked if not found]
+        wrong = [damage for _, found in checked for damage in found]
+        say_json([*sound, *({"path": str(d.path), "problem": d.words, "cure": CURES[d.cure]} for d in wrong)])
+        return
+    for path, found in checked:
+        say(f"{'bad' if found else 'ok '}  {visible(str(path))}")
+        for damage in found:
+            say(f"     {visible(damage.words)}: {CURES[damage.cure]}")
+    say(f"{plural(len(checked), 'item')} checked, {sum(bool(found) for _, found in checked)} damaged")
 
 
 def days(count: float | None) -> timedelta | None:

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import RUNS, Json, RunsFolder, about, help_without_command
+from rcad.cli.options import (
+    RUNS,
+    CacheFolder,
+    DataFolder,
+    Device,
+    Json,
+    Repair,
+    RunsFolder,
+    about,
+    help_without_command,
+)
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -131,6 +141,59 @@ def prune_runs(
         apply=yes,
     )
     show_pruned(pruned, checkpoints=checkpoints, removed=yes)
+
+
+@app.command(
+    "verify",
+    help=about(
+        "Check every byte of every run: records, configs, logs, weights, checkpoints, evaluations and packs.",
+        "rcad runs verify",
+        "rcad runs verify 3f2a --repair",
+        "rcad runs verify --runs runs --json",
+        more="""--repair writes again what the rest of a run tells, and trains again where record or weights are lost;
+        what it replaces stays beside it as NAME.aside. Exit code 2: something is damaged still. rcad data verify does
+        the same for data and their cache.""",
+    ),
+)
+def verify_runs(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="These runs only.")] = None,
+    repair: Repair = False,
+    data_dir: DataFolder = None,
+    cache_dir: CacheFolder = None,
+    runs: RunsFolder = RUNS,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.results import show_verified
+    from rcad.errors import InputError
+    from rcad.runs.store import Store
+    from rcad.runs.verify import CURES, verify
+    from rcad.train.place import Place
+    from rcad.train.progress import shown
+    from rcad.train.repair import repair as mend
+
+    store = Store.open(runs, create=False)
+    chosen = None if not ids else list(dict.fromkeys(map(store.find, ids)))
+    code = 0
+    with shown(as_json=as_json) as progress:
+        if repair:
+            damaged = [path.name for path, found in verify(store, chosen) if any(one.run for one in found)]
+            place = Place(store, data_dir=data_dir, cache_dir=cache_dir, device=device)
+            if (outcome := mend(place, damaged, progress)) is not None:
+                code = outcome.exit_code if outcome.signal is not None else 0
+        checked = []
+        for number, one in enumerate(verify(store, chosen), 1):
+            checked.append(one)
+            progress.detail("checking runs", number, 0)
+    show_verified(checked, as_json=as_json)
+    wrong = [damage for _, found in checked for damage in found]
+    if code or not wrong:
+        raise typer.Exit(code)
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    which = f" {wrong[0].run}" if ids else ""
+    mendable = any(damage.cure != "restore" for damage in wrong)
+    cure = f"to mend it: rcad runs verify{which} --repair{store.option}" if mendable else CURES["restore"]
+    raise InputError(f"{wrong[0].words}{more}; {cure}")
 
 
 @app.command(

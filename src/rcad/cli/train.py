@@ -19,6 +19,7 @@ from rcad.cli.options import (
     Minutes,
     Quiet,
     Reading,
+    Repair,
     RunsFolder,
     Stream,
     Track,
@@ -42,6 +43,7 @@ HELP = about(
     "rcad train --data cifar100[:2000] --method rcad --data-dir data",
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
     "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
+    "rcad train --data digits --method rcad --epochs 3 --repair",
     more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
     (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds train side by side;
     --devices 0,1 gives each of two GPUs seeds of its own. Seeds that another process is training are left to it.
@@ -101,15 +103,20 @@ def train(
     minutes: Minutes = None,
     track: Track = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="The same as --track tensorboard.")] = False,
+    repair: Repair = False,
     as_json: Json = False,
     quiet: Quiet = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its id; train nothing.")] = False,
 ) -> None:
     from rcad.cli.request import Request, parse_seeds
     from rcad.cli.results import print_configs, show
+    from rcad.cli.screen import warn
+    from rcad.runs.plain import config_id
     from rcad.train.place import Place
     from rcad.train.progress import shown
-    from rcad.train.scheduler import schedule
+    from rcad.train.repair import refuse_damaged
+    from rcad.train.repair import repair as mend
+    from rcad.train.scheduler import canonical, schedule
     from rcad.train.trackers import parse_trackers
 
     if join > 1 and at_once == 1:
@@ -135,7 +142,13 @@ def train(
     told = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     where = {**reading.places, **machines.places(device), "stream": stream, "track": told}
     place = Place.of(runs, **where, engine=engine, joined=join)
+    wanted = {config_id(one): one for one in map(canonical, configs)}
+    if not repair:
+        refuse_damaged(place.store, list(wanted), warn)
     with shown(quiet=quiet, as_json=as_json) as progress:
+        if repair:
+            there = [run for run in wanted if place.store.folder(run).is_dir()]
+            mend(place, there, progress, configs=wanted)
         outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes)
     show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)

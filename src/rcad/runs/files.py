@@ -7,13 +7,15 @@ A record is a JSON object that says what `kind` it is and by which `schema` it w
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import json
 import math
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,6 +23,10 @@ from typing import Any, Generic, TypeVar
 from rcad.errors import InputError, shown
 
 T = TypeVar("T")
+SUM = "sha256"
+"""Under which an object in a file carries the sum of its other members."""
+STAMP = ("kind", "schema", SUM)
+"""What a file of a record says beside the record."""
 
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
 """Names that `replacing` makes, and nobody else."""
@@ -35,6 +41,29 @@ def expecting(path: Path, what: str) -> Iterator[None]:
         what, _, remedy = what.partition("; ")
         reason = "; ".join(filter(None, [str(error.strerror or error), remedy]))
         raise InputError(f"expected {path} to be {what}, but got: {reason}") from None
+
+
+def denied(error: InputError) -> bool:
+    """Whether a file was refused, not damaged: another user's, perhaps."""
+    return isinstance(error.__context__, PermissionError)
+
+
+class DamagedError(InputError):
+    """A file that is not what was written.
+
+    Args:
+        path: the file.
+        words: what was expected of it, and what came.
+        remedy: what heals it.
+    """
+
+    def __init__(self, path: Path, words: str, remedy: str) -> None:
+        super().__init__(f"{words}; {remedy}")
+        self.path, self.words = path, words
+
+
+class OtherVersionError(InputError):
+    """A record that a later version of the package has written."""
 
 
 WRITABLE = "writable; check the folder and the disk"
@@ -131,6 +160,39 @@ def loads(text: str, source: str) -> Any:
         ) from None
 
 
+def sealed(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The object with the sum of its members as the last of them."""
+    return {**plain, SUM: hashlib.sha256(dumps(plain).encode()).hexdigest()}
+
+
+def unsealed(plain: Any) -> Any:
+    """The object without its sum, which must be that of the rest. One without, from before there were sums, is taken.
+
+    Written again by another program, with other spaces or line ends, it is the same object.
+    """
+    if not isinstance(plain, dict) or SUM not in plain:
+        return plain
+    rest = {key: value for key, value in plain.items() if key != SUM}
+    if sealed(rest) != plain:
+        raise InputError("expected values that match their checksum, but they have changed; restore the file")
+    return rest
+
+
+def write_sealed(path: Path, plain: Mapping[str, Any]) -> None:
+    """Write an object with its sum, atomically."""
+    write_text(path, dumps(sealed(plain), indent=1) + "\n")
+
+
+def set_aside(path: Path) -> Path:
+    """Take a file, or a folder, out of the way and keep it: `x.json` becomes `x.json.aside`. The new name."""
+    names = (path.with_name(f"{path.name}.aside{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
+    kept = next(name for name in names if not os.path.lexists(name))
+    with expecting(path, "removable"):
+        os.replace(path, kept)
+        sync_folder(path.parent)
+    return kept
+
+
 def finite_or_none(value: Any) -> Any:
     """The value with None for every number that is not finite, at any depth; tuples become lists."""
     if isinstance(value, float):
@@ -175,13 +237,16 @@ class Kind(Generic[T]):
             if kind != self.name and not (kind is None and schema == 1):
                 raise InputError(f"expected a record of kind {self.name!r}, but got {shown(kind)}; name another file")
             if not isinstance(schema, int) or isinstance(schema, bool) or not 1 <= schema <= self.schema:
-                raise InputError(
+                raise (OtherVersionError if isinstance(schema, int) and schema > self.schema else InputError)(
                     f"expected a record of schema {self.schema}, but got {shown(schema)}; "
                     "read it with the version of rcad that wrote it"
                 )
-            return self.build({key: value for key, value in plain.items() if key not in ("kind", "schema")}, schema)
+            found = self.build({key: value for key, value in plain.items() if key not in STAMP}, schema)
+            unsealed(plain)  # last: of a value that cannot be, the words above say more
+            return found
         except InputError as error:
-            raise InputError(f"in {source}: {error}") from None
+            kind = OtherVersionError if isinstance(error, OtherVersionError) else InputError
+            raise kind(f"in {source}: {error}") from None
 
 
 class LogWriter:
@@ -213,6 +278,11 @@ class LogWriter:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def write_log(path: Path, events: Iterable[Mapping[str, Any]]) -> None:
+    """A whole log in the place of the one that is there."""
+    write_text(path, "".join(dumps(finite_or_none(event)) + "\n" for event in events))
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from rcad.errors import InputError, Value, did_you_mean, html_table, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.files import Kind, dumps, finite_or_none, loads
+from rcad.runs.files import Kind, dumps, finite_or_none, loads, sealed
 from rcad.runs.plain import config_id, from_plain, to_plain
 
 Status = Literal["running", "interrupted", "diverged", "done"]
@@ -151,8 +151,8 @@ class RunRecord(Value):
         return plain
 
     def to_json(self) -> str:
-        """The text of record.json."""
-        return dumps(self.to_dict(), indent=1) + "\n"
+        """The text of record.json, with its checksum."""
+        return dumps(sealed(self.to_dict()), indent=1) + "\n"
 
     @staticmethod
     def from_dict(plain: Any, *, source: str = "the record") -> RunRecord:

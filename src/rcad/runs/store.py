@@ -9,24 +9,41 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from rcad.errors import InputError, one_of
+from rcad.errors import InputError, one_of, shown
 from rcad.runs.config import RunConfig
-from rcad.runs.files import dumps, expecting, leftovers, loads, make_folder, read_text, sync_folder, write_text
+from rcad.runs.files import (
+    DamagedError,
+    OtherVersionError,
+    denied,
+    expecting,
+    leftovers,
+    loads,
+    make_folder,
+    read_text,
+    set_aside,
+    sync_folder,
+    unsealed,
+    write_sealed,
+    write_text,
+)
 from rcad.runs.locks import RunLock, held_here, is_locked
 from rcad.runs.pack import PackedRun, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
 from rcad.runs.record import FINISHED, STATUSES, RunRecord, Status
 
 CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl", "checkpoint", "lock"
-EVALUATION = "evaluation"
+EVALUATION, WEIGHTS = "evaluation", "model.safetensors"
+LAST, BEFORE = "last.safetensors", "before.safetensors"
+"""The checkpoints of a run that is not finished: the newest, and the one before it."""
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _REMOVED = re.compile(rf"\.[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{12}}\.removed")
 
@@ -95,7 +112,7 @@ class Store:
         if (found := self._in_pack(run)[1]) is not None:
             return found
         files = sorted((self.folder(run) / EVALUATION).glob("*.json"))
-        return PackedRun(self._read(run), {path.name: loads(read_text(path), str(path)) for path in files})
+        return PackedRun(self._read(run), {path.name: self.evaluation(run, path) for path in files})
 
     def unpack(self, packed: PackedRun) -> bool:
         """Give a packed run a folder; False where there is one with a record already, which stays as it is."""
@@ -105,9 +122,19 @@ class Store:
                 return False
             make_folder(self.folder(run) / EVALUATION)
             for name, evaluation in packed.evaluations.items():
-                write_text(self.folder(run) / EVALUATION / name, dumps(evaluation, indent=1) + "\n")
+                write_sealed(self.folder(run) / EVALUATION / name, evaluation)
             self.write(packed.record)
         return True
+
+    def evaluation(self, run: str, path: Path) -> Mapping[str, Any]:
+        """What an evaluation beside a run holds; only that it is whole, and this run's, is checked."""
+        try:
+            found = unsealed(loads(read_text(path), str(path)))
+            if not isinstance(found, dict) or found.get("run", run) != run:
+                raise InputError(f"expected {path} to be an evaluation of run {run}, but got {shown(found)}")
+        except InputError as error:
+            raise self._damaged(path, error, run) from None
+        return found
 
     def log(self, run: str) -> Path:
         """A run's log.jsonl."""
@@ -118,10 +145,18 @@ class Store:
         return self.folder(run) / CHECKPOINT
 
     def config(self, prefix: str) -> RunConfig:
-        """The config of a run by the start of its id, though it may have no record yet."""
+        """The config of a run by the start of its id, though it may have no record yet: the id is its checksum."""
         run = self.find(prefix)
         path = self.folder(run) / CONFIG
-        return load_config(path) if path.exists() or run not in self._packed() else self._packed()[run][1].record.config
+        if not path.exists() and run in self._packed():
+            return self._packed()[run][1].record.config
+        try:
+            config = load_config(path)
+            if config_id(config) != run:
+                raise InputError(f"expected {path} to hold run {run}, but got {config_id(config)}")
+        except InputError as error:
+            raise self._damaged(path, error, run) from None
+        return config
 
     def lock(self, config: RunConfig) -> RunLock:
         """Claim a run: its folder is made, its config written. Held until released or the process ends."""
@@ -129,8 +164,14 @@ class Store:
         make_folder(self.folder(run))
         lock = RunLock(self.folder(run) / LOCK, run)
         try:
-            if not (self.folder(run) / CONFIG).exists():
-                write_text(self.folder(run) / CONFIG, to_toml(config))
+            path = self.folder(run) / CONFIG
+            if path.exists():
+                try:
+                    self.config(run)
+                except DamagedError:
+                    set_aside(path)
+            if not path.exists():
+                write_text(path, to_toml(config))
         except BaseException:
             lock.release()
             raise
@@ -238,10 +279,29 @@ class Store:
 
     def _load(self, run: str) -> RunRecord:
         path = self.folder(run) / RECORD
-        record = RunRecord.from_json(read_text(path), source=str(path))
+        try:
+            record = RunRecord.from_json(read_text(path), source=str(path))
+        except InputError as error:
+            raise self._damaged(path, error, run) from None
         if record.id != run:
             raise InputError(f"expected {path} to hold run {run}, but got {record.id}; move it to its own folder")
         return record
+
+    def _damaged(self, path: Path, error: InputError, run: str) -> InputError:
+        """The error of a file of a run, with the command that heals it; one that was not damaged stays as it is."""
+        if denied(error) or isinstance(error, OtherVersionError):
+            return error
+        words = str(error).partition("; ")[0]
+        return DamagedError(path, words if str(path) in words else f"in {path}: {words}", self.remedy(run))
+
+    @property
+    def option(self) -> str:
+        """How a command is told of this folder: nothing where it looks by itself."""
+        return "" if self.path == Path("runs") else f" --runs {shlex.quote(str(self.path))}"
+
+    def remedy(self, run: str) -> str:
+        """What to do about a damaged run, in words that can be pasted."""
+        return f"to make it again: rcad runs verify {run} --repair{self.option}"
 
     def _clean(self) -> None:
         for folder in self.path.glob(".*.removed"):

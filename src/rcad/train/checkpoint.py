@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import shlex
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +16,110 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.runs.files import make_folder, replacing
+from rcad.runs.files import READABLE, SUM, DamagedError, OtherVersionError, make_folder, replacing
+from rcad.runs.plain import config_id
+from rcad.runs.seal import KEY, NO_SUM, check_tensors, seal_tensors
+from rcad.runs.store import BEFORE
 from rcad.train.loop import Trainer
 from rcad.train.optim import optimizer_tensors, restore_optimizer
+from rcad.train.task import same_data
 
-CHECKPOINT, WEIGHTS = "last.safetensors", "model.safetensors"
 VERSION = "1"
-_KEY = "checkpoint"
+_UNUSABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What torch and Python say of values that are not a trainer's."""
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Writes the file whole or not at all; equal content gives equal bytes."""
+def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any], *, keep_as: str | None = None) -> None:
+    """Writes the file whole or not at all, with its checksum; equal content gives equal bytes.
+
+    Args:
+        keep_as: the name that the file which was there gets; without one it goes.
+    """
     # Cloned on the CPU: safetensors refuses tensors that share memory, and views of larger ones.
     plain = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
-    header = {_KEY: json.dumps({"version": VERSION, "meta": meta})}  # one key: several come in an arbitrary order
+    # One key: several come in an arbitrary order.
+    header = {KEY: json.dumps({SUM: NO_SUM, "version": VERSION, "meta": meta})}
     make_folder(path.parent)
     with replacing(path) as temporary:
+        temporary.touch()
+        mode = stat.S_IMODE(temporary.stat().st_mode)
         try:
             save_file(plain, str(temporary), metadata=header)
         except SafetensorError as error:  # how it tells of a full disk
             raise OSError(str(error)) from None
+        os.chmod(temporary, mode)  # safetensors would let nobody else read it, whatever the umask says
+        seal_tensors(temporary)
+        if keep_as is not None and path.is_file():
+            os.replace(path, path.with_name(keep_as))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote; a damaged file is an InputError that names it."""
+    """What `save_tensors` wrote; a damaged file is a DamagedError, one that may not be read an InputError."""
     try:
+        check_tensors(path)
         with safe_open(str(path), framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return tensors, _meta(header, path)
-    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(f"expected a whole checkpoint in {path}, but got: {error}; remove it to start over") from None
+    except OtherVersionError:
+        raise
+    except PermissionError:
+        owner = f"its owner can allow it: chmod a+r {shlex.quote(str(path))}"
+        raise InputError(f"expected {path} to be {READABLE}, but got: Permission denied; {owner}") from None
+    except (SafetensorError, OSError, *_UNUSABLE) as error:
+        raise _damaged(path, getattr(error, "strerror", None) or error) from None
+
+
+def _damaged(path: Path, error: Exception | str) -> DamagedError:
+    reason = " ".join(str(error).split())
+    return DamagedError(path, f"expected {path} to be whole, but got: {reason}", "remove it to start over")
 
 
 def _meta(header: dict[str, str], path: Path) -> dict[str, Any]:
-    """What was saved beside the tensors; files of early runs have it and the version as two keys."""
-    found: dict[str, Any] = {**json.loads(header[_KEY])} if _KEY in header else {**header}
-    if found.get("version") != VERSION:
-        raise InputError(f"expected a checkpoint of version {VERSION} in {path}, but got {found.get('version')!r}")
-    meta: dict[str, Any] = found["meta"] if _KEY in header else json.loads(found["meta"])
+    """What was saved beside the tensors; files of early runs have it and the version as two keys, and no sum."""
+    found: dict[str, Any] = {**json.loads(header[KEY])} if KEY in header else {**header}
+    if (version := found.get("version")) != VERSION:
+        known = isinstance(version, str) and version.isdecimal()
+        kind = OtherVersionError if known else ValueError
+        raise kind(f"expected a checkpoint of version {VERSION} in {path}, but got {version!r}")
+    meta = found["meta"] if KEY in header else json.loads(found["meta"])
+    if not isinstance(meta, dict):
+        raise TypeError("no table beside its tensors")
     return meta
 
 
 def save_trainer(trainer: Trainer, path: Path) -> None:
-    """Everything that decides what the trainer does next."""
+    """Everything that decides what the trainer does next; the checkpoint before this one is kept beside it."""
+    save_tensors(path, *_state(trainer), keep_as=BEFORE)
+
+
+def restore_trainer(trainer: Trainer, path: Path) -> None:
+    """Makes a fresh trainer of the same config go on where the saved one stood; else it stays as it is.
+
+    Raises:
+        DamagedError: the file is not whole, or is another run's.
+    """
+    tensors, meta = load_tensors(path)
+    _check_whose(trainer, path, meta)
+    fresh, nothing_done = _state(trainer)
+    fresh = {name: value.detach().clone() for name, value in fresh.items()}
+    try:
+        _put(trainer, tensors, meta)
+    except _UNUSABLE as error:
+        _put(trainer, fresh, nothing_done)
+        raise _damaged(path, error) from None
+
+
+def _check_whose(trainer: Trainer, path: Path, meta: dict[str, Any]) -> None:
+    """That a checkpoint is of this run and of these data; those of early runs do not say."""
+    run = config_id(trainer.config)
+    if meta.get("run", run) != run:
+        raise _damaged(path, f"the checkpoint of run {meta['run']}")
+    if not same_data(str(meta.get("data", "")), trainer.problem.fingerprint):
+        raise _damaged(path, "a checkpoint that was made from other data")
+
+
+def _state(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
     tensors |= {f"optim.{name}": value for name, value in optimizer_tensors(trainer.optimizer).items()}
     tensors |= {f"best.{name}": value for name, value in trainer.best_weights.items()}
@@ -68,6 +132,9 @@ def save_trainer(trainer: Trainer, path: Path) -> None:
     if trainer.problem.device.type == "cuda":
         tensors["rng.cuda"] = torch.cuda.get_rng_state(trainer.problem.device)
     meta = {
+        "run": config_id(trainer.config),
+        "data": trainer.problem.fingerprint,
+        "threads": torch.get_num_threads(),
         "epoch": trainer.epoch,
         "step": trainer.step,
         "rows": trainer.rows,
@@ -75,17 +142,16 @@ def save_trainer(trainer: Trainer, path: Path) -> None:
         "best_epoch": trainer.best_epoch,
         "best_score": list(trainer.best_score) if trainer.best_epoch else None,
     }
-    save_tensors(path, tensors, meta)
+    return tensors, meta
 
 
-def restore_trainer(trainer: Trainer, path: Path) -> None:
-    """Makes a fresh trainer of the same config go on where the saved one stood."""
-    tensors, meta = load_tensors(path)
+def _put(trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     trainer.model.load_state_dict(_under("model.", tensors))
     restore_optimizer(trainer.optimizer, _under("optim.", tensors))
     trainer.best_weights = {n: v.to(trainer.problem.device) for n, v in _under("best.", tensors).items()}
     if trainer.average is not None:
         trainer.average.load_state_dict(_under("average.", tensors))
+    trainer.x, trainer.y = trainer.stepper.update.x, trainer.stepper.update.y = trainer.problem.train
     if "grown.x" in tensors:
         trainer.enlarge(tensors["grown.x"].to(trainer.x.device), tensors["grown.y"].to(trainer.y.device))
     trainer.sums.copy_(tensors["sums"])
@@ -93,12 +159,16 @@ def restore_trainer(trainer: Trainer, path: Path) -> None:
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and trainer.problem.device.type == "cuda":
         torch.cuda.set_rng_state(tensors["rng.cuda"], trainer.problem.device)
-    trainer.epoch, trainer.step = meta["epoch"], meta["step"]
-    trainer.rows, trainer.seconds = meta["rows"], meta["seconds"]
-    trainer.best_epoch = meta["best_epoch"]
+    trainer.epoch, trainer.step = int(meta["epoch"]), int(meta["step"])
+    trainer.rows, trainer.seconds = [dict(row) for row in meta["rows"]], float(meta["seconds"])
+    trainer.best_epoch = int(meta["best_epoch"])
+    trainer.best_score = (-math.inf, -math.inf)
     if meta["best_score"] is not None:
         first, second = meta["best_score"]
-        trainer.best_score = (first, second)
+        trainer.best_score = (float(first), float(second))
+    if trainer.problem.device.type == "cpu" and "threads" in meta:
+        # Sums come out otherwise on another number of threads: the run would be neither's.
+        torch.set_num_threads(int(meta["threads"]))
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

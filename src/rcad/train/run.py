@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -17,21 +18,22 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import Defaults, without_defaults
 from rcad.loss.methods import METHODS
 from rcad.runs.config import RunConfig
-from rcad.runs.files import LogWriter, read_log
+from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
-from rcad.runs.store import Store
-from rcad.train.checkpoint import CHECKPOINT, WEIGHTS, restore_trainer, save_tensors, save_trainer
+from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
+from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Course, Trainer, finished, unheard
 from rcad.train.machine import deterministic, device_words, peak_memory, side_stream, suitable_threads, timed
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress, Row
+from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
 
+log = logging.getLogger("rcad")
 
 SAVING_SHARE = 0.02
 """Checkpoints take at most about this share of the time, however slow the disk is."""
@@ -48,7 +50,6 @@ class Execution:
     Args:
         trainer: fresh; `course` restores it from a checkpoint where there is one.
         beside: how many runs share the device, for the record.
-        logged: the last epoch in the log.
     """
 
     config: RunConfig
@@ -56,12 +57,11 @@ class Execution:
     trainer: Trainer
     beside: int
     started: str = field(default_factory=utc_now)
-    logged: int = 0
 
     def __post_init__(self) -> None:
         self.store, run = self.place.store, config_id(self.config)
         self.folder, self.log = self.store.folder(run), self.store.log(run)
-        self.checkpoint = self.store.checkpoint(run) / CHECKPOINT
+        self.checkpoint = self.store.checkpoint(run) / LAST
 
     def course(self, stop: Stop) -> Generator[None, None, RunRecord]:
         """The whole run in instalments; yields whenever work was launched on the device."""
@@ -69,7 +69,7 @@ class Execution:
         self._write("running")
         self.trainer.tell()
         with LogWriter(self.log) as log:
-            self.trainer.on_epoch = lambda epoch, row: self._keep(log, epoch, row)
+            self.trainer.on_epoch = lambda epoch, row: log.append(row)
             try:
                 outcome = yield from self._fit(stop)
             finally:
@@ -88,11 +88,35 @@ class Execution:
     def _resume(self) -> None:
         if (record := self.store.record(self.config)) is not None:
             self.started = record.started
+        rows = self._logged_rows()
+        lost: list[str] = []
+        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)):
+            if not path.exists():
+                continue
+            try:
+                restore_trainer(self.trainer, path)
+            except DamagedError as error:
+                lost.append(f"{error.words}; it is kept as {set_aside(path).name}")
+            else:
+                break
+        trainer = self.trainer
+        here = f"after epoch {trainer.epoch}, step {trainer.step}"
+        going_on = bool(trainer.epoch or trainer.step)
+        for words in lost:
+            log.warning("%s, and the run %s", words, f"goes on {here}" if going_on else "starts over")
+        if going_on:
+            trainer.progress.note(f"going on {here}")
         # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
-        self.logged = max((int(row["epoch"]) for row in read_log(self.log)), default=0)
-        if self.checkpoint.exists():
-            restore_trainer(self.trainer, self.checkpoint)
-            self.trainer.progress.note(f"going on after epoch {self.trainer.epoch}, step {self.trainer.step}")
+        if rows != (held := finite_or_none(trainer.rows)):
+            write_log(self.log, held)
+
+    def _logged_rows(self) -> list[dict[str, Any]]:
+        """What the log holds; a damaged one is kept aside, and made again from the checkpoint."""
+        try:
+            return read_log(self.log)
+        except InputError as error:
+            log.warning("expected a whole log, but got: %s; it is kept as %s", error, set_aside(self.log).name)
+            return []
 
     def _fit(self, stop: Stop) -> Course:
         """Trains; pauses to save where enough time has passed."""
@@ -111,12 +135,6 @@ class Execution:
             save_trainer(self.trainer, self.checkpoint)
             spent = (time.monotonic() - start) * self.beside
             wait, due = max(self.place.checkpoint_seconds, spent / SAVING_SHARE), math.inf
-
-    def _keep(self, log: LogWriter, epoch: int, row: Row) -> None:
-        """An epoch's numbers, in the log."""
-        if epoch > self.logged:
-            self.logged = epoch
-            log.append(row)
 
     def _finish(self, stop: Stop) -> RunRecord:
         """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
@@ -141,9 +159,11 @@ class Execution:
         metrics["epochs"] = float(trainer.epoch)
         chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
         metrics["selected_epoch"] = float(chosen)
-        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), dict(problem.preprocessing))
+        whose = {"run": config_id(self.config), "data": problem.fingerprint}
+        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), {**problem.preprocessing, **whose})
         record = self._write("done", metrics=metrics, test_seconds=seconds)
-        self.checkpoint.unlink(missing_ok=True)
+        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)):
+            path.unlink(missing_ok=True)
         return record
 
     def _measured(self, split: Literal["test", "val"], stop: Stop) -> dict[str, float]:

@@ -18,6 +18,7 @@ from rcad.evaluate.saved_run.loading import RunLoader, SavedRun
 from rcad.evaluate.saved_run.run import erm_config, erm_twin, evaluate, evaluate_all
 from rcad.evaluate.saved_run.settings import EVALUATION, SUITES, Settings
 from rcad.runs.configure import configure
+from rcad.runs.files import sealed, unsealed
 from rcad.runs.store import Store
 from rcad.train.checkpoint import load_tensors, save_tensors
 from trained import run_id
@@ -135,13 +136,13 @@ def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
     found = evaluate_all(RunLoader(copy, device="cpu"), [broken, good, table], ("calibration",), QUICK, on_error=leave)
     assert [one.record.id for one in found] == [good, table]
     assert left.keys() == {broken}
-    assert "are damaged" in left[broken]
+    assert "to be whole, but got: " in left[broken]
     images = replace(QUICK, ood_data=("wine_recognition",))
     left.clear()
     with pytest.raises(InputError, match="wine_recognition is a table"):
         evaluate_all(RunLoader(copy, device="cpu"), [broken, good], ("ood",), images, on_error=leave)
     assert not left  # the request is wrong, not the runs
-    with pytest.raises(InputError, match="are damaged"):
+    with pytest.raises(InputError, match="to be whole, but got: "):
         evaluate_all(RunLoader(copy, device="cpu"), [good, broken], ("calibration",), QUICK)
 
 
@@ -176,31 +177,34 @@ def test_weights_that_are_not_the_run_s(copy: Store) -> None:
     with pytest.raises(InputError, match="of another model"):
         RunLoader(copy, device="cpu").load(run)
     path.write_bytes(b"junk")
-    advice = f"remove the run (rcad runs prune {run} --yes --runs {copy.path}) and train it again"
-    with pytest.raises(InputError, match=re.escape(f"but they are damaged; {advice}")):
+    advice = f"to make it again: rcad runs verify {run} --repair --runs {copy.path}"
+    with pytest.raises(InputError, match=rf"model.safetensors to be whole, but got: .*; {re.escape(advice)}$"):
         RunLoader(copy, device="cpu").load(run)
     path.unlink()
     with pytest.raises(InputError, match=re.escape(f"but they are missing; {advice}")):
         RunLoader(copy, device="cpu").load(run)
 
 
-def test_a_record_that_is_none(copy: Store) -> None:
+def test_a_damaged_evaluation_is_kept_aside_and_made_again(copy: Store, caplog: pytest.LogCaptureFixture) -> None:
     run = run_id("erm")
-    evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())
+    first = evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())
     path = copy.folder(run) / "evaluation" / "calibration.json"
-    plain = json.loads(path.read_text())
-    for text, says in (
-        ("{", "valid JSON"),
-        (json.dumps({**plain, "schema": 2}), "expected a record of schema 1, but got 2"),
-        (
-            json.dumps({**plain, "kind": "rcad run"}),
-            "expected a record of kind 'rcad run evaluation', but got 'rcad run'",
-        ),
-        (json.dumps({**plain, "extra": 2}), "but got .'extra'.; remove it"),
-        (json.dumps({**plain, "examples": "many"}), "expected examples of an evaluation, but got 'many'"),
-        (json.dumps({**plain, "numbers": {"nll": "low"}}), "expected numbers.nll to be a number, but got 'low'"),
-        (json.dumps({**plain, "run": "0" * 16}), "to belong to run"),
-    ):
+    plain = unsealed(json.loads(path.read_text()))
+    cases = {
+        "{": "valid JSON",
+        json.dumps({**plain, "kind": "rcad run"}): "of kind 'rcad run evaluation', but got 'rcad run'",
+        json.dumps({**plain, "examples": "many"}): "expected examples of an evaluation, but got 'many'",
+        json.dumps(sealed(plain) | {"seconds": 1}): "expected values that match their checksum",
+        json.dumps({**plain, "run": "0" * 16}): "to belong to run",
+    }
+    for number, (text, says) in enumerate(cases.items(), 1):
         path.write_text(text)
-        with pytest.raises(InputError, match=says):
-            evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())
+        found = evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())
+        assert found.evaluations["calibration"].numbers == first.evaluations["calibration"].numbers
+        assert says in caplog.messages[-1]
+        aside = f"calibration.json.aside{'' if number == 1 else f'-{number}'}"
+        assert f"kept as {aside}, and measured again" in caplog.messages[-1]
+        assert path.with_name(aside).read_text() == text
+    path.write_text(json.dumps({**plain, "schema": 2}))
+    with pytest.raises(InputError, match="expected a record of schema 1, but got 2"):
+        evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())

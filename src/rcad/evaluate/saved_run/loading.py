@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,9 +24,10 @@ from rcad.evaluate.saved_run.settings import LIMITS, NOISE, Settings
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
+from rcad.runs.files import DamagedError
 from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
-from rcad.train.checkpoint import WEIGHTS, load_tensors
+from rcad.runs.store import WEIGHTS, Store
+from rcad.train.checkpoint import load_tensors
 from rcad.train.machine import pick_device
 from rcad.train.streamed import in_parts
 from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read, same_data
@@ -172,11 +172,15 @@ def load_weights(store: Store, run: str) -> tuple[dict[str, Tensor], dict[str, A
     """
     path = weights_of(store, run)
     try:
-        return load_tensors(path)
-    except InputError:
-        raise InputError(
-            f"expected whole weights in {path}, but they are damaged; {retrain_advice(store, run)}"
-        ) from None
+        tensors, meta = load_tensors(path)
+    except DamagedError as error:
+        raise DamagedError(path, error.words, store.remedy(run)) from None
+    other, data = meta.pop("run", run), str(meta.pop("data", ""))
+    if other != run or not same_data(data, store.get(run).data_sha256):
+        whose = "of other data" if other == run else f"of run {other}"
+        words = f"expected the weights of run {run} in {path}, but got those {whose}"
+        raise DamagedError(path, words, store.remedy(run))
+    return tensors, meta
 
 
 def restored(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: str, device: torch.device) -> nn.Module:
@@ -186,16 +190,14 @@ def restored(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: st
     except RuntimeError:
         raise InputError(
             f"expected the weights of {type(model).__name__} in {weights_of(store, run)}, "
-            f"but they are of another model; {retrain_advice(store, run)}"
+            f"but they are of another model; {store.remedy(run)}"
         ) from None
     return model.to(device).eval().requires_grad_(False)
 
 
 def retrain_advice(store: Store, run: str) -> str:
     """What to do about a run that is done, and so is not made again by the command that made it."""
-    # The command looks in "runs" where it is not told otherwise.
-    where = "" if store.path == Path("runs") else f" --runs {shlex.quote(str(store.path))}"
-    return f"remove the run (rcad runs prune {run} --yes{where}) and train it again"
+    return f"remove the run (rcad runs prune {run} --yes{store.option}) and train it again"
 
 
 def finished(store: Store, run: str) -> RunRecord:
@@ -211,7 +213,7 @@ def finished(store: Store, run: str) -> RunRecord:
     if not weights_of(store, record.id).is_file():
         raise InputError(
             f"expected the weights of run {record.id} in {weights_of(store, record.id)}, but they are missing; "
-            f"{retrain_advice(store, record.id)}"
+            f"{store.remedy(record.id)}"
         )
     return record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -10,7 +11,19 @@ from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.errors import InputError, Value, finite, is_number, one_of, shown, whole
-from rcad.runs.files import Kind, dumps, finite_or_none, loads, make_folder, write_text
+from rcad.runs.files import (
+    Kind,
+    OtherVersionError,
+    denied,
+    dumps,
+    finite_or_none,
+    loads,
+    make_folder,
+    set_aside,
+    write_sealed,
+)
+
+log = logging.getLogger("rcad")
 
 FOLDER = "evaluation"
 """Of the records beside a run."""
@@ -152,7 +165,7 @@ class Evaluation(Value):
 
     def write(self, path: Path) -> None:
         make_folder(path.parent)
-        write_text(path, dumps(self.to_dict(), indent=1) + "\n")
+        write_sealed(path, self.to_dict())
 
 
 def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
@@ -182,10 +195,19 @@ EVALUATION = Kind("rcad run evaluation", 1, _from_dict)
 
 
 def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
-    """The record at `path`, if it was made with the same settings."""
-    if not path.is_file():
+    """The record at `path`, if it was made with the same settings; a damaged one is set aside, to be made again."""
+    if not path.exists():
         return None
-    evaluation = EVALUATION.read(path)
-    if evaluation.run != run:
-        raise InputError(f"expected {path} to belong to run {run}, but got {evaluation.run}; remove it")
+    try:
+        evaluation = EVALUATION.read(path)
+        if evaluation.run != run:
+            raise InputError(f"expected {path} to belong to run {run}, but got {evaluation.run}; remove it")
+    except OtherVersionError:
+        raise
+    except InputError as error:
+        if denied(error):
+            raise
+        words = str(error).partition("; ")[0]
+        log.warning("%s; it is kept as %s, and measured again", words, set_aside(path).name)
+        return None
     return evaluation if evaluation.settings == loads(dumps(settings), "settings") else None
