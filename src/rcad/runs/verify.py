@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rcad.errors import InputError
-from rcad.runs.files import SUM, loads, read_log, read_text
+from rcad.runs.files import SUM, check_tensors, loads, read_log, read_text
 from rcad.runs.pack import packs_in, read_pack
 from rcad.runs.record import RunRecord
-from rcad.runs.seal import check_tensors
 from rcad.runs.store import BEFORE, CONFIG, EVALUATION, LAST, LOG, RECORD, WEIGHTS, Store
 
 Cure = Literal["train", "write", "aside", "restore"]

@@ -16,9 +16,19 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.runs.files import READABLE, SUM, DamagedError, OtherVersionError, make_folder, replacing
+from rcad.runs.files import (
+    KEY,
+    NO_SUM,
+    READABLE,
+    SUM,
+    DamagedError,
+    OtherVersionError,
+    check_tensors,
+    make_folder,
+    replacing,
+    seal_tensors,
+)
 from rcad.runs.plain import config_id
-from rcad.runs.seal import KEY, NO_SUM, check_tensors, seal_tensors
 from rcad.runs.store import BEFORE
 from rcad.train.loop import Trainer
 from rcad.train.optim import optimizer_tensors, restore_optimizer
