@@ -1,6 +1,11 @@
 """RCAD in timm: its training task with Mixup, label smoothing and averaged weights, on 200 of scikit-learn's digits.
 timm normalises images before the model sees them; alpha stays a distance in pixels of [0, 1] all the same."""
 
+try:
+    from rcad.integrations.timm import RCADTask
+except (ImportError, ValueError) as missing:  # timm is not there, or its torchvision does not fit this torch
+    raise SystemExit(missing) from None
+
 import numpy
 import timm
 import torch
@@ -10,8 +15,6 @@ from timm.loss import SoftTargetCrossEntropy
 from timm.task import ClassificationTask
 from timm.utils import NativeScaler
 from torch.nn import functional as F
-
-from rcad.integrations.timm import RCADTask
 
 METHOD, LABELS, EPOCHS, BATCH = "rcad(alpha=2.0, lam=0.1)", 200, 12, 50
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?![a-z]+:|#)[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>(?![a-z]+:|#)[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 SETUP = re.compile(r"^<!-- .*?-->\n+", re.MULTILINE | re.DOTALL)
 
 
@@ -22,9 +22,9 @@ def absolute(text: str, repository: str, version: str) -> str:
 
     def change(link: re.Match[str]) -> str:
         if not repository:
-            return link["text"]
-        kind = "blob" if Path(link["target"]).suffix else "tree"
-        return f"[{link['text']}]({repository}/{kind}/v{version}/{link['target']}{link['anchor'] or ''})"
+            return "" if link["image"] else link["text"]
+        kind = "raw" if link["image"] else "blob" if Path(link["target"]).suffix else "tree"
+        return f"{link['image']}[{link['text']}]({repository}/{kind}/v{version}/{link['target']}{link['anchor'] or ''})"
 
     return LINK.sub(change, SETUP.sub("", text))
 

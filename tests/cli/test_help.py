@@ -67,7 +67,18 @@ def test_options_of_one_name_say_one_thing() -> None:
     for _, command in commands():
         for option in command.params:
             told.setdefault(option.opts[0], set()).add(option.help)
-    own = {"--again", "--budget", "--data", "--dry-run", "--method", "--model", "--out", "--runs", "--seeds"}
+    own = {
+        "--again",
+        "--budget",
+        "--data",
+        "--dry-run",
+        "--method",
+        "--model",
+        "--out",
+        "--runs",
+        "--seeds",
+        "--weights",
+    }
     several = {name for name, texts in told.items() if len(texts) > 1 and name.startswith("--")}
     assert several <= own, several - own
 

@@ -102,6 +102,13 @@ def test_an_example_is_short_and_says_what_it_shows(name: str) -> None:
     assert 40 <= len(text.splitlines()) <= 90
 
 
+def test_without_timm_its_example_says_what_to_install() -> None:
+    code = f"import runpy, sys; sys.modules['timm'] = None; runpy.run_path({str(EXAMPLES / 'timm_task.py')!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    hint = "in the folder of rcad, pip install -c constraints.txt -e '.[timm]'"
+    assert (done.returncode, done.stderr) == (1, f"expected timm to be installed: {hint}\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
 def test_examples_run_and_print_their_key_lines(names: tuple[str, ...], tmp_path: Path) -> None:

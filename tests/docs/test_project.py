@@ -71,6 +71,9 @@ def test_links_of_the_readme_are_absolute_in_an_index(monkeypatch: pytest.Monkey
         "[there](https://a.b/c), [here](#x)\n"
     )
     assert absolute(text, "", "1.2.0") == "see how, all, [there](https://a.b/c), [here](#x)\n"
+    picture = "![a b](docs/a.svg)"
+    assert absolute(picture, "https://host/o/rcad", "1.2.0") == "![a b](https://host/o/rcad/raw/v1.2.0/docs/a.svg)"
+    assert absolute(picture, "", "1.2.0") == ""
 
 
 def test_a_release_needs_its_dated_section() -> None:

@@ -133,3 +133,17 @@ def test_missing_file_and_foreign_module(tmp_path: Path) -> None:
     torch.save(net(1).state_dict(), tmp_path / "w.pt")
     with pytest.raises(InputError, match="for skip_head, but got Linear"):
         load_weights(torch.nn.Linear(1, 1), tmp_path / "w.pt", skip_head=True)
+
+
+def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    source, target = (build("small_cnn", num_outputs=n, in_shape=(1, 8, 8), width=4) for n in (7, 3))
+    torch.save(source.state_dict(), tmp_path / "w.pt")
+    head = target.state_dict()[f"{target.head_name}.weight"].clone()
+    loaded = load_weights(target, tmp_path / "w.pt", skip_head=None)
+    assert not any(name.startswith(f"{target.head_name}.") for name in loaded)
+    assert torch.equal(target.state_dict()[f"{target.head_name}.weight"], head)
+    assert "has 7 outputs, but 3 are needed: the last layer starts anew" in caplog.text
+    again = build("small_cnn", num_outputs=7, in_shape=(1, 8, 8), width=4)
+    load_weights(again, tmp_path / "w.pt", skip_head=None)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in source.state_dict().items())

@@ -41,6 +41,7 @@ HELP = about(
     "rcad train --config run.toml --seed 4 --quiet",
     "rcad train --data digits --method rcad --epochs 2 --json",
     "rcad train --data cifar100[:2000] --method rcad --data-dir data",
+    "rcad train --data digits --method rcad --weights start.safetensors --dry-run",
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
     "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
     "rcad train --data digits --method rcad --epochs 3 --repair",
@@ -63,6 +64,14 @@ def train(
     reading: Reading,
     stream: Stream = False,
     training: Training,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="FILE|pretrained",
+            help="Finetune: start from a file of weights, or from those that timm has for its model.",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE.toml", help="Data, method and all else from a file; options win."),
@@ -129,6 +138,7 @@ def train(
             "train.epochs": training.epochs,
             "train.batch_size": batch_size,
             "model.name": training.model,
+            "model.weights": weights,
             "optim.lr": lr,
         },
         settings=training.setting or (),

@@ -50,7 +50,7 @@ def build(
     hidden: Sequence[int] | None = None,
     stem: Stem | None = None,
     weights: str | Path | None = None,
-    skip_head: bool = False,
+    skip_head: bool | None = False,
 ) -> Model:
     """Build a model; the same torch seed gives the same weights.
 
@@ -66,7 +66,7 @@ def build(
         stem: "cifar" or "imagenet" for a ResNet; by default from the size of the images.
         weights: a file to load, see `load_weights`; or "pretrained", those that timm has for its network, which then
             keeps its own mean and std.
-        skip_head: load all of `weights` but the last layer.
+        skip_head: load all of `weights` but the last layer; None leaves it out only where it has other outputs.
 
     An option left at None takes the model's own default; one that the model does not have is an `InputError`.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 from rcad.errors import InputError, MissingExtraError
 from rcad.models.layers import Model
 
+log = logging.getLogger("rcad")
 # Wrappers that other programs leave in the names of the parameters.
 _PREFIXES = ("module.", "_orig_mod.")
 
 
 def load_weights(
-    model: nn.Module, path: str | Path, *, strict: bool = True, skip_head: bool = False
+    model: nn.Module, path: str | Path, *, strict: bool = True, skip_head: bool | None = False
 ) -> tuple[str, ...]:
     """Copy the weights in a file into `model`; on any error the model is left as it was.
 
@@ -30,7 +32,8 @@ def load_weights(
         path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".
         strict: every parameter must be in the file and the other way round; otherwise what fits by name is
             loaded. A parameter of another shape is an error in both cases.
-        skip_head: leave the model's last layer as it is, whatever the file has for it.
+        skip_head: leave the model's last layer as it is, whatever the file has for it; None where the file's has other
+            outputs, with a warning of the logger `rcad`.
 
     Returns:
         The names that were loaded.
@@ -38,6 +41,8 @@ def load_weights(
     path = Path(path)
     found = _unwrap(_read(path), model)
     wanted = model.state_dict()
+    if skip_head is None:
+        skip_head = _has_other_outputs(model, found, wanted, path)
     if skip_head:
         if not isinstance(model, Model):
             raise InputError(f"expected a model of rcad for skip_head, but got {type(model).__name__}")
@@ -64,6 +69,19 @@ def load_weights(
             )
     model.load_state_dict({k: found[k] for k in fit}, strict=False)
     return tuple(fit)
+
+
+def _has_other_outputs(model: nn.Module, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path) -> bool:
+    """Whether the last layer in the file is made for other classes."""
+    if not isinstance(model, Model):
+        return False
+    key = f"{model.head_name}.weight"
+    if key not in found or key not in wanted or len(found[key]) == len(wanted[key]):
+        return False
+    log.warning(
+        "%s has %d outputs, but %d are needed: the last layer starts anew", path, len(found[key]), len(wanted[key])
+    )
+    return True
 
 
 def _may_lack(key: str) -> bool:

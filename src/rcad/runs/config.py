@@ -185,7 +185,8 @@ class ModelConfig(Section):
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of an MLP.
         dropout: probability in [0, 1).
-        weights: a file of weights to start from; "pretrained" for those that timm fetches.
+        weights: a file of weights to start from, with a new last layer where it has other outputs; "pretrained" for
+            those that timm fetches.
     """
 
     title: ClassVar[str] = "model"
