@@ -88,9 +88,10 @@ def pair(
 
 
 def same(one: rcad.Losses, other: rcad.Losses) -> None:
-    assert torch.equal(one.total, other.total)
+    """To the last bit. A step whose scale was too large for fp16 has no number, in both."""
     assert one.parts.keys() == other.parts.keys()
-    assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(other), strict=True))
+    for a, b in zip(tensors(one), tensors(other), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.0, atol=0.0, equal_nan=True)
 
 
 def tensors(losses: rcad.Losses) -> list[Tensor]:
@@ -517,25 +518,28 @@ def test_captured_is_eager_bit_for_bit_over_fifty_steps(optimizer: str, means: d
     [(True, "sgd", False), (True, "adamw", False), (False, "sgd", False), (False, "sgd", True)],
 )
 def test_bf16_stays_within_rounding(ours: bool, optimizer: str, compiled: bool) -> None:
-    """The engine's means: a twin in bf16, kernels of our own; a repeated eager run says how far apart equals may be."""
+    """The engine's means, a twin in bf16 and kernels of our own, are as near to fp32 as autocast is."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     net = build("resnet18", num_outputs=5, in_shape=(3, 8, 8), width=16) if ours else norm_net()
     net = net.to(memory_format=torch.channels_last)
-    options: Any = {"device": "cuda", "autocast": torch.bfloat16, "clip": 1.0, "averaged": True}
-    again, _ = pair(net, optimizer, made={"fused": True}, **options)
-    plain, step = pair(net, optimizer, made={"fused": True}, compiled=compiled, **options)
+    options: Any = {"device": "cuda", "clip": 1.0, "averaged": True, "made": {"fused": True}}
+    exact, _ = pair(net, optimizer, **options)
+    plain, step = pair(net, optimizer, compiled=compiled, autocast=torch.bfloat16, **options)
     losses: list[list[float]] = [[], [], []]
     for number in range(50):
         x, y = (value.cuda() for value in images(16 if number % 10 < 9 else 5, seed=number % 10))
-        for place, loop in enumerate((plain, again, step)):
+        for place, loop in enumerate((exact, plain, step)):
             losses[place].append(loop(x, y).total.item())
-    one, repeated, other = (torch.tensor(values) for values in losses)
-    print(f"\n{(other - one).abs().max():.3g} apart; eager from itself {(repeated - one).abs().max():.3g}")
+    true, autocast, captured = (torch.tensor(values) for values in losses)
+    near, far = ((some - true).abs() for some in (captured, autocast))
+    print(f"\nfrom fp32, captured and autocast: {near[:10].mean():.3g} {far[:10].mean():.3g} over ten steps,", end=" ")
+    print(f"{near.mean():.3g} {far.mean():.3g} over fifty; first losses {true[:4]} {autocast[:4]} {captured[:4]}")
     assert step.captured
     assert step._fast is not None
-    torch.testing.assert_close(other[:3], one[:3], rtol=2e-2, atol=2e-2)
-    torch.testing.assert_close(other.mean(), one.mean(), rtol=0.1, atol=0.05)
+    torch.testing.assert_close(captured[:1], true[:1], rtol=2e-2, atol=2e-2)
+    assert near[:10].mean() < 2 * far[:10].mean() + 0.02
+    assert near.mean() < 2 * far.mean() + 0.02
 
 
 @pytest.mark.gpu
