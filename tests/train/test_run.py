@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from unittest.mock import patch
 
@@ -215,6 +216,26 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
     assert [record.device for record in records] == ["CPU, 2 threads", "CPU, 2 threads", "CPU, 1 thread"]
     assert all(torch.equal(mixed[name], two[name]) for name in two)
     assert not all(torch.equal(one[name], two[name]) for name in two)
+
+
+def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
+    configs = [small("rcad_random", epochs=1, seed=seed) for seed in range(4)]
+    configs = [replace(one, model=replace(one.model, dropout=0.5)) for one in configs]  # draws at every step
+    before = torch.get_rng_state()
+    for name in ("alone", "together"):
+        store = Store.open(tmp_path / name)
+        threads = [Thread(target=run, args=(config, Place(store))) for config in configs]
+        for thread in threads:
+            thread.start()
+            if name == "alone":
+                thread.join()
+        for thread in threads:
+            thread.join()
+    assert torch.equal(torch.get_rng_state(), before)
+    alone, together = Store.open(tmp_path / "alone"), Store.open(tmp_path / "together")
+    for config in configs:
+        theirs, ours = weights(alone, config), weights(together, config)
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_a_damaged_log_is_made_again_from_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, Protocol
 
 import torch
@@ -14,7 +15,7 @@ from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.checks import NOTHING_TO_TRAIN
 from rcad.loss.fused import fused_backward, refusal, third_backward
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output
+from rcad.loss.model_calls import Inputs, Model, Output, whole_steps
 from rcad.loss.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
 from rcad.loss.perturbations import Channels, GradientStep, Norm
 from rcad.loss.terms import Losses, MeasureName, Term
@@ -97,6 +98,8 @@ class Criterion:
     ) -> Losses:
         """Adds the loss's gradients to `.grad` in the fewest passes and returns the detached losses.
 
+        On an exception, the model's own or Ctrl-C, `.grad` is what it was, and the step does not count.
+
         Args:
             scaler: a torch.amp.GradScaler, which then scales the loss as usual.
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
@@ -110,7 +113,30 @@ class Criterion:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
-        plan = self.loss.plan(self._counter.next(step))
+        calls = self._counter.value
+        try:
+            with nullcontext() if after_pass is not None else whole_steps(model, x):
+                return self._backward(
+                    model, x, y, scaler, accumulate, self._counter.next(step), generator, after_pass, options, runs
+                )
+        except BaseException:
+            self._counter.value = calls  # the step was not taken
+            raise
+
+    def _backward(
+        self,
+        model: Model,
+        x: Inputs,
+        y: Tensor,
+        scaler: Scaler | None,
+        accumulate: int,
+        step: int,
+        generator: Source | None,
+        after_pass: Callable[[], None] | None,
+        options: dict[str, Any],
+        runs: int,
+    ) -> Losses:
+        plan = self.loss.plan(step)
         views = self.loss.views(model, plan, x, y, **options)
         scale = None if scaler is None else scaler.scale
         reason = refusal(plan, views)

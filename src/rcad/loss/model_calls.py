@@ -209,6 +209,34 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
+    """Whatever interrupts the passes inside, `.grad` is then what it was: no half of a step is left there.
+
+    Gradients of earlier batches, where they are accumulated, are copied for that.
+    """
+    if torch.compiler.is_compiling() or _capturing():
+        yield
+        return
+    module = as_module(model)
+    learned: list[Tensor] = [] if module is None else list(module.parameters())
+    learned += [x for x in (inputs.values() if isinstance(inputs, Mapping) else [inputs]) if isinstance(x, Tensor)]
+    before = [(one, one.grad) for one in learned if one.is_leaf and one.requires_grad]
+    values = [None if gradient is None else gradient.clone() for _, gradient in before]
+    try:
+        yield
+    except BaseException:
+        for (one, gradient), value in zip(before, values, strict=True):
+            if gradient is not None and value is not None:
+                gradient.copy_(value)
+            one.grad = gradient
+        raise
+
+
+def _capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+@contextmanager
 def undisturbed(model: Model | Forward, device: torch.device) -> Iterator[None]:
     """`frozen_batch_stats` and `preserved_rng` together: for passes that only look."""
     with frozen_batch_stats(model), preserved_rng(device):
@@ -268,6 +296,7 @@ def make_view(
                 raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
         x, forward, mask = inputs, Forward(model, output=output), None
     _check(x, target, weight)
+    _check_device(x, model)
     return View(forward, x, target, mask, weight, check_always)
 
 
@@ -287,6 +316,17 @@ def _check(x: Tensor, target: Tensor, weight: Tensor | None) -> None:
         raise InputError(f"expected sample weights of shape ({len(x)},), but got {tuple(weight.shape)}")
     if x.is_inference():
         raise InputError("expected an input made outside torch.inference_mode(), but got an inference tensor")
+
+
+def _check_device(x: Tensor, model: Model) -> None:
+    """Tensors on the meta device have shapes but no values: there is nothing to compute from."""
+    weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    for what, one in (("inputs", x), ("a model", weight)):
+        if one is not None and one.device.type == "meta":
+            raise InputError(
+                f"expected {what} with values, but got the meta device, which holds shapes alone; move it to a real "
+                "one, e.g. model.to_empty(device='cpu'), and load its weights"
+            )
 
 
 def _input_key(inputs: Mapping[str, Any], key: str | None) -> str:

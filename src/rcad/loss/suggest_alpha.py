@@ -97,6 +97,8 @@ def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: tor
 
 def _tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
+        if values.device.type == "meta":
+            raise InputError(f"expected {name} with values, but got the meta device, which holds shapes alone")
         return values
     array = np.require(values, requirements=["C", "W"])  # torch warns of arrays that cannot be written
     try:

@@ -18,6 +18,7 @@ from torch.nn.functional import relu
 from rcad.errors import InputError, whole
 from rcad.models.mlp import MLP
 from rcad.runs.config import OptimConfig
+from rcad.train.machine import own_randomness
 from rcad.train.optim import learning_rate
 from rcad.train.task import derived
 
@@ -102,7 +103,7 @@ class StackedMLP:
         layout = Layout(len(seeds), sizes)
         flat = torch.empty(layout.replicas * layout.parameters)
         views = layout.views(flat)
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with own_randomness(torch.device("cpu")), torch.no_grad():
             net = MLP(num_outputs=sizes[-1], in_shape=sizes[:1], hidden=sizes[1:-1])
             layers = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
             for r, seed in enumerate(seeds):

@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from rcad.data.cache import cache_root
 from rcad.errors import InputError
+from rcad.train.progress import SILENT, Progress
 from rcad.train.task import SMALL_IMAGE
 
 log = logging.getLogger("rcad")
@@ -106,6 +108,36 @@ def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         cudnn.benchmark = before[1]
+
+
+_turns = threading.RLock()
+
+
+def _new_turns() -> None:
+    """A forked process has one thread, and nobody to wait for."""
+    global _turns
+    _turns = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_turns)
+
+
+@contextmanager
+def own_randomness(device: torch.device, progress: Progress = SILENT) -> Iterator[None]:
+    """torch's generators, which all threads share, for this thread alone; they are given back as they were.
+
+    Runs of several threads are made one after the other: side by side each would draw the other's numbers.
+    """
+    turns = _turns
+    if not turns.acquire(blocking=False):
+        progress.note("waiting: another thread of this process makes a run, and they share torch's random numbers")
+        turns.acquire()
+    try:
+        with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
+            yield
+    finally:
+        turns.release()
 
 
 @contextmanager

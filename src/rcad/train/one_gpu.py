@@ -23,7 +23,7 @@ from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
 from rcad.runs.words import plural
 from rcad.train.joined import Seat, Team
-from rcad.train.machine import deterministic, keep_kernels
+from rcad.train.machine import deterministic, keep_kernels, own_randomness
 from rcad.train.run import TOO_LARGE, begin
 from rcad.train.scheduler import Work, one_by_one
 from rcad.train.task import AUTO, Reader
@@ -105,7 +105,7 @@ class OneGPU:
         if device.type == "cuda":
             keep_kernels(work.place.cache_dir)
         if sharing:
-            with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]), deterministic(False, device):
+            with own_randomness(device, work.listener.progress(sharing[0])), deterministic(False, device):
                 limit = min(self.at_once or most_at_once(work.place.joined), len(sharing))
                 _Teams(replace(work, configs=sharing), limit).go()
         one_by_one(replace(work, configs=rest))

@@ -24,7 +24,15 @@ from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Course, Trainer, finished, unheard
-from rcad.train.machine import deterministic, device_words, peak_memory, side_stream, suitable_threads, timed
+from rcad.train.machine import (
+    deterministic,
+    device_words,
+    own_randomness,
+    peak_memory,
+    side_stream,
+    suitable_threads,
+    timed,
+)
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import Stop, stopping
@@ -251,9 +259,8 @@ def run(
     does where it is given. Everything that can be wrong with the input is found before anything is written.
     """
     where, _ = place.resolve()
-    # The global generators are seeded inside; the caller's state is given back.
     with (
-        torch.random.fork_rng(devices=[] if where.type == "cpu" else [where]),
+        own_randomness(where, progress),
         deterministic(config.train.deterministic, where),
         side_stream(where),
         stopping() if stop is None else nullcontext(stop) as asked,
