@@ -2,18 +2,76 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
-from collections.abc import Iterable, Mapping
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from html import escape
 from numbers import Real
+from pathlib import Path
 from typing import Any
+
+LONGEST = 300
+"""Characters of a message at most."""
+_PREFIX = len("rcad: ")
+# Line breaks, a terminal's codes, and the marks that turn the direction of writing.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Names come from files: line breaks and a terminal's codes are written out, as Python writes them."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str, most: int = LONGEST) -> str:
+    """A message as people can read it: in one line, without control characters, and not longer than `most`.
+
+    Long names lose their middle first. A command at the end stays whole, to be pasted, or goes as a whole.
+    """
+    text = visible(" ".join(text.split()))
+    if len(text) <= most:
+        return text
+    head, _, command = text.rpartition("; ")
+    if "rcad " not in command:
+        head, command = text, ""
+    elif len(command) > most // 2:
+        command = "a shorter path leaves room for the command that mends it"
+    room = most - len(command) - 2 if command else most
+    for longest in range(120, 30, -10):
+        head = " ".join(_cut(word, longest) for word in head.split(" "))
+        if len(head) <= room:
+            break
+    return "; ".join(filter(None, [_cut(head, room), command]))
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning and the end, which tells more, of a long text."""
+    first = most // 6
+    return text if len(text) <= most else f"{text[:first]}...{text[first + 3 - most :]}"
+
+
+def command(*words: str) -> str:
+    """A command that a shell takes as it stands, in one line, whatever is in its words."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if not _CONTROL.search(word):
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", plain) + "'"
 
 
 class InputError(ValueError):
     """A value, file or argument that cannot be used as it is. The command line shows it without a traceback."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message, LONGEST - _PREFIX))
 
 
 class MissingExtraError(ImportError):
@@ -36,6 +94,46 @@ def need(module: str, package: str, extra: str = "data") -> Any:
         raise MissingExtraError(package, extra) from None
 
 
+@contextlib.contextmanager
+def fitting(what: str, remedy: str) -> Iterator[None]:
+    """For work on what a file says: whatever wrong parts of it end in is one line that names the file.
+
+    Args:
+        what: the file, in words.
+        remedy: what the user can do about it.
+    """
+    try:
+        yield
+    except (InputError, ImportError, OSError):
+        raise
+    except Exception as error:  # a number for a text, a list too short, a key that is missing: there is no end of them
+        got = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise InputError(f"expected {what} to hold what its kind has, but got {_cut(got, 100)}; {remedy}") from None
+
+
+def shaped(name: str, value: Any, kind: Any) -> Any:
+    """`value`, which must have the form of `kind`.
+
+    Args:
+        kind: a type; float takes any finite number, int none that is a bool. [kind] is a list of them, {str: kind} a
+            table with any keys, {"a": kind} one with these keys at least, (kind, None) an optional value.
+    """
+    if isinstance(kind, tuple):
+        return None if value is None else shaped(name, value, kind[0])
+    if isinstance(kind, list) and isinstance(value, list | tuple):
+        return [shaped(f"{name}[{place}]", one, kind[0]) for place, one in enumerate(value)]
+    if isinstance(kind, dict) and isinstance(value, dict):
+        if str in kind:
+            return {shaped(name, key, str): shaped(f"{name}.{key}", one, kind[str]) for key, one in value.items()}
+        return {**value, **{key: shaped(f"{name}.{key}", value.get(key), one) for key, one in kind.items()}}
+    if kind is float:
+        finite(name, value)
+    elif not isinstance(kind, type) or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        word = kind.__name__ if isinstance(kind, type) else type(kind).__name__
+        raise InputError(f"expected {name} to be of type {word}, but got {shown(value)}")
+    return value
+
+
 def is_number(value: Any) -> bool:
     """True for ints and floats of any kind; a bool is not a number here."""
     return isinstance(value, Real) and value is not True and value is not False
@@ -43,23 +141,31 @@ def is_number(value: Any) -> bool:
 
 def finite(name: str, value: Any, *, minimum: float | None = None, above: float | None = None) -> None:
     """`value` must be a finite number, at least `minimum` and greater than `above`."""
-    good = is_number(value) and math.isfinite(value)
+    good = is_number(value) and is_finite(value)
     good = good and (minimum is None or value >= minimum) and (above is None or value > above)
     if not good:
         limit = f" >= {minimum:g}" if minimum is not None else f" > {above:g}" if above is not None else ""
-        raise InputError(f"expected {name} to be a finite number{limit}, but got {value!r}")
+        raise InputError(f"expected {name} to be a finite number{limit}, but got {shown(value)}")
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a number is finite as a float: a whole number may be too large for one."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def fraction(name: str, value: Any) -> None:
     """`value` must lie in [0, 1)."""
     if not (is_number(value) and 0 <= value < 1):
-        raise InputError(f"expected {name} to be a number in [0, 1), but got {value!r}")
+        raise InputError(f"expected {name} to be a number in [0, 1), but got {shown(value)}")
 
 
 def whole(name: str, value: Any, *, minimum: int) -> None:
     """`value` must be an int of at least `minimum`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise InputError(f"expected {name} to be a whole number >= {minimum}, but got {value!r}")
+        raise InputError(f"expected {name} to be a whole number >= {minimum}, but got {shown(value)}")
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
@@ -72,9 +178,44 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
         raise InputError(f"expected {name} {known}, but got {value!r}{hint}")
 
 
+def expanded(path: Path | str) -> Path:
+    """A path with "~" replaced; "~nobody" is an error of one line."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(
+            f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
+        ) from None
+
+
+def memory() -> int:
+    """Bytes of the machine's memory; beyond all need where the system does not say."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
+
+
+IN_TRAINING = 16
+"""Bytes of memory that a parameter takes in training, at least: itself, its gradient, its momentum, the best so far."""
+
+
+def check_parameters(name: str, count: int) -> None:
+    """A network of so many parameters must fit into the memory; said before any of it is taken."""
+    if IN_TRAINING * count > memory():
+        raise InputError(
+            f"expected {name} to fit into {memory() / 1e9:.3g} GB of memory, but its {_power(count)} parameters take "
+            f"{_power(IN_TRAINING * count // 10**9)} GB in training; make it smaller"
+        )
+
+
+def _power(number: int) -> str:
+    return f"{number:.3g}" if is_finite(number) else f"10^{math.floor(math.log10(number))}"
+
+
 def shown(value: Any) -> str:
     """A short repr for a message."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except (RecursionError, ValueError):  # a whole number of more digits than Python writes
+        text = f"{type(value).__name__} that is too large to show"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

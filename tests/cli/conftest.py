@@ -52,6 +52,8 @@ def refused(cli: Cli) -> Refused:
         before = contents()
         result = cli(*arguments)
         assert (result.code, result.err.count("\n")) == (2, 1), result
+        assert len(result.err) <= 301
+        assert result.err.rstrip("\n").isprintable()
         assert result.err.startswith("rcad: "), result.err
         assert says in result.err, result.err
         assert contents() == before

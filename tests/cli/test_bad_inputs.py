@@ -75,6 +75,17 @@ ARGUMENTS: list[tuple[tuple[str, ...], str]] = [
     (("data", "fetch", "cifar10"), "--data-dir"),
     (("data", "import", "nowhere.csv"), "nowhere.csv"),
     (("doctor", "now"), "now"),
+    ((*RCAD, "--set", f"model.width={10**30}"), "parameters take 1.44e+53 GB"),
+    ((*RCAD, "--set", "model.width=60000"), "GB in training; make it smaller"),
+    ((*RCAD, "--model", "mlp", "--set", f"model.hidden={10**30}"), "GB in training; make it smaller"),
+    ((*RCAD, "--set", f"model.width={'9' * 5000}"), "model.width"),
+    ((*RCAD, "--runs", "~nobody-at-all/runs"), "'~nobody-at-all/runs'"),
+    (("compare", "--data", "digits", "--out", "~nobody-at-all/x"), "'~nobody-at-all/x'"),
+    (("evaluate", "all", "--runs", "~nobody-at-all"), "'~nobody-at-all'"),
+    (("train", "--config", "/dev/zero"), "at most 256 MiB"),
+    (("train", "--config", "/dev/full"), "at most 256 MiB"),
+    (("runs", "list", "--runs", "a\x1b[31m\nb"), r"'a\x1b[31m\nb'"),
+    (("x" * 400,), "...xxx"),
 ]
 METHODS: list[tuple[str, str]] = [
     ("rcda", "did you mean 'rcad'"),
@@ -135,6 +146,7 @@ CONFIGS: list[tuple[str | bytes, str]] = [
     ("data = 3\n", "data"),
     (RUN.replace("seed = 0", "seed = -1"), "seed"),
     ("x = " + "[" * 2000, "nested"),
+    ("seed = " + "9" * 5000, "Exceeds the limit (4300 digits)"),
 ]
 
 

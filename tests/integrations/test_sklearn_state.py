@@ -155,7 +155,7 @@ def test_garbage_is_refused_in_one_line(tmp_path: Path) -> None:
     save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": "{"})
     refused("expected an estimator saved by rcad")
     save_file({"weights": torch.zeros(3)}, path, metadata={"rcad": '{"estimator": "RCADClassifier", "version": 2}'})
-    refused("expected a RCADClassifier saved by rcad .*, but got: 'parameters'")
+    refused("expected a RCADClassifier saved by rcad .*, but got: expected the state.parameters")
     model = fitted("labels")[0]
     model.save(path)
     refused("but got RCADClassifier of version 2", RCADRegressor)

@@ -80,8 +80,7 @@ def fetch_data(
 ) -> None:
     from rcad.cli.screen import say
     from rcad.data.download import fetch
-    from rcad.data.files import expanded
-    from rcad.errors import InputError
+    from rcad.errors import InputError, expanded
     from rcad.train.progress import shown
 
     if data_dir is None:
@@ -123,8 +122,8 @@ def import_data(
 ) -> None:
     from rcad.cli.importing import check_name, describe, keep, show, train_line
     from rcad.cli.screen import say, say_json
-    from rcad.data.files import expanded
     from rcad.data.registry import load
+    from rcad.errors import expanded
     from rcad.train.progress import shown
 
     place = None if name is None else check_name(name, Path(path), data_dir)

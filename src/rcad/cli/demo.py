@@ -33,13 +33,14 @@ def demo(
     # The networks are small: several threads would only wait for each other. Before anything loads numpy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rcad.cli.screen import say, say_json, show_parts
+    from rcad.errors import expanded
     from rcad.train.progress import shown
 
     with shown(quiet=quiet or as_json) as progress:
         progress.overall(0, 100, "loading torch, scipy and matplotlib")
         from rcad.demo.acts import run_demo
 
-        found = run_demo(out.expanduser(), progress, fast=fast)
+        found = run_demo(expanded(out), progress, fast=fast)
     from rcad.demo.page import HEADER, NEXT, table
     from rcad.report.document import Part
     from rcad.report.terminal import paragraph

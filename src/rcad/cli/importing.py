@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 import secrets
-import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
 from rcad.data.official_sets import OFFICIAL
 from rcad.data.registry import READERS, Available, data_root, recognise
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, command
 from rcad.runs.words import number, own_words, plural
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -96,7 +95,7 @@ def train_line(
     for option, folder in where.items():
         if folder is not None and os.environ.get(_VARIABLES[option]) != str(folder):
             words += [option, str(folder)]
-    return shlex.join(words)
+    return command(*words)
 
 
 def own(data_dir: Path | None) -> list[Available]:

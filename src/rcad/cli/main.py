@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, one_line
 from rcad.train.stop import SIGNALS, Interrupted, exit_code
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _fail(message: str, code: int) -> int:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        print(f"rcad: {' '.join(message.split())}", file=sys.stderr, flush=True)
+        print(one_line(f"rcad: {message}"), file=sys.stderr, flush=True)
     return code
 
 

@@ -132,7 +132,7 @@ def run_target(
     track: Track = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is done and left; run nothing.")] = False,
 ) -> None:
-    from rcad.errors import one_of
+    from rcad.errors import expanded, one_of
     from rcad.paper.targets import TARGETS
     from rcad.train.trackers import parse_trackers
 
@@ -158,7 +158,7 @@ def run_target(
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", protocol, ("tuned",))
-    started = None if weights is None else str(weights.expanduser())
+    started = None if weights is None else str(expanded(weights))
     order = _order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out)
     order = replace(
         order, **machines.places(device), workers=workers, joined=join, minutes=minutes, model=model, weights=started
@@ -240,6 +240,7 @@ def _order(
     out: Path,
 ) -> Order:
     from rcad.cli.request import parse_seeds
+    from rcad.errors import expanded
     from rcad.paper.benchmarks import SEEDS
     from rcad.paper.run import Order
     from rcad.paper.targets import TARGETS
@@ -253,7 +254,7 @@ def _order(
         out=out,
         only=tuple(only or ()),
         runs=runs,
-        data_dir=None if data_dir is None else data_dir.expanduser(),
+        data_dir=None if data_dir is None else expanded(data_dir),
         cache_dir=cache_dir,
         precision=precision,  # type: ignore[arg-type]
     )
@@ -282,10 +283,11 @@ def _run_suite(order: Order) -> None:
 
 
 def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool, track: tuple[str, ...]) -> None:
+    from rcad.errors import expanded
     from rcad.paper.run import make_study
     from rcad.train.progress import shown
 
-    folder = None if data_dir is None else data_dir.expanduser()
+    folder = None if data_dir is None else expanded(data_dir)
     with shown() as progress:
         outcome = make_study(name, scale, out, folder, progress.detail, again=again, track=track)  # type: ignore[arg-type]
     _say(name, scale, outcome, "the numbers were there already, with the same settings; --again computes them again")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, shown
+from rcad.errors import InputError, one_line, shown
 from rcad.loss.method_rows import Defaults, left_open, parse_method, rows_to_plain, spelled
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure, override
@@ -56,7 +56,7 @@ class Request:
         text = read_text(file)
         try:
             plain: dict[str, Any] = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return from_toml(text, source=str(file))  # raises, with a line that says where
         if self.recipe is not None:
             plain["recipe"] = self.recipe
@@ -71,7 +71,7 @@ class Request:
                 section[name] = value
         config = from_plain(plain, source=str(file))
         for words in left_open(config.method):
-            print(f"note: {file} says nothing of {words}; write the one that is meant", file=sys.stderr)
+            print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
         return override(config, self.settings, methods=self._defaults())
 
     def _defaults(self) -> Defaults | None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rcad.cli.screen import fields, say, say_json, table, warn
-from rcad.errors import finite, one_of
+from rcad.errors import finite, one_of, visible
 from rcad.loss.method_rows import label, rows_to_plain
-from rcad.report.terminal import visible
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rcad.errors import one_line, visible
 from rcad.report.document import Part, Table
-from rcad.report.terminal import part_lines, table_lines, visible
+from rcad.report.terminal import part_lines, table_lines
+
+_OURS = re.compile("(\n|\x1b\\[[01]m)")
+"""What may reach a terminal besides text: line breaks and bold."""
 
 
 def say(text: str = "") -> None:
-    """One line on stdout, seen at once."""
-    print(text, flush=True)
+    """Lines on stdout, seen at once."""
+    parts = _OURS.split(text)
+    print("".join(part if k % 2 else visible(part) for k, part in enumerate(parts)), flush=True)
 
 
 def warn(text: str) -> None:
     """One line on stderr that is not an error."""
-    print(f"rcad: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print(one_line(f"rcad: {text}"), file=sys.stderr, flush=True)
 
 
 def say_json(value: Any) -> None:

@@ -95,6 +95,9 @@ def _read_array(file: IO[bytes], length: int, path: Path) -> Array:
         )
     file.seek(0)
     array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    if dtype.kind == "U":
+        array.tolist()  # not every four bytes are a character; found here and not later
+        "".join(array.ravel().tolist()).encode()
     return array
 
 

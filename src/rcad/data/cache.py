@@ -31,13 +31,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, expanded, make_folder, write_atomic, writing
-from rcad.errors import InputError
+from rcad.data.files import digest, exclusive_lock, make_folder, write_atomic, writing
+from rcad.errors import InputError, expanded, shaped
 
 FORMAT = 1
 # Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
 DECODING = 3
 MANIFEST = "manifest.json"
+_ARRAY = {"shape": [int], "dtype": str, "bytes": int, "sha256": str}
+_MANIFEST = {"classes": [str], "note": str, "arrays": {str: _ARRAY}}
 CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
 _OWN_NAMES = {
@@ -106,18 +108,17 @@ def open_entry(entry: Path) -> Dataset | None:
         return None
     try:
         arrays = {name: _open_array(entry / name, described) for name, described in manifest["arrays"].items()}
-    except (OSError, ValueError, KeyError, EOFError):
+        return Dataset(
+            name=entry.name,
+            task="classification",
+            train=Split(arrays["train_x.npy"], arrays["train_y.npy"]),
+            test=Split(arrays["test_x.npy"], arrays["test_y.npy"]) if "test_x.npy" in arrays else None,
+            classes=tuple(manifest["classes"]),
+            note=manifest["note"],
+            omissions=tuple(manifest.get("omissions", ())),
+        )
+    except Exception:  # a damaged header of an array ends in nearly everything
         return None
-    test = Split(arrays["test_x.npy"], arrays["test_y.npy"]) if "test_x.npy" in arrays else None
-    return Dataset(
-        name=entry.name,
-        task="classification",
-        train=Split(arrays["train_x.npy"], arrays["train_y.npy"]),
-        test=test,
-        classes=tuple(manifest["classes"]),
-        note=manifest["note"],
-        omissions=tuple(manifest.get("omissions", ())),
-    )
 
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
@@ -241,8 +242,14 @@ def _read_manifest(entry: Path) -> dict[str, Any] | None:
         checksum = manifest.pop("checksum")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent, cut short, or not an object
         return None
-    whole = checksum == _checksum(manifest) and manifest.get("format") == FORMAT
-    return manifest if whole else None
+    if checksum != _checksum(manifest) or manifest.get("format") != FORMAT:
+        return None
+    try:
+        found: dict[str, Any] = shaped("the manifest", manifest, _MANIFEST)
+        shaped("omissions", found.get("omissions", []), [str])
+    except InputError:
+        return None
+    return found
 
 
 def _checksum(manifest: Mapping[str, Any]) -> str:

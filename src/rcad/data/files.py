@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,19 +18,11 @@ _BLOCK = 1 << 20
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
 
-def expanded(path: Path | str) -> Path:
-    """A path with "~" replaced; "~nobody" is an error of one line."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(
-            f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
-        ) from None
-
-
 def read_bytes(path: Path) -> bytes:
     """A file's bytes, or one line on why they cannot be read."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe may have no end
+            raise InputError(f"expected {path} to be a file, but it is something else; check the path")
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None

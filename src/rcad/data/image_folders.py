@@ -17,13 +17,12 @@ import numpy.typing as npt
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_several
 from rcad.data.decoding import ImageFiles, decode_splits, in_parts
-from rcad.data.files import expanded
 from rcad.data.images import check_size, is_image_name
 from rcad.data.streams import streamed, too_large
 from rcad.data.table_encoder import as_text
 from rcad.data.table_files import Table, read_table
 from rcad.data.tables import class_labels, column_position, some_names, with_targets
-from rcad.errors import InputError
+from rcad.errors import InputError, expanded
 
 MOST_OTHERS = 100_000
 """A class folder with more files than this that are no images, and fewer that are, is none: "/" must not take hours."""

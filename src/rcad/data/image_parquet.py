@@ -20,8 +20,8 @@ from rcad.data.dataset import Dataset, Progress, check_labels, check_several, co
 from rcad.data.decoding import SOURCE_LENGTH, ParquetRows, Source, decode_splits
 from rcad.data.files import reason
 from rcad.data.images import check_size
-from rcad.data.streams import memory, streamed, too_large
-from rcad.errors import InputError, need
+from rcad.data.streams import streamed, too_large
+from rcad.errors import InputError, memory, need
 
 IMAGE_COLUMNS = ("img", "image")
 LABEL_COLUMNS = ("label", "fine_label")

@@ -22,10 +22,9 @@ from typing import Any, NamedTuple
 
 from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress
-from rcad.data.files import expanded
 from rcad.data.official_sets import OFFICIAL
 from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
-from rcad.errors import InputError
+from rcad.errors import InputError, command, expanded
 
 Reader = str | Callable[..., Dataset]
 
@@ -122,7 +121,7 @@ def _official(name: str, data_dir: Path | None) -> Found:
         looked = f"{name}/, {known.folder}/, {', '.join(remote.filename for remote in known.files)}"
         raise InputError(
             f"expected {name} in {data_dir}, but found none of: {looked}; "
-            f"run: rcad data fetch {name} --data-dir {data_dir}"
+            f"run: {command('rcad', 'data', 'fetch', name, '--data-dir', str(data_dir))}"
         )
     return found
 

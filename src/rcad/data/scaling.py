@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.errors import InputError
+from rcad.errors import InputError, shaped, shown
 
 Array = npt.NDArray[np.float32]
 Real = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -87,7 +87,15 @@ class Standardizer:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Standardizer:
-        return cls(**{key: tuple(value) for key, value in state.items()})
+        """The scales that `to_dict` wrote; an InputError where they are none."""
+        plain = shaped("the scales", state, {"median": [float], "mean": [float], "scale": [float], "indicators": [int]})
+        made = cls(**{one.name: tuple(plain[one.name]) for one in fields(cls)})
+        size = len(made.mean)
+        if not len(made.median) == len(made.scale) == size or not all(0 <= j < size for j in made.indicators):
+            raise InputError(f"expected a median, a mean and a scale for each column, but got {shown(plain)}")
+        if not all(scale > 0 for scale in made.scale):
+            raise InputError(f"expected scales above 0, but got {shown(made.scale)}")
+        return made
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from rcad.data.dataset import Dataset, Progress, Split
 from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image
 from rcad.data.files import make_folder, read_bytes, writing
 from rcad.data.images import decode, is_grey
-from rcad.errors import InputError
+from rcad.errors import InputError, memory
 
 AHEAD = 3
 """Batches that are decoded before they are asked for."""
@@ -212,11 +212,6 @@ def too_large(sources: Mapping[str, Sequence[Source]], size: int | None, *, skip
     grey, height, width = (False, size, size) if size else first_image(sources["train"], size, skip_bad)
     images = sum(len(part) for parts in sources.values() for part in parts)
     return images * height * width * (1 if grey else 3) > memory() / 2
-
-
-def memory() -> int:
-    """Bytes of the machine's memory; beyond all need where the system does not say."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
 
 
 def look(encoded: Encoded, size: int | None, progress: Progress | None, *, skip_bad: bool) -> Survey:

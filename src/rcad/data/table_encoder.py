@@ -9,14 +9,14 @@ import datetime
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.scaling import Standardizer, beyond_float64
 from rcad.data.table_files import Numbers, Table, Text, number_of
-from rcad.errors import InputError
+from rcad.errors import InputError, one_of, shaped
 
 UNKNOWN = "?"
 """How the feature of a value is named that is missing, or that was not there when the encoder was fitted."""
@@ -126,11 +126,13 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableEncoder:
-        codes = (
-            ColumnCode(c["name"], None if c["levels"] is None else tuple(c["levels"]), c["style"])
-            for c in state["codes"]
-        )
-        return cls(tuple(codes), tuple((name, why) for name, why in state["left_out"]))
+        """The encoding that `to_dict` wrote; an InputError where it is none."""
+        kind = {"codes": [{"name": str, "levels": ([(str, None)], None), "style": str}], "left_out": [[str]]}
+        plain = shaped("the encoder", state, kind)
+        codes = [ColumnCode(c["name"], c["levels"] and tuple(c["levels"]), c["style"]) for c in plain["codes"]]
+        for code in codes:
+            one_of("a style", code.style, get_args(Style))
+        return cls(tuple(codes), tuple((name, why) for name, why in plain["left_out"]))
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,14 @@ class TableFeatures:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableFeatures:
-        return cls(TableEncoder.from_dict(state["encoder"]), Standardizer.from_dict(state["scales"]))
+        """The features that `to_dict` wrote; an InputError where they are none, or of another number of columns."""
+        plain = shaped("the columns", state, {"encoder": dict, "scales": dict})
+        made = cls(TableEncoder.from_dict(plain["encoder"]), Standardizer.from_dict(plain["scales"]))
+        if len(made.encoder.features) != len(made.scales.mean):
+            raise InputError(
+                f"expected scales of {len(made.encoder.features)} features, but got {len(made.scales.mean)}"
+            )
+        return made
 
 
 def style_of(column: Numbers | Text) -> Style | None:

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task
-from rcad.data.files import expanded
 from rcad.data.scaling import Real, compact
 from rcad.data.table_encoder import Style, TableEncoder, as_text, check_numbers, numbers, style_of
 from rcad.data.table_files import Table, Text, read_table
-from rcad.errors import InputError
+from rcad.errors import InputError, expanded
 
 AnyTask = Literal["auto", "classification", "regression"]
 

@@ -10,7 +10,9 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rcad.errors import InputError
+import torch
+
+from rcad.errors import InputError, check_parameters, shown
 from rcad.models.layers import Model
 from rcad.models.weights import load_weights
 
@@ -33,6 +35,8 @@ MODELS: tuple[str, ...] = (*_HOMES, "timm:NAME")
 """The names that `build` knows; NAME is any of timm's."""
 
 PRETRAINED = "pretrained"
+WIDE = 512
+"""A wider convnet is counted before memory is taken for it."""
 LARGEST_SMALL_IMAGE = 64
 """Up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise."""
 
@@ -117,7 +121,16 @@ def _construct(name: str, num_outputs: int, shape: tuple[int, ...], options: dic
     if "stem" in takes:
         options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
     size = {"in_shape": shape} if "in_shape" in takes else {"channels": shape[0]}
-    return make(num_outputs=num_outputs, **size, **options)
+    make = partial(make, num_outputs=num_outputs, **size, **options)
+    if options.get("width", 0) > WIDE:
+        _check_width(f"{name} of width {shown(options['width'])}", options["width"], make)
+    return make()
+
+
+def _check_width(what: str, width: int, make: Callable[[], Model]) -> None:
+    check_parameters(what, 9 * width**2)  # of one of its 3x3 convolutions: more, and it cannot even be counted
+    with torch.device("meta"):
+        check_parameters(what, sum(one.numel() for one in make().parameters()))
 
 
 def _check_numbers(num_outputs: int, shape: tuple[int, ...], dropout: float | None, width: int | None) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from rcad.errors import InputError
+from rcad.errors import InputError, check_parameters, shown
 from rcad.models.layers import Model, layer_zero
 
 
@@ -42,9 +42,11 @@ class MLP(Model):
         if not image and (mean is not None or std is not None):
             raise InputError("expected mean and std for images only, but got them for a table; standardise its columns")
         if any(units < 1 for units in hidden):
-            raise InputError(f"expected hidden to hold positive numbers of units, but got {tuple(hidden)}")
+            raise InputError(f"expected hidden to hold positive numbers of units, but got {shown(tuple(hidden))}")
         self.normalize = layer_zero(in_shape[0], mean, std) if image else nn.Identity()
         sizes = (math.prod(in_shape), *hidden)
+        count = sum((a + 1) * b for a, b in pairwise((*sizes, num_outputs)))
+        check_parameters(f"hidden layers of {shown(tuple(hidden))}", count)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.dropout = nn.Dropout(dropout)
         self.num_features = sizes[-1]

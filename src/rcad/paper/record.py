@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, shown
+from rcad.errors import InputError, is_finite, is_number, shaped, shown
 from rcad.paper.claims import NOT_RUN, TRIAL, Claim, Side, Tally, is_check
 from rcad.paper.published import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
@@ -267,6 +267,8 @@ class Study:
                 ("overlap", dict, {}), ("ceiling", dict, {}), ("details", dict, {}),
             )
         }  # fmt: skip
+        for name, form in _FORMS.items():
+            shaped(f"{name!r} of {path}", found[name], form)
         places = [_place(Fields(cell, f"a cell of {path}")) for cell in record.get("cells", list, ...)]
         for place in places:
             if place.row not in found["rows"] or place.column not in found["columns"]:
@@ -277,7 +279,9 @@ class Study:
         study = cls(
             **found,
             path=path,
-            metrics=record.get("metrics", dict, settings.get("metrics", {})),
+            metrics=shaped(
+                f"'metrics' of {path}", record.get("metrics", dict, settings.get("metrics", {})), {str: str}
+            ),
             places={(place.row, place.column): place for place in places},
             claims=[_claim(Fields(one, f"a claim of {path}")) for one in record.get("claims", list, [])],
             series=[_series(Fields(one, f"a curve of {path}")) for one in record.get("series", list, [])],
@@ -286,6 +290,13 @@ class Study:
         )
         study = _first_schema(study, plain) if schema == 1 else study
         return _without_verdicts(study) if study.scale == "smoke" else study
+
+
+_FORMS: Mapping[str, Any] = {
+    **{name: [str] for name in ("rows", "columns", "controls", "notes", "not_run")},
+    **{name: {str: float} for name in ("overlap", "ceiling")},
+    "versions": {str: str},
+}
 
 
 def is_study(plain: Any) -> bool:
@@ -373,7 +384,7 @@ class Fields:
 
 
 def _number(value: Any, what: str) -> float | None:
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+    if value is None or (is_number(value) and is_finite(value)):
         return None if value is None else float(value)
     raise InputError(f"expected {what} to be a number, but got {shown(value)}; run it again")
 
@@ -383,9 +394,16 @@ def _place(cell: Fields) -> Place:
     return Place(
         cell.get("row", str),
         cell.get("column", str),
-        None if printed is None else Printed(printed["mean"], printed.get("half"), printed.get("n")),
+        None if printed is None else _printed(shaped(f"a printed number of {cell.where}", printed, _PRINTED)),
         [_run(Fields(run, cell.where)) for run in cell.get("runs", list)],
     )
+
+
+_PRINTED = {"mean": float, "half": (float, None), "n": (int, None)}
+
+
+def _printed(plain: JSON) -> Printed:
+    return Printed(plain["mean"], plain["half"], plain["n"])
 
 
 def _run(run: Fields) -> Run:
@@ -396,12 +414,16 @@ def _run(run: Fields) -> Run:
 
 
 def _series(one: Fields) -> Series:
-    x = [place if isinstance(place, str) else float(place) for place in one.get("x", list)]
+    x = [
+        place if isinstance(place, str) else _number(place, f"x of {one.where}") or 0.0 for place in one.get("x", list)
+    ]
     y = [values if isinstance(values, list) else [values] for values in one.get("y", list)]
+    shaped(f"y of {one.where}", y, [[(float, None)]])
     if len(y) != len(x):
         raise InputError(f"expected as many y as x in {one.where}, but got {len(x)} values of x and {len(y)} of y")
     name, panel, over = one.get("name", str), one.get("panel", str, ""), one.get("over", str, None)
-    return Series(name, x, y, one.get("published", list, []), panel, over)
+    printed = shaped(f"the printed numbers of {one.where}", one.get("published", list, []), [(float, None)])
+    return Series(name, x, y, printed, panel, over)
 
 
 def _claim(one: Fields) -> Claim:

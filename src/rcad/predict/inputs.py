@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from rcad.data.arrays import read_arrays
-from rcad.data.files import expanded, read_bytes
+from rcad.data.files import read_bytes
 from rcad.data.images import ColourError, decode, is_image_name
 from rcad.data.scaling import Standardizer
-from rcad.data.table_encoder import ColumnCode, TableEncoder, as_text
+from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
 from rcad.data.table_files import Table, Text, frame_table, read_table
-from rcad.errors import InputError, shown
+from rcad.errors import InputError, expanded, shaped, shown
 from rcad.evaluate.corruptions.generated import LUMA
 
 log = logging.getLogger("rcad")
@@ -136,11 +136,13 @@ class TableInputs:
     @classmethod
     def from_dict(cls, preprocessing: Mapping[str, Any]) -> TableInputs:
         """From what a run keeps; a table that was no file has numbers alone."""
-        scales = Standardizer.from_dict(preprocessing["features"])
-        if "encoder" in preprocessing:
-            return cls(TableEncoder.from_dict(preprocessing["encoder"]), scales)
-        names = preprocessing["columns"] or [f"x{j}" for j in range(len(scales.mean))]
-        return cls(TableEncoder(tuple(map(ColumnCode, names))), scales)
+        encoder = preprocessing.get("encoder")
+        if encoder is None:
+            size = len(Standardizer.from_dict(preprocessing["features"]).mean)
+            names = shaped("columns", preprocessing["columns"], [str]) or [f"x{j}" for j in range(size)]
+            encoder = TableEncoder(tuple(map(ColumnCode, names))).to_dict()
+        made = TableFeatures.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
+        return cls(made.encoder, made.scales)
 
     @property
     def shape(self) -> tuple[int, ...]:

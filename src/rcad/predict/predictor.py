@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, html_table, is_number
+from rcad.errors import InputError, fitting, html_table, is_number, shaped
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Gaussian
 from rcad.loss.model_calls import logits_of
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rcad.runs.record import RunRecord
 
 Array = npt.NDArray[Any]
+_TARGET = {"mean": float, "scale": float}
+_KEPT = {"classes": [str], "columns": [str], "shape": ([int], None), "target": (_TARGET, None)}
+"""What a run keeps beside its weights."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,19 +158,21 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
     record = finished(store, path.name if is_folder else str(run))
     tensors, kept = load_weights(store, record.id)
     inputs: ImageInputs | TableInputs
-    if "features" in kept:
-        inputs, mean, std = TableInputs.from_dict(kept), None, None
-    elif "shape" in kept:
-        inputs = ImageInputs(tuple(kept["shape"]), record.config.data.size)
-        # Placeholders: those of training come with the weights.
-        mean, std = [0.0] * inputs.shape[0], [1.0] * inputs.shape[0]
-    else:
-        raise InputError(
-            f"expected the weights of run {record.id} to say the size of its images, but it was trained by an earlier "
-            f"version; {retrain_advice(store, record.id)}"
-        )
+    with fitting(f"the weights of run {record.id}", retrain_advice(store, record.id)):
+        kept = shaped(f"the weights of run {record.id}", kept, _KEPT)
+        if "features" in kept:
+            inputs, mean, std = TableInputs.from_dict(kept), None, None
+        elif kept["shape"] is not None:
+            inputs = ImageInputs(tuple(kept["shape"]), record.config.data.size)
+            # Placeholders: those of training come with the weights.
+            mean, std = [0.0] * inputs.shape[0], [1.0] * inputs.shape[0]
+        else:
+            raise InputError(
+                f"expected the weights of run {record.id} to say the size of its images, but it was trained by an "
+                f"earlier version; {retrain_advice(store, record.id)}"
+            )
     config = replace(record.config, model=replace(record.config.model, weights=None))
     model, where = model_for(config, inputs.shape, len(kept["classes"]), mean, std), pick_device(device)
     model = restored(model, tensors, store, record.id, where)
-    target = (kept["target"]["mean"], kept["target"]["scale"]) if "target" in kept else None
+    target = kept["target"] and (kept["target"]["mean"], kept["target"]["scale"])
     return Predictor(record, model, tuple(kept["classes"]), inputs, target, where)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rcad.errors import InputError
+from rcad.errors import InputError, expanded
 from rcad.predict.predictor import Predictor, check_coverage, intervals
 from rcad.runs.files import replacing
 
@@ -34,7 +34,7 @@ def write(
     """
     if out.suffix.lower() != ".csv":
         raise InputError(f"expected --out to be a file that ends in .csv, but got {out}; rename it")
-    if out.expanduser().resolve() == Path(data).expanduser().resolve():
+    if expanded(out).resolve() == expanded(data).resolve():
         raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
     check_coverage(coverage)
     classes, counts, means = predictor.classes, Counter[str](), list[float]()

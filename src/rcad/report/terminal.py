@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
+from rcad.errors import visible
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 
 WIDE = 10_000
 _GAP = 2
 _NARROWEST = 16
 _LONGEST_RULE = 120
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -32,11 +31,6 @@ def screen_width() -> int:
     if is_terminal(sys.stdout) or "COLUMNS" in os.environ:
         return shutil.get_terminal_size().columns
     return WIDE
-
-
-def visible(text: str) -> str:
-    """Names come from files: line breaks and a terminal's codes are written out, as Python writes them."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def text(document: Document, width: int | None = None) -> str:

@@ -80,6 +80,8 @@ class OtherVersionError(InputError):
 
 WRITABLE = "writable; check the folder and the disk"
 READABLE = "a readable file"
+LARGEST = 256 << 20
+"""Bytes of a text that is read: /dev/zero has no end."""
 FOLDER = "a folder that can be written; choose another"
 
 
@@ -106,9 +108,13 @@ def write_text(path: Path, text: str) -> None:
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, or one line that says why not."""
+    with expecting(path, READABLE), path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise InputError(f"expected {path} to hold at most {LARGEST >> 20} MiB, but it holds more; name another file")
     try:
-        with expecting(path, READABLE):
-            return path.read_text(encoding="utf-8-sig")
+        # With line ends as a text file has them on every system.
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise InputError(
             f"expected {path} to be UTF-8 text, but got the byte 0x{error.object[error.start]:02x} at position "
@@ -365,5 +371,5 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     events = [loads(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
     for number, event in enumerate(events, 1):
         if not isinstance(event, dict):
-            raise InputError(f"expected an object in {path}, line {number}, but got {event!r}")
+            raise InputError(f"expected an object in {path}, line {number}, but got {shown(event)}")
     return events

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import re
@@ -16,7 +15,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, Value, did_you_mean, html_table, is_number, one_of, shown, whole
+from rcad.errors import InputError, Value, did_you_mean, html_table, is_finite, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, dumps, finite_or_none, loads, sealed
@@ -220,7 +219,7 @@ def _numbers(name: str, values: Any) -> dict[str, float | None]:
         if value is not None and not is_number(value):
             raise InputError(f"expected {name}.{key} to be a number, but got {shown(value)}")
         kind = int if isinstance(value, Integral) else float
-        found[key] = kind(value) if value is not None and math.isfinite(value) else None
+        found[key] = kind(value) if value is not None and is_finite(value) else None
     return found
 
 

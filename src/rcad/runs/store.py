@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rcad.errors import InputError, one_of, shown
+from rcad.errors import InputError, command, one_of, shown
 from rcad.runs.config import RunConfig
 from rcad.runs.files import (
     DamagedError,
@@ -297,7 +296,7 @@ class Store:
     @property
     def option(self) -> str:
         """How a command is told of this folder: nothing where it looks by itself."""
-        return "" if self.path == Path("runs") else f" --runs {shlex.quote(str(self.path))}"
+        return "" if self.path == Path("runs") else " " + command("--runs", str(self.path))
 
     def remedy(self, run: str) -> str:
         """What to do about a damaged run, in words that can be pasted."""

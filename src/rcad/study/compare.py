@@ -7,7 +7,6 @@ controls and other metrics, is a second family (see `judge`).
 from __future__ import annotations
 
 import logging
-import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, command, one_of, whole
 from rcad.loss.method_rows import method_text, parse_method
 from rcad.report.document import Document
 from rcad.report.numbers import duration, plural
@@ -195,10 +194,11 @@ class _Work:
         self.budget = self.wanted or (TUNED if self.stacked else 1)
         # Each split chooses for itself, so that its own held-out rows are all that it has to choose by.
         self.held_out = HeldOut(len(problem.val[1]), 1, main)
+        self.words = self._words(names)
         self.settings: dict[str, Any] = {
             "about": self.about,
             "data": first.data.name,
-            "command": self._command(names),
+            "command": command(*self.words),
             "seeds": self.seeds,
             "budget": self.budget,
             "epochs": config.train.epochs,
@@ -212,12 +212,12 @@ class _Work:
         if self.out is not None and before is not None:
             _check_goes_on(self.out / FILE, before, self.settings, [one.name for one in self.contestants])
 
-    def _command(self, names: Sequence[str]) -> str:
+    def _words(self, names: Sequence[str]) -> list[str]:
         """`rcad compare ...` with what was left to it written out."""
         words = ["rcad", "compare", "--data", self.asked.data, "--methods", ",".join(names), *self.asked.options()]
         words += [word for setting in self.asked.settings for word in ("--set", setting)]
         words += ["--metric", self.metrics[0], *seed_words(self.seeds), "--budget", str(self.budget)]
-        return shlex.join([*words, *([] if self.controls else ["--no-controls"])])
+        return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
         """Train, judge, write."""
@@ -287,10 +287,10 @@ class _Work:
 
     def _again(self, why: str, option: str, value: int) -> dict[str, str]:
         """The same command with another value of one option, into a folder of its own."""
-        words = shlex.split(self.settings["command"])
+        words = list(self.words)
         words[words.index(option) + 1] = str(value)
         out = f"{(self.out or Path('rcad-compare')).name}-{value}{option.removeprefix('-')}"
-        return {"why": why, "command": shlex.join([*words, "--out", out])}
+        return {"why": why, "command": command(*words, "--out", out)}
 
     def _train_line(self, name: str, cell: Mapping[str, Any]) -> str:
         values = {key: _middle(some) for key, some in chosen(cell).items()}

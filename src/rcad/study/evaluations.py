@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, expanded, fitting
 from rcad.evaluate.corruptions import CorruptionScores, mce
 from rcad.evaluate.saved_run.loading import RunLoader, finished
 from rcad.evaluate.saved_run.page import document
@@ -117,10 +117,10 @@ def evaluate_run(
         attacks=tuple(attacks),
         masking=masking,
         standard=standard,
-        corrupted=None if corrupted is None else str(Path(corrupted).expanduser()),
+        corrupted=None if corrupted is None else str(expanded(corrupted)),
         ood_data=(ood_data,) if isinstance(ood_data, str) else tuple(ood_data),
     )
-    store = Store.open(Path(runs).expanduser(), create=False)
+    store = Store.open(expanded(runs), create=False)
     left_out: dict[str, str] = {}
 
     def leave_out(name: str, error: InputError) -> None:
@@ -128,7 +128,7 @@ def evaluate_run(
         log.warning("left out %s: %s", name, error)
 
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
-    folder = None if out is None else Path(out).expanduser()
+    folder = None if out is None else expanded(out)
     if folder is not None:
         check_out(folder)
 
@@ -142,8 +142,10 @@ def evaluate_run(
         outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
     if not outcomes:
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
-    made = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
-    return made if folder is None else made.save(folder)
+    with fitting("the evaluations that these runs keep", "measure them anew with --again"):
+        made = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
+        str(made)
+        return made if folder is None else made.save(folder)
 
 
 def _chosen(store: Store, wanted: Sequence[str], leave_out: OnError) -> list[str]:

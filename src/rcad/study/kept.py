@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from rcad.errors import InputError, need
+from rcad.errors import InputError, expanded, need
 from rcad.report import drawing, html
 from rcad.report.document import Document, Table
 from rcad.report.drawing import save
@@ -129,7 +129,7 @@ def workplace(
 ) -> Iterator[tuple[Path | None, Place]]:
     """The folder of the report, and where runs are made: in `runs`, else inside the report, else for a while."""
     trackers = parse_trackers(track)
-    kept = None if out is None else Path(out).expanduser()
+    kept = None if out is None else expanded(out)
     if kept is not None and kept.exists() and not kept.is_dir():
         raise InputError(f"expected a folder for --out, but {kept} is a file; name another")
     with ExitStack() as stack:

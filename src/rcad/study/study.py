@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -18,7 +17,7 @@ import torch
 
 from rcad.data.dataset import Dataset
 from rcad.data.splits import Splits
-from rcad.errors import InputError
+from rcad.errors import InputError, command
 from rcad.loss.method_rows import Defaults, MethodRow, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method
 from rcad.loss.suggest_alpha import suggest_alpha
@@ -95,7 +94,7 @@ class Asked:
         kept = [setting for setting in self.settings if not setting.strip().startswith("method")]
         for setting in [*kept, *(f"{key}={value}" for key, value in values.items() if key in KEYS)]:
             words += ["--set", setting]
-        return shlex.join([*words, *seed_words(seeds, one="--seed")])
+        return command(*words, *seed_words(seeds, one="--seed"))
 
 
 def seed_words(seeds: Sequence[int], one: str = "") -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rcad.errors import InputError
+from rcad.errors import InputError, command, shaped
 from rcad.runs.files import (
     KEY,
     NO_SUM,
@@ -74,7 +73,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except OtherVersionError:
         raise
     except PermissionError:
-        owner = f"its owner can allow it: chmod a+r {shlex.quote(str(path))}"
+        owner = f"its owner can allow it: {command('chmod', 'a+r', str(path))}"
         raise InputError(f"expected {path} to be {READABLE}, but got: Permission denied; {owner}") from None
     except (SafetensorError, OSError, *_UNUSABLE) as error:
         raise _damaged(path, getattr(error, "strerror", None) or error) from None
@@ -98,6 +97,15 @@ def _meta(header: dict[str, str], path: Path) -> dict[str, Any]:
     return meta
 
 
+_META = {
+    **dict.fromkeys(("epoch", "step", "best_epoch"), int),
+    "rows": [{str: (float, None)}],
+    "seconds": float,
+    "best_score": ([float], None),
+}
+"""What a checkpoint says beside its tensors, at least."""
+
+
 def save_trainer(trainer: Trainer, path: Path) -> None:
     """Everything that decides what the trainer does next; the checkpoint before this one is kept beside it."""
     save_tensors(path, *_state(trainer), keep_as=BEFORE)
@@ -111,6 +119,10 @@ def restore_trainer(trainer: Trainer, path: Path) -> None:
     """
     tensors, meta = load_tensors(path)
     _check_whose(trainer, path, meta)
+    try:
+        meta = shaped("the checkpoint", meta, _META)
+    except InputError as error:
+        raise _damaged(path, error) from None
     fresh, nothing_done = _state(trainer)
     fresh = {name: value.detach().clone() for name, value in fresh.items()}
     try:

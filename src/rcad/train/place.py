@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, expanded, one_of, whole
 from rcad.runs.store import Store
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Place:
     @staticmethod
     def of(runs: Path, **options: object) -> Place:
         """The place with this folder of runs, which is made when there is something to put there."""
-        runs = runs.expanduser()
+        runs = expanded(runs)
         store = Store.open(runs, create=False) if runs.exists() else Store(runs)
         return Place(store, **options)  # type: ignore[arg-type]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, Protocol, TextIO
 
+from rcad.errors import visible
 from rcad.runs.words import duration, size
 
 Row = Mapping[str, float]
@@ -183,7 +184,7 @@ class Lines:
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
-            print(text, flush=True)
+            print(visible(text), flush=True)
 
 
 class Overwritten(Lines):
@@ -278,16 +279,16 @@ class Bars:
     def note(self, text: str) -> None:
         from rich.text import Text
 
-        self.console.print(Text(text), soft_wrap=True)
+        self.console.print(Text(visible(text)), soft_wrap=True)
 
     def _draw(self, bar: str, what: str, done: float, total: float, text: str) -> None:
         task, clock = self._tasks.get(bar, (None, None))
         if clock is None or clock.what != what:
             clock = _Clock(done, what)
             if task is None:
-                task = self._bars.add_task(text, total=None, clock=clock)
+                task = self._bars.add_task(visible(text), total=None, clock=clock)
             self._tasks[bar] = task, clock
         elif time.monotonic() - self._drawn < DRAW_S and done < total:
             return
         self._drawn = time.monotonic()
-        self._bars.update(task, description=text, completed=done, total=total or None, clock=clock)
+        self._bars.update(task, description=visible(text), completed=done, total=total or None, clock=clock)

@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from rcad.data.table_encoder import TableFeatures
-from rcad.errors import InputError
+from rcad.errors import InputError, shaped
 from rcad.loss.method import Method
 from rcad.runs.config import OptimConfig
 from rcad.runs.files import replacing
@@ -116,6 +116,23 @@ PLAIN = (
 )
 """Fitted attributes that are JSON as they are."""
 ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_")
+_FITTED = {
+    "n_features_in_": int,
+    "n_iter_": int,
+    "seed_": int,
+    "loss_curve_": [float],
+    "validation_scores_": ([float], None),
+    **dict.fromkeys(("alpha_", "measured_alpha_"), (float, None)),
+    "multilabel_": (bool, None),
+}
+_META = {
+    "parameters": dict,
+    "sizes": [int],
+    "columns": dict,
+    "method": dict,
+    "fitted": _FITTED,
+    "arrays": {str: [object]},
+}
 
 
 class Savable:
@@ -146,22 +163,34 @@ class Savable:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote, on the device it was trained on if that is here."""
-        tensors, meta = _read(path)
+        tensors, given = _read(path)
         wanted = f"expected a {cls.__name__} saved by rcad in {path}"
-        if meta.get("estimator") != cls.__name__ or meta.get("version") != VERSION:
-            raise InputError(f"{wanted}, but got {meta.get('estimator')} of version {meta.get('version')}")
+        if given.get("estimator") != cls.__name__ or given.get("version") != VERSION:
+            raise InputError(f"{wanted}, but got {given.get('estimator')} of version {given.get('version')}")
         try:
+            meta = shaped("the state", given, _META)
             self = cls(**{name: _value(name, value) for name, value in meta["parameters"].items()})
-            for name, value in meta["fitted"].items():
-                setattr(self, name, value)
-            for name, (values, dtype) in meta["arrays"].items():
-                setattr(self, name, np.array(values, dtype=dtype)[()])  # a number where it was one
+            for name in (name for name in PLAIN if name in given["fitted"]):
+                setattr(self, name, meta["fitted"][name])
+            for name in (name for name in ARRAYS if name in meta["arrays"]):
+                setattr(
+                    self, name, np.array(meta["arrays"][name][0], dtype=meta["arrays"][name][1])[()]
+                )  # a number where it was one
             self.columns_ = TableFeatures.from_dict(meta["columns"])
             self.method_ = Method.from_dict(meta["method"])
             self.network_ = Network.of(tensors, meta["sizes"], str(self.device))  # type: ignore[attr-defined]
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise InputError(f"{wanted}, but got: {' '.join(str(error).split())}") from None
+            self._check_sizes()
+        except Exception as error:  # what wrong parts of a file end in has no end
+            raise InputError(f"{wanted}, but got: {error}") from None
         return self
+
+    def _check_sizes(self) -> None:
+        """That columns, network and classes are of one estimator."""
+        scales = self.columns_.scales
+        found = len(self.columns_.encoder.codes), len(scales.mean) + len(scales.indicators)
+        classes = len(self.classes_) if hasattr(self, "classes_") else 2 * np.size(self.center_)  # type: ignore[attr-defined]
+        if (self.n_features_in_, self.network_.sizes[0], self.network_.sizes[-1]) != (*found, classes):  # type: ignore[attr-defined]
+            raise InputError(f"expected a network for {found[1]} features, but got one of sizes {self.network_.sizes}")
 
 
 def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -171,8 +200,8 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             header = (file.metadata() or {}).get("rcad")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         meta = json.loads(header or "null")
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{wanted}, but got: {' '.join(str(error).split())}") from None
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{wanted}, but got: {error}") from None
     if not isinstance(meta, dict) or "weights" not in tensors:
         raise InputError(f"{wanted}, but got other tensors")
     return tensors, meta

@@ -6,10 +6,10 @@ Reads records alone; nothing is computed but means, intervals and pictures.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rcad.errors import InputError
+from rcad.errors import InputError, fitting
 from rcad.paper.record import Study
 from rcad.paper.report import chapters, costs, few_labels, overview
 from rcad.paper.report.reading import Found, read
@@ -44,7 +44,11 @@ def build(results: Path, out: Path) -> list[Path]:
         results: the folder of records; one that cannot be read is named on the first screen.
         out: the folder of the report; made if need be. Links to records are relative to it.
     """
-    report = gather(results, out)
+    with fitting(f"the records in {results}", "run the one that was changed again"):
+        return _written(gather(results, out), out)
+
+
+def _written(report: Report, out: Path) -> list[Path]:
     for folder in (out, out / "tables", out / "figures"):
         make_folder(folder)
     files = [out / NAME, out / "report.md"]
@@ -60,11 +64,22 @@ def gather(results: Path, out: Path) -> Report:
     """Read the records and draw; nothing is written. Arguments as in `build`."""
     found = read(results)
     links = Links(out, found.run_files)
-    some: list[Section] = [chapters.section(study, links) for study in found.studies]
+    some: list[Section] = []
     damaged = list(found.damaged)
+    studies = []
+    for study in found.studies:
+        try:
+            with fitting(str(study.path), "run it again"):
+                some.append(chapters.section(study, links))
+                few_labels.section([study])
+                studies.append(study)
+        except InputError as error:
+            damaged.append(str(error))
+    found = replace(found, studies=studies)
     for path, record in found.evaluations:
         try:
-            some.append(chapters.evaluation(path, record, links))
+            with fitting(str(path), "run it again"):
+                some.append(chapters.evaluation(path, record, links))
         except InputError as error:
             damaged.append(str(error))
     cost = costs.section(found.step_times, found.scaling)

@@ -1,0 +1,89 @@
+"""Messages: one line, bounded, without a terminal's codes; commands that can be pasted; the form of what files hold."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rcad.errors import LONGEST, InputError, check_parameters, command, fitting, one_line, shaped
+
+NAME = "/data/" + "x" * 400 + "/last.csv"
+
+
+@given(st.text(max_size=900), st.integers(30, 400))
+def test_a_message_is_one_short_line_whatever_is_in_it(text: str, most: int) -> None:
+    line = one_line(text, most)
+    assert len(line) <= most
+    assert not any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in line)
+
+
+def test_short_messages_stay_as_they_are() -> None:
+    assert (
+        one_line("expected a  file,\nbut got\tnone; check the path") == "expected a file, but got none; check the path"
+    )
+
+
+def test_long_names_lose_their_middle_and_commands_stay_whole() -> None:
+    line = str(InputError(f"expected {NAME} to be a table, but it is none; run: rcad data import my.csv"))
+    assert line.startswith("expected /data/xxxx")
+    assert "xxx/last.csv to be a table, but it is none; run: rcad data import my.csv" in line
+    assert len(f"rcad: {line}") <= LONGEST
+
+
+def test_a_command_that_does_not_fit_is_left_out() -> None:
+    line = one_line(f"expected a record, but got none; run: rcad train --data {NAME}")
+    assert line.startswith("expected a record, but got none; a shorter path")
+    assert "rcad train" not in line
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=4))
+def test_a_command_can_be_pasted_whatever_its_words_are(words: list[str]) -> None:
+    line = command("printf", "%s\\0", "", *words)
+    assert "\n" not in line
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert done.stdout.decode().split("\0")[1:-1] == words
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "says"),
+    [
+        (True, int, "x to be of type int, but got True"),
+        (10**400, float, "x to be a finite number"),
+        ([1, "a"], [int], r"x\[1\] to be of type int, but got 'a'"),
+        ({"a": None}, {"a": int}, "x.a to be of type int, but got None"),
+        ({"a": [None]}, {str: [str]}, r"x.a\[0\] to be of type str"),
+        (3, {"a": int}, "x to be of type dict, but got 3"),
+    ],
+)
+def test_what_a_file_holds_is_of_its_form(value: object, kind: object, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        shaped("x", value, kind)
+
+
+def test_the_right_form_passes() -> None:
+    plain = {"a": [1, None], "more": "kept"}
+    assert shaped("x", plain, {"a": [(float, None)], "b": (int, None)}) == {**plain, "b": None}
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), TypeError("no " * 200), RecursionError(), OverflowError("big")])
+def test_what_wrong_parts_of_a_file_end_in_is_one_line(error: Exception) -> None:
+    says = f"^expected a.json to hold .*{type(error).__name__}.*; run it again$"
+    with pytest.raises(InputError, match=says), fitting("a.json", "run it again"):
+        raise error
+
+
+def test_a_full_disk_is_not_the_files_fault() -> None:
+    with pytest.raises(OSError, match="full"), fitting("a.json", "run it again"):
+        raise OSError("full")
+
+
+@pytest.mark.parametrize(
+    ("count", "says"), [(10**12, "1.6e.04 GB"), (10**400, r"10\^400 parameters")], ids=["TB", "beyond"]
+)
+def test_a_network_beyond_the_memory_is_told_what_it_would_take(count: int, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        check_parameters("a network", count)
+    check_parameters("a network", 10**6)
