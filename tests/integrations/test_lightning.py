@@ -50,13 +50,14 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
-WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
+WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback", "captured"])
+FUSED = ("manual", "captured")
 
 
 def made(how: str, method: str = RCAD_TEXT, **options: Any) -> tuple[Any, list[Any]]:
     """A module that trains with the method in one of the ways, and the callbacks that it needs."""
-    if how == "callback":
-        return Plain(), [RCADCallback(method, **options)]
+    if how in ("callback", "captured"):
+        return Plain(), [RCADCallback(method, captured=how == "captured", **options)]
     return {"mixin": Automatic, "manual": Manual}[how](method, **options), []
 
 
@@ -65,10 +66,10 @@ def made(how: str, method: str = RCAD_TEXT, **options: Any) -> tuple[Any, list[A
 def test_the_trainer_equals_a_plain_loop(how: str, method: str) -> None:
     module, callbacks = made(how, method, classes=CLASSES, generator=seeded())
     fit(module, *callbacks)
-    same_parameters(module.net, trained_plainly(method, fused=how == "manual", generator=seeded()))
+    same_parameters(module.net, trained_plainly(method, fused=how in FUSED, generator=seeded()))
 
 
-@WAYS
+@pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
 def test_accumulation_and_clipping(how: str) -> None:
     settings: dict[str, Any] = {"accumulate": 3, "clip": 0.02}
     module, callbacks = made(how, **(settings if how == "manual" else {}))
@@ -84,7 +85,7 @@ def test_the_precision_plugin_scales_every_backward(how: str) -> None:
     (module, callbacks), plugin = made(how), scaled(MixedPrecision)
     fit(module, *callbacks, plugins=[plugin])
     assert plugin.scaler.get_scale() == 1024, "a step was skipped"
-    same_parameters(module.net, trained_plainly(fused=how == "manual"))
+    same_parameters(module.net, trained_plainly(fused=how in FUSED))
 
 
 def test_double_precision() -> None:
@@ -94,12 +95,12 @@ def test_double_precision() -> None:
     torch.testing.assert_close(module.net[0].weight.float(), trained_plainly()[0].weight, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("how", "backwards"), [("mixin", 3), ("manual", 2)])
+@pytest.mark.parametrize(("how", "backwards"), [("mixin", 3), ("manual", 2), ("captured", 2)])
 def test_the_number_of_passes(how: str, backwards: int) -> None:
     """The gradient with respect to x is a backward of its own, unless the steps are fused."""
-    module, _ = made(how)
+    module, callbacks = made(how)
     count = PassCounter(module.net)
-    fit(module, epochs=1, limit_val_batches=0)
+    fit(module, *callbacks, epochs=1, limit_val_batches=0)
     assert (count.forwards, count.backwards) == (2 * 3, backwards * 3)
 
 
@@ -122,7 +123,7 @@ def test_tensors_made_in_validation_do_not_stop_training(how: str) -> None:
     trainer.validate(module, data, verbose=False)
     assert data.kept[0][0].is_inference()
     trainer.fit(module, data, data)
-    same_parameters(module.net, trained_plainly(fused=how == "manual"))
+    same_parameters(module.net, trained_plainly(fused=how in FUSED))
     assert not any(value.is_inference() for value in module.state_dict().values())
 
 
@@ -391,3 +392,62 @@ def test_the_model_may_be_a_part_of_the_module() -> None:
     module = Odd()
     fit(module)
     same_parameters(module.net, trained_plainly())
+
+
+class Scheduled(Plain):
+    """One schedule by steps or by epochs."""
+
+    def __init__(self, interval: str) -> None:
+        super().__init__()
+        self.interval = interval
+
+    def configure_optimizers(self) -> Any:
+        optimizer = super().configure_optimizers()
+        schedule: Any = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        if self.interval == "plateau":
+            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_nll"}}
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": self.interval}}
+
+
+@pytest.mark.parametrize(("interval", "drops"), [("step", 6), ("epoch", 2)])
+def test_a_captured_step_clips_counts_and_moves_schedules_on(interval: str, drops: int) -> None:
+    rates = []
+    for captured in (False, True):
+        module = Scheduled(interval)
+        trainer = fit(module, RCADCallback(RCAD_TEXT, captured=captured), gradient_clip_val=0.02)
+        assert trainer.global_step == 6
+        rates.append([group["lr"] for group in trainer.optimizers[0].param_groups])
+        assert module.automatic_optimization
+        assert "training_step" not in vars(module)
+    assert rates[0] == rates[1] == [0.1 * 0.5**drops]
+    module = Plain()
+    fit(module, RCADCallback(RCAD_TEXT, captured=True), gradient_clip_val=0.02)
+    same_parameters(module.net, trained_plainly(fused=True, clip=0.02))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"accumulate_grad_batches": 2}, "expected accumulate_grad_batches=1 with captured=True, but got 2"),
+        ({"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}, 'gradient_clip_algorithm="norm"'),
+    ],
+)
+def test_what_a_captured_step_leaves_no_room_for(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        fit(Plain(), RCADCallback(RCAD_TEXT, captured=True), **options)
+
+
+def test_a_captured_step_takes_no_schedule_that_waits_for_a_metric() -> None:
+    with pytest.raises(InputError, match="one that waits for a metric"):
+        fit(Scheduled("plateau"), RCADCallback(RCAD_TEXT, captured=True))
+
+
+@pytest.mark.parametrize("captured", [(True, True), (False, True), (True, False)])
+def test_captured_steps_are_resumed_and_counted(captured: tuple[bool, bool], tmp_path: Path) -> None:
+    first, second = Plain(), Plain()
+    fit(first, RCADCallback(RCAD_TEXT, captured=captured[0]), epochs=1).save_checkpoint(tmp_path / "a.ckpt")
+    trainer = fit(second, RCADCallback(RCAD_TEXT, captured=captured[1]), epochs=2, ckpt_path=tmp_path / "a.ckpt")
+    assert trainer.global_step == 6
+    if all(captured):
+        same_parameters(second.net, trained_plainly(fused=True))

@@ -16,6 +16,7 @@ import torch
 from lightning.fabric import Fabric, is_wrapped
 from lightning.fabric.plugins import MixedPrecision
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.plugins import MixedPrecision as TrainerMixedPrecision
 from torch import Tensor, nn
 
 from rcad.errors import InputError
@@ -23,6 +24,7 @@ from rcad.integrations.resolve import MethodLike
 from rcad.integrations.step import Step
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.terms import Losses
+from rcad.train.own_loop import CapturedStep, capture
 
 __all__ = ["FabricCriterion", "RCADCallback", "RCADMixin"]
 
@@ -126,6 +128,11 @@ class RCADCallback(Callback):  # type: ignore[misc]
     with the two keys given. Optimizers, schedules, validation and everything else stay the module's. The step returns
     the loss, the clean "output" and the "target", for callbacks that measure in `on_train_batch_end`.
 
+    With captured=True the whole step is one of `rcad.capture`: 2 forwards and 2 backwards for RCAD, scaling, the
+    Trainer's clipping, the optimizer and its schedules, on a GPU in a single CUDA graph, on a CPU as they stand. Hooks
+    of the module and of callbacks around backward and optimizer are then not called. For one device, one optimizer, and
+    no accumulation.
+
     Args:
         method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
         keys: where input and target stand in a batch: ("image", "label") in a mapping, (0, 2) in batches of three;
@@ -134,6 +141,7 @@ class RCADCallback(Callback):  # type: ignore[misc]
         generator: the source of augmentations and random directions; default torch's global one.
         log: the parts of the loss are logged at each step under this name, "rcad/nll" and so on, and the mean loss of
             an epoch as "train_loss", for EarlyStopping and ModelCheckpoint; None logs nothing.
+        captured: take the whole step as one, see above.
         options: mean and std of normalised images, input_key, mask_key, units, checks, output.
 
     Example:
@@ -148,13 +156,15 @@ class RCADCallback(Callback):  # type: ignore[misc]
         classes: int | None = None,
         generator: torch.Generator | None = None,
         log: str | None = "rcad",
+        captured: bool = False,
         **options: Any,
     ) -> None:
         if keys is not None and (not isinstance(keys, Sequence) or isinstance(keys, str) or len(keys) != 2):
             raise InputError(f"expected keys as (input, target), but got {keys!r}")
         self.step = Step(method, classes=classes, generator=generator, **options)
-        self.keys, self.prefix = keys, log_prefix(log)
+        self.keys, self.prefix, self.captured = keys, log_prefix(log), captured
         self._replaced: dict[str, Any] | None = None
+        self._taken: CapturedStep | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit" or self._replaced is not None:
@@ -164,12 +174,18 @@ class RCADCallback(Callback):  # type: ignore[misc]
                 f"expected a module with automatic optimisation, but {type(pl_module).__name__} steps its optimizer "
                 "itself; use RCADMixin and self.regularised_backward(x, y) in its training_step"
             )
+        if self.captured:
+            check_capture(trainer)
         # A compiled module keeps its compiled step in the instance, not in the class.
         self._replaced = {key: value for key, value in vars(pl_module).items() if key == "training_step"}
 
         def training_step(batch: Any, batch_idx: int) -> dict[str, Any]:
             x, y = self._split(batch)
-            losses = self.step.losses(pl_module, x, y, number=batches_seen(pl_module))
+            if self.captured:
+                losses = self._whole_step(trainer, pl_module, x, y)
+                advance(trainer, "step", batch_idx)
+            else:
+                losses = self.step.losses(pl_module, x, y, number=batches_seen(pl_module))
             if self.prefix is not None:
                 pl_module.log_dict(self.step.parts(losses, self.prefix), on_step=True, on_epoch=False)
                 # As the replaced step would have logged it: what EarlyStopping and ModelCheckpoint are told to watch.
@@ -183,7 +199,17 @@ class RCADCallback(Callback):  # type: ignore[misc]
         if self._replaced is not None:
             del pl_module.training_step
             vars(pl_module).update(self._replaced)
-            self._replaced = None
+            self._replaced = self._taken = None
+            pl_module.automatic_optimization = True
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.captured:  # not earlier: schedules are read as for any other module
+            pl_module.automatic_optimization = False
+            agree_on_steps(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.captured:
+            advance(trainer, "epoch", trainer.current_epoch)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")
@@ -195,6 +221,28 @@ class RCADCallback(Callback):  # type: ignore[misc]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if self.step.generator is not None and "generator" in state_dict:
             self.step.generator.set_state(state_dict["generator"].cpu())
+
+    def _whole_step(self, trainer: Trainer, module: LightningModule, x: Any, y: Any) -> Losses:
+        optimizer: Any = module.optimizers()
+        if isinstance(optimizer, list):
+            raise InputError(f"expected one optimizer with captured=True, but the module has {len(optimizer)}")
+        if self._taken is None:
+            precision: Any = trainer.precision_plugin
+            mixed = isinstance(precision, MixedPrecision | TrainerMixedPrecision)
+            self._taken = capture(
+                module,
+                optimizer.optimizer,
+                self.step.resolved.criterion,
+                clip=trainer.gradient_clip_val or None,
+                autocast=torch.bfloat16 if mixed and precision.precision == "bf16-mixed" else None,
+                scaler=precision.scaler if mixed else None,
+                generator=self.step.generator,
+            )
+        optimizer._on_before_step()  # the Trainer counts its steps there
+        losses = self.step.captured(self._taken, x, y, number=batches_seen(module))
+        optimizer._on_after_step()
+        agree_on_steps(trainer)
+        return losses
 
     def _split(self, batch: Any) -> tuple[Any, Any]:
         if self.keys is not None:
@@ -216,6 +264,41 @@ class RCADCallback(Callback):  # type: ignore[misc]
                 "and the third, or use RCADMixin"
             )
         return batch[0], batch[1]
+
+
+def check_capture(trainer: Trainer) -> None:
+    """What a step that is taken whole leaves no room for."""
+    for name, allowed in (("accumulate_grad_batches", 1), ("world_size", 1)):
+        found = getattr(trainer, name)
+        if found != allowed:
+            raise InputError(f"expected {name}={allowed} with captured=True, but got {found}; leave captured out")
+    how = getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)
+    if trainer.gradient_clip_val and how not in (None, "norm"):
+        raise InputError(f'expected gradient_clip_algorithm="norm" with captured=True, but got {how!r}')
+
+
+def agree_on_steps(trainer: Trainer) -> None:
+    """The Trainer counts steps by hand and its own apart; checkpoints and whoever resumes one want a single number."""
+    loop = trainer.fit_loop.epoch_loop
+    counts = (
+        loop.manual_optimization.optim_step_progress.total,
+        loop.automatic_optimization.optim_progress.optimizer.step.total,
+    )
+    done = max(count.completed for count in counts)
+    for count in counts:
+        count.ready = count.completed = done
+
+
+def advance(trainer: Trainer, interval: str, done: int) -> None:
+    """Moves the schedules of this interval on, which the Trainer leaves to whoever steps by hand."""
+    for schedule in trainer.lr_scheduler_configs:
+        if schedule.reduce_on_plateau:
+            raise InputError(
+                "expected schedules by steps or epochs with captured=True, but got one that waits for a metric; leave "
+                "captured out"
+            )
+        if schedule.interval == interval and (done + 1) % schedule.frequency == 0:
+            schedule.scheduler.step()
 
 
 class FabricCriterion:

@@ -13,6 +13,7 @@ from rcad.errors import InputError
 from rcad.integrations.resolve import Batch, MethodLike, resolve
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.terms import Losses
+from rcad.train.own_loop import CapturedStep
 
 Run = Callable[[Tensor], None]
 
@@ -60,6 +61,11 @@ class Step:
             generator=self.generator,
             **batch.views,
         )
+
+    def captured(self, step: CapturedStep, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
+        """The whole step of `rcad.capture`, optimizer and all."""
+        batch = self._batch(step.model, x, y)
+        return step(batch.x, batch.target, step=number, **batch.views)
 
     def parts(self, losses: Losses, prefix: str) -> dict[str, Tensor]:
         """What to log: the total and each term's mean under names for a reader."""
