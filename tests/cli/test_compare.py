@@ -43,7 +43,9 @@ def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
     words = (*COMPARE, "--target", "colour", "--no-controls", "--epochs", 1)
     result = cli(*words, "--json")  # 5 of 60 rows are held out; each split chooses for itself
     (line,) = result.err.splitlines()
-    assert line.startswith("rcad: on each split chosen by 5 held-out examples, so few that small differences")
+    assert line.startswith(
+        "rcad: on each split hyperparameters are chosen by 5 validation examples, so few that small differences"
+    )
     told = json.loads(result.out)["held_out"]["told"]
     assert all(told in (OUT / name).read_text() for name in ("index.html", "compare.md"))
     assert cli(*words, "--budget", 1, "--out", "one", "--json").err == ""

@@ -28,7 +28,7 @@ def test_what_is_bad_ends_with_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     result = cli("doctor", "--data-dir", "nowhere")
     assert result.code == 1
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert "bad data nowhere is no folder; mend --data-dir or RCAD_DATA" in lines
+    assert "bad data nowhere is no folder; correct --data-dir or RCAD_DATA" in lines
     assert "bad runs runs is no folder; pass another --runs" in lines
     assert result.out.endswith("2 bad, 0 to look at; the rest is fine\n")
 

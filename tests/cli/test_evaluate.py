@@ -164,7 +164,7 @@ def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
 def test_a_table_is_told_what_does_not_fit(cli: Cli, runs: Path) -> None:
     result = cli("evaluate", run_id("erm", 0, "diabetes"), *QUICK)
     assert result.code == 0, result.err
-    assert "erm: Attacks are made on classes; this run has a real target." in result.out
+    assert "erm: Attacks are made on classes; this run has a regression target." in result.out
     assert "erm: Corruptions are made for images; this run was trained on a table." in result.out
 
 

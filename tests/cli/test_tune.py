@@ -54,12 +54,14 @@ def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
     words = (*TUNE, "--epochs", 1, "--budget", 2)
     result = cli(*words, "--seeds", 2, "--json")  # 5 of 60 rows are held out
     (line,) = result.err.splitlines()
-    assert line.startswith("rcad: chosen by 5 held-out examples on each of 2 seeds: an accuracy over so many is known")
-    assert "within 31 points" in line
+    assert line.startswith(
+        "rcad: the best is chosen by 5 validation examples on each of 2 seeds: an accuracy over them is"
+    )
+    assert "uncertain by 31 points" in line
     held = json.loads(result.out)["held_out"]
     assert (held["examples"], held["seeds"]) == (5, 2)
     assert held["told"] in Path("rcad-tune/rcad.html").read_text()
-    assert "chosen by 5 held-out examples, so few" in cli(*words, "--by", "nll", "--out", "other").err
+    assert "chosen by 5 validation examples, so few" in cli(*words, "--by", "nll", "--out", "other").err
     # Nothing is chosen by a single trial, and enough examples need no word.
     assert cli(*words, "--budget", 1, "--out", "one").err == ""
     many = ("tune", "--data", "digits", "--method", "erm", "--epochs", 1, "--set", "data.validation=0.08")
@@ -106,7 +108,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     assert "of 200 trials; the same command goes on from here" in found.err
     done = len(record()["trials"])
     assert 1 <= done < 200
-    assert "not over" in Path("rcad-tune/rcad.html").read_text()
+    assert "not finished" in Path("rcad-tune/rcad.html").read_text()
     assert cli(*words, "--budget", done).out.count("done already") == done
 
 

@@ -186,7 +186,7 @@ def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, Any], word
 
 def test_methods_of_the_wrong_task_are_refused() -> None:
     with pytest.raises(
-        InputError, match="expected class labels for the method 'label_smoothing', but got real targets"
+        InputError, match="expected class labels for the method 'label_smoothing', but got regression targets"
     ):
         RCADRegressor("label_smoothing").fit(*DIABETES)
     with pytest.raises(InputError, match="expected class labels to measure alpha=auto"):

@@ -110,7 +110,7 @@ def test_every_method_trains_on_a_table() -> None:
         images = name in ("data_augmentation", "cutout", "cutmix", "gaussian", "bernoulli")
         estimator = RCADClassifier(name, max_iter=12, random_state=0)
         if images:
-            with pytest.raises(rcad.InputError, match=r"expected (a method for|real targets for)"):
+            with pytest.raises(rcad.InputError, match=r"expected (a method for|regression targets for)"):
                 estimator.fit(*WINE)
         else:
             assert estimator.fit(*WINE).loss_curve_[-1] < estimator.loss_curve_[0], name

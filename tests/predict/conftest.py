@@ -18,7 +18,7 @@ ROWS, ERM = 60, [("erm", ())]
 
 
 def flats() -> str:
-    """A table with an id, a column with gaps, a category with gaps, a date and a real target."""
+    """A table with an id, a column with gaps, a category with gaps, a date and a regression target."""
     draw = np.random.default_rng(0)
     lines = ["id,area,floor,city,sold,price"]
     for i, area in enumerate(draw.uniform(20, 150, ROWS)):
@@ -29,7 +29,7 @@ def flats() -> str:
 
 @pytest.fixture(scope="session")
 def own_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders of the runs by name: "flats" (a real target), "floors" (classes of a table), "images" (resized)."""
+    """The folders of the runs by name: "flats" (regression), "floors" (classes of a table), "images" (resized)."""
     folder = tmp_path_factory.mktemp("own")
     found = {}
     with contextlib.chdir(folder):

@@ -201,7 +201,7 @@ def test_what_it_writes() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"seed = 1\nx = = 2\n", "to be valid TOML, but got: Invalid value (at line 2, column 5); mend that line"),
+        (b"seed = 1\nx = = 2\n", "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line"),
         (b"seed = 1\nseed = 2\n", "at line 2"),
         (b'name = "\xff"\n', "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8"),
         (b"x = " + b"[" * 5000, "nested too deeply"),

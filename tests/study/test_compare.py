@@ -101,7 +101,7 @@ def test_holm_is_over_the_second_family_alone() -> None:
 def test_overlapping_splits_take_the_winner_back() -> None:
     found = cells({"rcad": 0.7}, noise=0.6, seed=1)
     assert "is better than ERM" in said(found)[0]
-    assert "too small to be shown with splits of this data set" in said(found, ratio=0.5)[0]
+    assert "splits of this data set cannot show a difference this small" in said(found, ratio=0.5)[0]
 
 
 def test_the_other_methods_are_told_by_metric() -> None:
@@ -186,7 +186,7 @@ def record() -> dict[str, Any]:
         "next": {"why": "Train it", "command": "rcad train --data x"},
         "test_ratio": 0.25,
         "sizes": {"train": 1234, "validation": 30, "test": 80},
-        "held_out": {"told": "chosen by 30 held-out examples"},
+        "held_out": {"told": "chosen by 30 validation examples"},
         "seconds": 12.0,
         "base": "erm",
         "rule": "The rule",
@@ -217,11 +217,11 @@ def test_the_page_says_it_all(record: dict[str, Any]) -> None:
     assert "<my>" not in text_of
     for text in (
         "rcad &amp; co are shown.",
-        "1,234 rows to train on",
+        "1,234 examples for training",
         "The rule.",
         "n_test/n_train = 0.25",
         "8 configurations",
-        "numbers are chosen by 30 held-out examples.",
+        "hyperparameters are chosen by 30 validation examples.",
         "<pre><code>rcad train --data x</code></pre>",
         "What was chosen",
         "half distances between classes",
@@ -232,7 +232,7 @@ def test_the_page_says_it_all(record: dict[str, Any]) -> None:
     assert "What was chosen" not in untuned
     assert "Nothing was tuned" in untuned
     own = markdown(document({**record, "test_ratio": 0.0}))
-    assert "bring a test set of their own" in own
+    assert "has its own test set" in own
     assert "Nadeau" not in own
     assert "| rcad | 92.5 ± 1.0 (1 diverged) |" in own
 

@@ -79,7 +79,7 @@ def test_three_seeds_are_tested(outcomes: dict[str, Outcome]) -> None:
     expected = paired([*nll["rcad"], 0.5], [*nll["erm"], 0.75], test_ratio=359 / 180)
     assert rcad["comparison"]["differences"]["nll"] == pytest.approx({**expected.to_dict(), "why": None})
     assert rcad["comparison"]["note"] == (
-        "Over 3 common seeds, each interval at 95% by itself: many are looked at. The splits overlap; intervals are "
+        "Over 3 common seeds, each interval at 95%, not corrected for their number. The splits overlap; intervals are "
         "corrected for that (Nadeau and Bengio, 2003)."
     )
 

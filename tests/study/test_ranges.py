@@ -87,7 +87,7 @@ def test_the_beginning_is_where_the_config_stands() -> None:
 @pytest.mark.parametrize("key", ["seed", "method", "data.seed", "data.validation", "data.name"])
 def test_trials_are_judged_alike(key: str) -> None:
     """Else the search would choose the luckiest rows to be judged by."""
-    said = f"^expected a space whose trials share method, seed and held-out rows, but got '{key}'; tune a parameter"
+    said = f"^expected a space whose trials share method, seed and validation split, but got '{key}'; tune a parameter"
     with pytest.raises(InputError, match=said):
         check_space(parse_space(f"{key}=choice(1, 2)"), parse_method("rcad"), DEFAULTS)
     check_space(parse_space("data.size=choice(8, 16)"), parse_method("rcad"), DEFAULTS)

@@ -286,9 +286,7 @@ def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
     config = configure({"name": str(path), "target": "y"}, parse_method("erm"))
     problem = splits_of(config)[0][1]
     check_suitable([contestant("erm"), contestant("rcad"), contestant("me_ada")], config, problem)
-    with pytest.raises(
-        InputError, match=r"^expected methods for real targets \(erm,.*rcad.*'label_smoothing'"
-    ) as found:
+    with pytest.raises(InputError, match=r"^expected methods for regression \(erm,.*rcad.*'label_smoothing'") as found:
         check_suitable([contestant("rcad"), contestant("label_smoothing")], config, problem)
     offered = str(found.value).partition("(")[2].partition(")")[0].split(", ")
     assert not {"label_smoothing", "mixup", "ls_on_adv", "gaussian"} & set(offered)
@@ -303,7 +301,7 @@ def test_typical() -> None:
 def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None:
     metrics = {"val_accuracy": 90.0, "val_nll": 0.5, "test_accuracy": 99.0, "test_nll": 0.1, "epochs": 3.0}
     assert numbers_of(make_record(metrics=metrics), HELD_OUT) == {"accuracy": 90.0, "nll": 0.5}
-    with pytest.raises(InputError, match="held-out split"):
+    with pytest.raises(InputError, match="validation split"):
         numbers_of(make_record(metrics={"test_nll": 1.0}), HELD_OUT)
 
 
@@ -319,11 +317,11 @@ def test_half_an_interval_of_an_accuracy(examples: int, seeds: int) -> None:
 
 def test_it_is_said_in_one_sentence() -> None:
     text = str(HeldOut(12, 1, "accuracy"))
-    assert text.startswith("chosen by 12 held-out examples: an accuracy over so many is known to within 28 points")
-    assert "12 held-out examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))
-    assert "within 1.4 points" in str(HeldOut(5000, 1, "accuracy"))
-    assert str(HeldOut(1, 1, "nll")) == "chosen by 1 held-out example, so few that small differences may be chance"
-    assert str(HeldOut(5000, 1, "nll")) == "chosen by 5,000 held-out examples"
+    assert text.startswith("chosen by 12 validation examples: an accuracy over them is uncertain by 28 points")
+    assert "12 validation examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))
+    assert "uncertain by 1.4 points" in str(HeldOut(5000, 1, "accuracy"))
+    assert str(HeldOut(1, 1, "nll")) == "chosen by 1 validation example, so few that small differences may be chance"
+    assert str(HeldOut(5000, 1, "nll")) == "chosen by 5,000 validation examples"
 
 
 def test_few_counts_all_seeds() -> None:

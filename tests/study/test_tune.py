@@ -37,7 +37,7 @@ def make(points: list[dict[str, Any]], scores: list[float | None], **more: Any) 
         "settings": settings,
         "metric": "accuracy",
         "higher_is_better": True,
-        "held_out": {"told": "chosen by 12 held-out examples"},
+        "held_out": {"told": "chosen by 12 validation examples"},
         "planned": len(trials),
         "trials": trials,
         "best": max(good, key=lambda k: scores[k] or 0.0) + 1 if good else None,
@@ -62,16 +62,16 @@ def draw(record: dict[str, Any]) -> Any:
 def test_the_page() -> None:
     text_of = page(make(POINTS, [90.0, 95.0, None]))
     for text in (
-        "Best of 3: alpha 1, lam 0.1, held-out accuracy 95.00%.",
+        "Best of 3: alpha 1, lam 0.1, validation accuracy 95.00%.",
         "rcad train --data d",
         "2 seeds",
-        "The best is chosen by 12 held-out examples.",
+        "The best is chosen by 12 validation examples.",
         "&lt;d&gt;",
     ):
         assert text in text_of
     assert text_of.count("<svg") == 1
-    assert "not over" not in text_of
-    assert "not over" in page(make(POINTS, [90.0, 95.0, None], planned=9))
+    assert "not finished" not in text_of
+    assert "not finished" in page(make(POINTS, [90.0, 95.0, None], planned=9))
 
 
 def test_a_search_that_only_diverged_has_no_picture() -> None:
@@ -105,7 +105,7 @@ def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
 
 def test_one_parameter_is_drawn_as_dots() -> None:
     figure = draw(make([{"lam": k} for k in (0.1, 0.2, 0.3)], [1.0, 3.0, 2.0]))
-    assert figure.axes[0].get_ylabel() == "held-out accuracy, %"
+    assert figure.axes[0].get_ylabel() == "validation accuracy, %"
     assert draw(make([{"lam": 0.1}], [1.0])) is None
 
 

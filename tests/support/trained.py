@@ -25,7 +25,7 @@ def run_id(method: str, seed: int = 0, data: str = DIGITS, *more: str) -> str:
 
 
 def train_some(folder: Path) -> None:
-    """ERM and RCAD on digits with two seeds, and one run each on a table, on a real target, without validation."""
+    """ERM and RCAD on digits with two seeds, and one run each on a table, for regression, without validation."""
     store = Store.open(folder)
     for one in (
         *(config(method, seed) for method in ("erm", "rcad") for seed in (0, 1)),

@@ -228,7 +228,7 @@ def test_a_seed_decides_everything_and_touches_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("settings", "data", "says"),
     [
-        (config("gaussian"), dataset(), "expected real targets for the method 'gaussian', but got class labels"),
+        (config("gaussian"), dataset(), "expected regression targets for the method 'gaussian', but got class labels"),
         (config("label_smoothing"), table(), "expected class labels for the method 'label_smoothing'"),
         (config("bernoulli"), dataset(), "expected a method for one target per example, but got 'bernoulli'"),
         (config("bernoulli"), table(), "expected a method for one target per example"),

@@ -291,7 +291,7 @@ def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
         (lambda c: replace(c, model=replace(c.model, weights="no-such-file.safetensors")), "no-such-file"),
         (lambda c: replace(c, method=(("rcad", (("alpha", -1.0),)),)), "expected alpha to be a finite number >= 0"),
         (lambda c: replace(c, method=(("rcad", (("beta", 1.0),)),)), "expected a parameter of rcad"),
-        (lambda c: replace(c, method=(("gaussian", ()),)), "expected real targets"),
+        (lambda c: replace(c, method=(("gaussian", ()),)), "expected regression targets"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path) -> None:

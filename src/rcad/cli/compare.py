@@ -23,15 +23,15 @@ from rcad.cli.options import (
 )
 
 HELP = about(
-    "Compare methods on your own data: tuned alike, tested once on each split, with statistics and a report.",
+    "Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.",
     "rcad compare --data my.csv --target colour --epochs 3 --budget 2",
     "rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes",
     "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3 --json",
     'rcad compare --data my.csv --target price --methods "rcad(alpha=0.3), me_ada" -q',
-    more="""The first line answers one question: is RCAD better than ERM by --metric? Each seed is a split of its own.
-    ERM is always among the methods, and where RCAD is, so are its two controls: a random direction, and no step. The
-    report is OUT/index.html, compare.md and compare.json. It names a winner only where the test says so. The same
-    command run again trains nothing twice.""",
+    more="""The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data.
+    ERM is always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
+    OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
+    command again to continue or to add methods: nothing is trained twice.""",
 )
 Text = str | None
 
@@ -42,15 +42,15 @@ def compare(
     data: Data = None,
     methods: Annotated[
         Text,
-        typer.Option(
-            "--methods", metavar="A,B,..", help="Default: erm,label_smoothing,rcad; on real targets erm,rcad."
-        ),
+        typer.Option("--methods", metavar="A,B,..", help="Default: erm,label_smoothing,rcad; for regression erm,rcad."),
     ] = None,
     images: Images = None,
     reading: Reading,
     metric: Annotated[
         Text,
-        typer.Option("--metric", metavar="METRIC", help="What decides: nll (default), accuracy, brier or rmse."),
+        typer.Option(
+            "--metric", metavar="METRIC", help="The metric that decides: nll (default), accuracy, brier or rmse."
+        ),
     ] = None,
     seeds: Annotated[
         Text, typer.Option("--seeds", metavar="N|A,B,..", help="N splits (seeds 0 to N-1), or these. Default: 10.")
@@ -58,14 +58,16 @@ def compare(
     budget: Annotated[
         int | None,
         typer.Option(
-            "--budget", metavar="N", help="Configurations each method tries. Default: 8; 1, no tuning, on images."
+            "--budget",
+            metavar="N",
+            help="Configurations that each method tries. Default: 8; on images 1, which means no tuning.",
         ),
     ] = None,
-    controls: Annotated[bool, typer.Option("--controls/--no-controls", help="Bring RCAD's two controls along.")] = True,
+    controls: Annotated[bool, typer.Option("--controls/--no-controls", help="Include RCAD's two controls.")] = True,
     training: Training,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-compare"),
     runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
+        Path | None, typer.Option("--runs", metavar="DIR", help="Folder for its runs. Default: runs in --out.")
     ] = None,
     device: Device = "auto",
     machines: Machines,

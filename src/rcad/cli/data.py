@@ -29,7 +29,7 @@ app = typer.Typer(
     invoke_without_command=True,
     callback=help_without_command,
     help=about(
-        "Data sets: known ones and your own.",
+        "Known data sets, and your own.",
         "rcad data list",
         "rcad data fetch cifar100 --data-dir data",
         "rcad data import images/",
@@ -95,12 +95,12 @@ def fetch_data(
 @app.command(
     "import",
     help=about(
-        "Read your own data once and say what was found.",
+        "Check your own data: read it once and report what was found.",
         "rcad data import images/",
         "rcad data import my.csv --target price",
         "rcad data import images/ --name flowers --data-dir data",
-        more="""Class folders of images, Parquet shards, archives, .npz, .csv, .tsv or .npy. Images are decoded into the
-        cache. With --name it is copied to the data folder, to be used by that name.""",
+        more="""Reads class folders of images, Kaggle's layout, Parquet shards, archives, .npz, .csv, .tsv or .npy,
+        and decodes images into the cache. --name copies the data to the data folder, so that --data NAME finds it.""",
     ),
 )
 def import_data(
@@ -176,8 +176,8 @@ def verify_data(data_dir: DataFolder = None, cache_dir: CacheFolder = None, as_j
         "Empty the cache of decoded images and unpacked archives.",
         "rcad data clear",
         "rcad data clear --yes",
-        more="""It is only listed unless you add --yes. What is needed again is made again from its source. Files that
-        rcad did not make stay.""",
+        more="""Without --yes the content is only listed. Cached data is made again from its source when needed. Files
+        that rcad did not make are kept.""",
     ),
 )
 def clear_data(

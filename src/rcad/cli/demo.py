@@ -11,21 +11,23 @@ import typer
 from rcad.cli.options import Json, Quiet, about
 
 HELP = about(
-    "See in two minutes where RCAD helps and where it does not, with statistics and a page of pictures.",
+    "See in two minutes where RCAD helps and where it does not: a table, verdicts, a page of figures.",
     "rcad demo",
     "rcad demo --out demo --quiet",
     "rcad demo --fast --json",
-    more="""Four experiments without a download: the paper's linear theory, two moons among noise, and rcad compare on
-    digits with 100 labels and on diabetes. They end in a table, one verdict each by a rule that was written beforehand,
-    what to do next, and OUT/index.html. Without --fast it takes about two minutes.""",
+    more="""Four experiments without a download: the paper's linear theory, two moons with noise, and rcad compare on
+    digits with 100 labels and on diabetes. They end in a table, a verdict for each by a rule fixed beforehand, the
+    next commands, and OUT/index.html.""",
 )
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the page and of its numbers.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the page and its numbers.")] = Path(
         "rcad-demo"
     ),
-    fast: Annotated[bool, typer.Option("--fast", help="A trial of seconds on tiny data.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Run in seconds on tiny data, to try the command; the numbers mean nothing.")
+    ] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser at the end.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,

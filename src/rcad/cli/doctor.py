@@ -11,8 +11,8 @@ HELP = about(
     "rcad doctor",
     "rcad doctor --json",
     "rcad doctor --data-dir data",
-    more="""Python, torch, the GPU, optional packages and their known traps, data, cache and runs. Every line is ok,
-    warn or bad. Exit code 1 if something is bad.""",
+    more="""Checks Python, torch, the GPU, optional packages and their known problems, data, cache and runs. Every
+    line is ok, warn or bad. Exit code 1 if a line is bad.""",
 )
 
 

@@ -10,47 +10,55 @@ import typer
 from rcad.cli.options import RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
 
 HELP = about(
-    "Calibration, attacks, corruptions and foreign data: what finished runs are worth beyond accuracy.",
+    "Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.",
     "rcad evaluate 3f2a",
     "rcad evaluate all --suite calibration,ood --out report",
     "rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50",
     "rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet",
     "rcad evaluate all --suite calibration --json",
-    more="""Ends in tables and OUT/evaluation.html. Several runs are grouped by method over their seeds and compared
-    with the ERM runs among them. Every suite's numbers are kept beside the run and computed once; Ctrl-C keeps what
-    is finished. A run that cannot be evaluated is named and left out, and the exit code is then 2.""",
+    more="""Prints tables and writes OUT/evaluation.html. Runs are grouped by method over their seeds and compared
+    with the ERM runs among them. Results are saved beside each run and computed once; Ctrl-C keeps what is finished.
+    A run that cannot be evaluated is named and left out; the exit code is then 2.""",
 )
 Text = str | None
 LEFT_OUT = 2
 
 
 def evaluate(
-    runs_: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids or their beginnings, or all.")],
+    runs_: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids of runs, or their first characters, or all.")],
     suite: Annotated[
         str,
         typer.Option("--suite", metavar="NAME,..", help="all, or some of calibration, attacks, corruptions, ood."),
     ] = "all",
     ood_data: Annotated[
         str,
-        typer.Option("--ood-data", metavar="NAME,..", help="Foreign data: names, paths, or noise."),
+        typer.Option("--ood-data", metavar="NAME,..", help="Out-of-distribution data: names, paths, or noise."),
     ] = "noise",
     corrupted: Annotated[
         Path | None,
-        typer.Option("--corrupted", metavar="DIR", help="A published corrupted test set; else generated."),
+        typer.Option(
+            "--corrupted",
+            metavar="DIR",
+            help="Folder of a published corrupted test set, e.g. CIFAR-10-C. Default: generate one.",
+        ),
     ] = None,
     attack_eps: Annotated[
         Text,
         typer.Option("--attack-eps", metavar="X,..", help="Radii of attacks. Default: 2/255, 4/255, 8/255, 0.05."),
     ] = None,
     standard: Annotated[
-        bool, typer.Option("--standard", help="Also the standard suite of four attacks (slow; pyautoattack).")
+        bool, typer.Option("--standard", help="Also run AutoAttack (slow; needs pyautoattack).")
     ] = False,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", help="Test examples a suite takes, 0 for all; else by suite and device."),
+        typer.Option(
+            "--limit",
+            metavar="N",
+            help="Test examples for each suite, 0 for all. Default: depends on suite and device.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-evaluation"),
-    again: Annotated[bool, typer.Option("--again", help="Compute again what is there already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Compute results again that exist already.")] = False,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     runs: RunsFolder = RUNS,

@@ -13,17 +13,17 @@ HELP = about(
     "Write a finished run as a file that torch or ONNX Runtime can run without rcad.",
     "rcad export 3f2a --to torch --out model.pt2",
     "rcad export 3f2a --out model.pt2 --json",
-    more="""The scaling of the inputs is inside, batches may have any size, and the outputs are probabilities, or mean
-    and deviation in the target's own unit. The file is checked against the run before it is written. --to onnx writes
-    a .onnx file and needs the extra onnx.""",
+    more="""The file includes the scaling of the inputs and takes batches of any size. It returns probabilities, or
+    mean and standard deviation in the target's own unit. It is checked against the run before it is written. --to
+    onnx needs the extra onnx.""",
 )
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="An id or its beginning, or the folder of a run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its first characters, or its folder.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The .pt2 or .onnx file to write.")],
     to: Annotated[
-        str | None, typer.Option("--to", metavar="torch|onnx", help="The format; else by the end of --out.")
+        str | None, typer.Option("--to", metavar="torch|onnx", help="The format. Default: from the ending of --out.")
     ] = None,
     runs: RunsFolder = RUNS,
     as_json: Json = False,

@@ -173,7 +173,8 @@ def _unusual(error: Exception) -> int:
         return _fail(str(error), USAGE)
     if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:
         return _fail(
-            f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or mend it", USAGE
+            f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it",
+            USAGE,
         )
     kind = type(error).__name__
     return _fail(f"unexpected {kind}: {error}; run it again with {TRACEBACK}=1 to see where", UNEXPECTED)

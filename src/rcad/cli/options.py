@@ -62,43 +62,52 @@ Data = Annotated[
 METHOD = typer.Option(
     "--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)"; see: rcad methods list.'
 )
-Target = Annotated[
-    str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table that is to be predicted.")
-]
+Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")]
 Task = Annotated[
     str | None,
-    typer.Option("--task", metavar="TASK", help="classification or regression, of a table; else by the target."),
+    typer.Option("--task", metavar="TASK", help="classification or regression. Default: found from the target column."),
 ]
-Size = Annotated[int | None, typer.Option("--size", metavar="N", help="Bring images to this many pixels a side.")]
-Drop = Annotated[str | None, typer.Option("--drop", metavar="A,B,..", help="Columns of a table to leave out.")]
+Size = Annotated[int | None, typer.Option("--size", metavar="N", help="Resize images to this many pixels a side.")]
+Drop = Annotated[
+    str | None, typer.Option("--drop", metavar="A,B,..", help="Columns of a table to ignore, e.g. id,name.")
+]
 Images = Annotated[
-    str | None, typer.Option("--images", metavar="DIR", help="Instead of --data: one folder of images, for --labels.")
+    str | None,
+    typer.Option("--images", metavar="DIR", help="Instead of --data: the folder of images that --labels lists."),
 ]
 Labels = Annotated[
-    str | None, typer.Option("--labels", metavar="FILE", help="A table of the images in one folder and their classes.")
+    str | None,
+    typer.Option("--labels", metavar="FILE", help="A table that lists the images and their labels (Kaggle's layout)."),
 ]
 FileColumn = Annotated[
-    str | None, typer.Option("--file-column", metavar="COLUMN", help="Its column of file names; else found.")
+    str | None,
+    typer.Option("--file-column", metavar="COLUMN", help="The column of --labels with file names. Default: found."),
 ]
 LabelColumn = Annotated[
-    str | None, typer.Option("--label-column", metavar="COLUMN", help="Its column of classes; else found.")
+    str | None,
+    typer.Option("--label-column", metavar="COLUMN", help="The column of --labels with classes. Default: found."),
 ]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out images that are broken and rows without a target; say how many.")
+    bool, typer.Option("--skip-bad", help="Leave out unreadable images and rows without a target, and count them.")
 ]
 Stream = Annotated[
-    bool, typer.Option("--stream", help="Read images from disk as they are needed; done where they do not fit.")
+    bool, typer.Option("--stream", help="Read images from disk while training. Default: if they do not fit in memory.")
 ]
 Recipe = Annotated[
     str | None,
-    typer.Option("--recipe", metavar="NAME", help="A named protocol, e.g. small, paper, released; else by the data."),
+    typer.Option(
+        "--recipe",
+        metavar="NAME",
+        help="Named training settings, e.g. small, paper, released. Default: chosen from the data.",
+    ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp, timm:NAME; else by the data.")
+    str | None,
+    typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp, timm:NAME. Default: chosen from the data."),
 ]
 Epochs = Annotated[
     int | None,
-    typer.Option("--epochs", metavar="N", help="How often a run sees all its examples; else by the recipe."),
+    typer.Option("--epochs", metavar="N", help="Passes over the training data. Default: from the recipe."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -115,7 +124,7 @@ Join = Annotated[
         "--join",
         metavar="N",
         callback=checked("--join", whole, minimum=1),
-        help="Seeds trained as one network on a GPU; 5 for long runs.",
+        help="Train N seeds as one network on a GPU, which is faster; try 5 for long runs.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
@@ -131,12 +140,14 @@ Device = Annotated[
 Devices = Annotated[
     str | None,
     typer.Option(
-        "--devices", metavar="N|A,B,..", help="So many GPUs, or these, each with runs of its own; else processes."
+        "--devices",
+        metavar="N|A,B,..",
+        help="Train on N GPUs, or on these, each with its own runs; without GPUs, in N processes.",
     ),
 ]
 Track = Annotated[
     str | None,
-    typer.Option("--track", metavar="A,B,..", help="Tell wandb, mlflow or tensorboard, e.g. --track wandb,mlflow."),
+    typer.Option("--track", metavar="A,B,..", help="Log to wandb, mlflow or tensorboard, e.g. --track wandb,mlflow."),
 ]
 Minutes = Annotated[
     float | None,
@@ -144,7 +155,7 @@ Minutes = Annotated[
         "--minutes",
         metavar="N",
         callback=_a_time,
-        help="Stop after this time, with everything saved; the same command goes on.",
+        help="Stop after N minutes with everything saved; the same command continues.",
     ),
 ]
 
@@ -290,7 +301,7 @@ HELP = about(
     "rcad runs list",
     "rcad doctor",
     more="""Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
-        unexpected; 2 something to mend, which one line on stderr names; 130 and 143 interrupted.""",
+        unexpected; 2 the input needs fixing, and one line on stderr says how; 130 and 143 interrupted.""",
 )
 
 

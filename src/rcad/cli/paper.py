@@ -31,7 +31,7 @@ app = typer.Typer(
     invoke_without_command=True,
     callback=help_without_command,
     help=about(
-        "The paper's tables and figures: computed again, judged, beside the published numbers.",
+        "Reproduce the paper's tables and figures, with verdicts and the published numbers.",
         "rcad paper list",
         "rcad paper run T8 --scale smoke --out trial",
     ),
@@ -43,29 +43,42 @@ MODELS = ("small_cnn",)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; see: rcad paper list.")]
 Scale = Annotated[
-    str, typer.Option("--scale", metavar="smoke|small|full", help="A trial, fewer epochs and data, or the paper's.")
+    str,
+    typer.Option(
+        "--scale",
+        metavar="smoke|small|full",
+        help="smoke: seconds on tiny data; small: fewer epochs, seeds and images; full: as the paper.",
+    ),
 ]
 Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="N|A,B,..", help="Runs of a cell. Default: 3; full scale as the paper.")
+    str | None,
+    typer.Option(
+        "--seeds",
+        metavar="N|A,B,..",
+        help="Seeds for each number of the table. Default: 3; at full scale as many as the paper.",
+    ),
 ]
 Views = Annotated[
     str,
     typer.Option(
         "--protocol",
         metavar="one-view|two-views|tuned",
-        help="The clean loss of every method; or each tuned alike (T1, T2, T4).",
+        help="one-view: as the text; two-views: as the program; tuned: equal tuning budgets (T1, T2, T4).",
     ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="small_cnn", help="Another network, of the tuned protocol.")
+    str | None, typer.Option("--model", metavar="small_cnn", help="Another network, for --protocol tuned.")
 ]
 Precision = Annotated[
-    str, typer.Option("--precision", metavar="fp32|bf16", help="Of products in training; bf16 is for GPUs, and faster.")
+    str, typer.Option("--precision", metavar="fp32|bf16", help="Number format of training; bf16 is faster, for GPUs.")
 ]
 Weights = Annotated[
-    Path | None, typer.Option("--weights", metavar="FILE", help="Where T5 starts from; else timm fetches it.")
+    Path | None,
+    typer.Option("--weights", metavar="FILE", help="Pretrained weights for T5. Default: timm downloads them."),
 ]
-Only = Annotated[list[str] | None, typer.Option("--only", metavar="COLUMN", help="Only this column; repeatable.")]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="COLUMN", help="Compute only this column, e.g. n=500; repeatable.")
+]
 SuiteRuns = Annotated[
     Path | None,
     typer.Option("--runs", metavar="DIR", help="Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too."),
@@ -74,7 +87,12 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the r
 RESULTS = Path("results")
 
 
-@app.command("list", help=about("What can be made.", "rcad paper list", "rcad paper list --json"))
+@app.command(
+    "list",
+    help=about(
+        "List the paper's tables and figures, and what each needs.", "rcad paper list", "rcad paper list --json"
+    ),
+)
 def list_targets(as_json: Json = False) -> None:
     from rcad.cli.screen import say_json, table
     from rcad.paper.targets import TARGETS
@@ -93,7 +111,7 @@ def list_targets(as_json: Json = False) -> None:
 @app.command(
     "run",
     help=about(
-        "Make a table or a figure: OUT/<name>/<name>.json and .md, some with a .png.",
+        "Reproduce a table or a figure: OUT/<name>/<name>.json and .md, some with a .png.",
         "rcad paper run T4 --scale smoke --only n=500 --out trial",
         "rcad paper run T7 --scale smoke --out trial",
         "rcad paper run F7",
@@ -101,9 +119,9 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         "rcad paper run F2 --scale smoke --dry-run",
-        more="""What is done already is not done again, and a stopped command goes on where it was. The smoke scale is
-        a trial of seconds on tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and,
-        for images, needs a GPU. Data sets that are not there are named and left out.""",
+        more="""Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on
+        tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images.
+        Missing data sets are named and left out.""",
     ),
 )
 @bundled
@@ -119,7 +137,8 @@ def run_target(
     only: Only = None,
     runs: SuiteRuns = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, metavar="N", help="Processes on the CPU, runs at once on a GPU.")
+        int | None,
+        typer.Option("--workers", min=1, metavar="N", help="Worker processes on the CPU, or runs at once on a GPU."),
     ] = None,
     join: Join = 1,
     model: Model = None,
@@ -130,7 +149,9 @@ def run_target(
     out: Out = RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
     track: Track = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is done and left; run nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what is done and what is left; run nothing.")
+    ] = False,
 ) -> None:
     from rcad.errors import expanded, one_of
     from rcad.paper.targets import TARGETS
@@ -173,11 +194,13 @@ def run_target(
 @app.command(
     "status",
     help=about(
-        "What is done: every target, or the cells of one.", "rcad paper status", "rcad paper status T4 --scale smoke"
+        "Show progress: all tables and figures, or the cells of one.",
+        "rcad paper status",
+        "rcad paper status T4 --scale smoke",
     ),
 )
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; else an overview.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7. Default: all.")] = None,
     scale: Scale = "full",
     seeds: Seeds = None,
     protocol: Views = "one-view",
@@ -202,7 +225,10 @@ def status(
 
 
 @app.command(
-    "report", help=about("All records of a folder as one page.", "rcad paper report", "rcad paper report --out report")
+    "report",
+    help=about(
+        "Make one HTML report of all records in a folder.", "rcad paper report", "rcad paper report --out report"
+    ),
 )
 def report(
     results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,

@@ -14,14 +14,15 @@ HELP = about(
     "rcad predict 3f2a --data images --out predictions.csv",
     "rcad predict 3f2a --data images --skip-bad --quiet",
     "rcad predict 3f2a --data images/class0/0.png --json",
-    more="""DATA is a folder with images (in sub-folders or not), one image, or a table with the columns of training. A
-    row keeps its file name or its number, from 1. For classes there are the prediction, its probability and those of
-    all classes; for a real target the mean, the deviation and an interval. The training data need not be there.""",
+    more="""DATA is a folder of images (with sub-folders or not), one image, or a table with the training columns.
+    Each row of the output names its file or its row number, from 1. For classes it has the prediction, its
+    probability and the probability of every class; for regression the mean, the standard deviation and an interval.
+    The training data is not needed.""",
 )
 
 
 def predict(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="An id or its beginning, or the folder of a run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its first characters, or its folder.")],
     data: Annotated[
         Path, typer.Option("--data", metavar="FILE|DIR", help="A folder with images, an image, or a table.")
     ],
@@ -29,7 +30,8 @@ def predict(
         "predictions.csv"
     ),
     coverage: Annotated[
-        float, typer.Option("--coverage", metavar="P", help="How probably an interval holds a real target.")
+        float,
+        typer.Option("--coverage", metavar="P", help="Probability that an interval contains the regression target."),
     ] = 0.9,
     skip_bad: SkipBad = False,
     runs: RunsFolder = RUNS,

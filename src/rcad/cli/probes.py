@@ -171,7 +171,7 @@ def places(data_dir: Path | None, cache_dir: Path | None, runs: Path) -> list[Ch
 def _data(data_dir: Path | None) -> Check:
     root = data_root(data_dir)
     if root is not None and not root.is_dir():
-        return Check("data", "bad", f"{root} is no folder", "mend --data-dir or RCAD_DATA")
+        return Check("data", "bad", f"{root} is no folder", "correct --data-dir or RCAD_DATA")
     try:
         known = available(data_dir)
     except (InputError, MissingExtraError) as error:

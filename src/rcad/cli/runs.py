@@ -124,7 +124,7 @@ def prune_runs(
     status: Statuses = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Remove checkpoints, keep records.")] = False,
     older_than: Annotated[
-        float | None, typer.Option("--older-than", metavar="DAYS", help="Only runs untouched for so long.")
+        float | None, typer.Option("--older-than", metavar="DAYS", help="Only runs not changed for this many days.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
     runs: RunsFolder = RUNS,
@@ -150,9 +150,9 @@ def prune_runs(
         "rcad runs verify",
         "rcad runs verify 3f2a --repair",
         "rcad runs verify --runs runs --json",
-        more="""--repair writes again what the rest of a run tells, and trains again where record or weights are lost;
-        what it replaces stays beside it as NAME.aside. Exit code 2: something is damaged still. rcad data verify does
-        the same for data and their cache.""",
+        more="""--repair restores what the other files of a run tell, and trains again where the record or the weights
+        are lost; replaced files are kept as NAME.aside. Exit code 2: something is still damaged. rcad data verify
+        does the same for data and the cache.""",
     ),
 )
 def verify_runs(
@@ -192,7 +192,7 @@ def verify_runs(
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     which = f" {wrong[0].run}" if ids else ""
     mendable = any(damage.cure != "restore" for damage in wrong)
-    cure = f"to mend it: rcad runs verify{which} --repair{store.option}" if mendable else CURES["restore"]
+    cure = f"to repair it: rcad runs verify{which} --repair{store.option}" if mendable else CURES["restore"]
     raise InputError(f"{wrong[0].words}{more}; {cure}")
 
 
@@ -202,9 +202,9 @@ def verify_runs(
         "Put the finished runs of a folder, with their evaluations, into one small file that can be committed.",
         "rcad runs pack runs --out study.jsonl.gz",
         "rcad runs pack runs study.jsonl.gz --out larger.jsonl.gz",
-        more="""Records stay whole but for the epochs, of which 50 points of training loss and validation NLL stay;
-        weights and logs stay behind. A file that lies in a folder of runs counts as those runs, finished; where a run
-        has a folder too, the folder wins.""",
+        more="""Records stay whole, except for the epochs: 50 points of training loss and validation NLL are kept.
+        Weights and logs are not packed. A pack inside a folder of runs counts as those finished runs; if a run also
+        has a folder, the folder is used.""",
     ),
 )
 def pack_runs(
@@ -235,7 +235,9 @@ def pack_runs(
 )
 def unpack_runs(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What rcad runs pack wrote.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of runs; made if need be.")] = RUNS,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of runs; created if it does not exist.")
+    ] = RUNS,
 ) -> None:
     from rcad.cli.screen import say
     from rcad.runs.pack import read_pack

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from rcad.train.task import Problem
 
 HELP = about(
-    "Measure how far RCAD should step on this data.",
+    "Measure a good step length alpha for RCAD on your data.",
     "rcad suggest-alpha --data digits[:100]",
     "rcad suggest-alpha --data my.csv --target colour",
     "rcad suggest-alpha --data images/ --size 16",
     "rcad suggest-alpha --data digits --no-check --json",
     "rcad suggest-alpha --data digits[:100] --figure alpha.png",
-    more="""Half the median distance from a training example to its nearest one of another class needs no training. A
-    short fit of plain ERM then shows where its predictions flip along the adversarial direction: below that distance
-    RCAD tends to hurt. rcad train --set method.alpha=auto takes the same number.""",
+    more="""alpha is half the median distance from a training example to the nearest example of another class; this
+    needs no training. Then a small ERM model is trained to find where its predictions flip along the adversarial
+    direction: an alpha below that distance tends to hurt. rcad train --set method.alpha=auto uses the same number.""",
 )
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15
@@ -39,7 +39,10 @@ def suggest_alpha(
     images: Images = None,
     reading: Reading,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Fit ERM for a moment and look where its predictions flip.")
+        bool,
+        typer.Option(
+            "--check/--no-check", help="Train a small ERM model and find the distance where its predictions flip."
+        ),
     ] = True,
     figure: Annotated[
         Path | None, typer.Option("--figure", metavar="FILE", help="Draw the curve here: a .png or .svg file.")
@@ -63,8 +66,7 @@ def suggest_alpha(
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
         raise InputError(
-            f"expected class labels to measure distances between classes, but {data} has real targets; choose alpha by "
-            "rcad tune"
+            f"expected class labels to measure alpha, but {data} has regression targets; choose alpha by rcad tune"
         )
     with shown(as_json=as_json) as progress:
         told = partial(progress.detail, "measuring")

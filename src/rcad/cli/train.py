@@ -32,7 +32,7 @@ from rcad.cli.options import (
 from rcad.errors import InputError, one_of, whole
 
 HELP = about(
-    "Train a model and keep its record.",
+    "Train a model and save its record.",
     "rcad train --data digits --method rcad --epochs 3",
     "rcad train --data digits --method erm --seeds 3 --epochs 3",
     'rcad train --data my.csv --target price --method "rcad(alpha=0.3)"',
@@ -45,11 +45,11 @@ HELP = about(
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
     "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
     "rcad train --data digits --method rcad --epochs 3 --repair",
-    more="""The same command run again says that it is done; an interrupted one goes on where it stopped. Data is a name
-    (rcad data list), a file or a folder; cifar100[:2000] takes a subset. On a GPU several seeds train side by side;
-    --devices 0,1 gives each of two GPUs seeds of its own. Seeds that another process is training are left to it.
-    --track wandb, mlflow or tensorboard is told of every run, those that are done too. Exit code 1: a run diverged; 2:
-    seeds were left, or the input is wrong.""",
+    more="""Run the same command again to continue an interrupted run; a finished run is not repeated. --data takes a
+    name (rcad data list), a file or a folder; cifar100[:2000] is a subset. On a GPU several seeds train side by side;
+    --devices 0,1 gives each of two GPUs its own seeds. Seeds that another process is training are left to it. --track
+    logs every run, finished ones too, to wandb, mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were
+    left to another process, or the input is wrong.""",
 )
 
 ENGINES = ("auto", "eager", "graph", "compile")
@@ -74,13 +74,16 @@ def train(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE.toml", help="Data, method and all else from a file; options win."),
+        typer.Option(
+            "--config", metavar="FILE.toml", help="Read data, method and settings from a file; options override it."
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", metavar="N", help="Examples in a step; else by the recipe.")
+        int | None,
+        typer.Option("--batch-size", metavar="N", help="Examples in a training step. Default: from the recipe."),
     ] = None,
     lr: Annotated[
-        float | None, typer.Option("--lr", metavar="X", help="The learning rate; else by the recipe.")
+        float | None, typer.Option("--lr", metavar="X", help="Learning rate. Default: from the recipe.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="S", help="One run with this seed.")] = None,
     seeds: Annotated[
@@ -96,7 +99,7 @@ def train(
             "--engine",
             metavar="auto|eager|..",
             callback=checked("--engine", one_of, ENGINES),
-            help="On a GPU also graph (which auto takes there) and compile.",
+            help="How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
         ),
     ] = "auto",
     at_once: Annotated[
@@ -105,7 +108,7 @@ def train(
             "--at-once",
             metavar="N",
             callback=checked("--at-once", whole, minimum=1),
-            help="Runs that share a GPU; else as many as pay.",
+            help="Runs that share one GPU. Default: as many as make it faster.",
         ),
     ] = None,
     join: Join = 1,

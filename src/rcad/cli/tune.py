@@ -24,17 +24,16 @@ from rcad.cli.options import (
 )
 
 HELP = about(
-    "Find a method's numbers on this data by its held-out split, never by its test split.",
+    "Tune a method's hyperparameters on the validation split; the test split is never read.",
     "rcad tune --data diabetes --method rcad --budget 4 --epochs 2",
     'rcad tune --data diabetes --method rcad --space "lam=log(0.01, 1)" --epochs 2',
     "rcad tune --data digits[:100] --method rcad --search grid --budget 4 --epochs 2",
     "rcad tune --data my.csv --target colour --method label_smoothing --seeds 2",
     "rcad tune --data my.csv --target colour --method rcad --budget 3 --json",
-    more="""The budget counts trials, the same for every method, the first being the method as it stands; each is
-    trained on every seed. The same command run again goes on where it stopped, and with a larger budget keeps what it
-    has. Without --space each method has a range of its own. A space is key=log(A, B), uniform(A, B), int(A, B),
-    choice(X, Y) or auto(A, B), which counts in half distances between classes; a key is a parameter of the method or
-    a field such as optim.lr.""",
+    more="""The budget counts trials and is the same for every method; the first trial is the method's default. Each
+    trial is trained on every seed. Run the same command again to continue, or with a larger budget to add trials.
+    --space is key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto counts in half
+    distances between classes; a key is a parameter of the method or a setting such as optim.lr.""",
 )
 Text = str | None
 
@@ -44,17 +43,20 @@ def tune(
     *,
     method: Annotated[str, METHOD],
     data: Data = None,
-    budget: Annotated[int, typer.Option("--budget", metavar="N", help="How many configurations to try.")] = 20,
+    budget: Annotated[int, typer.Option("--budget", metavar="N", help="Number of configurations to try.")] = 20,
     space: Annotated[
-        Text, typer.Option("--space", metavar="SPACE", help="What to try; else the method's own range.")
+        Text,
+        typer.Option("--space", metavar="SPACE", help="Hyperparameters to search. Default: the method's own ranges."),
     ] = None,
     search: Annotated[
-        str, typer.Option("--search", metavar="random|grid|optuna", help="How the configurations are chosen.")
+        str, typer.Option("--search", metavar="random|grid|optuna", help="How to choose configurations.")
     ] = "random",
     by: Annotated[
         Text,
         typer.Option(
-            "--by", metavar="METRIC", help="accuracy, nll, brier or rmse. Default: accuracy; of real targets nll."
+            "--by",
+            metavar="METRIC",
+            help="Validation metric: accuracy, nll, brier or rmse. Default: accuracy; nll for regression.",
         ),
     ] = None,
     images: Images = None,
@@ -62,13 +64,13 @@ def tune(
     training: Training,
     seeds: Annotated[
         Text,
-        typer.Option("--seeds", metavar="N|A,B,..", help="Each trial is the mean over these seeds. Default: seed 0."),
+        typer.Option("--seeds", metavar="N|A,B,..", help="Average each trial over these seeds. Default: seed 0."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the record and the page.")] = Path(
         "rcad-tune"
     ),
     runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="DIR", help="Folder of the runs it makes. Default: runs in --out.")
+        Path | None, typer.Option("--runs", metavar="DIR", help="Folder for its runs. Default: runs in --out.")
     ] = None,
     device: Device = "auto",
     machines: Machines,

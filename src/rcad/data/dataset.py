@@ -26,7 +26,7 @@ class Split:
     Args:
         x: an array: images as uint8 (N, C, H, W), or features as float32 (N, D). Images that stay on disk are a
             `rcad.data.streams.Stream`.
-        y: labels as int64 (N,), or real targets as float32 (N,).
+        y: labels as int64 (N,), or regression targets as float32 (N,).
 
     Features and targets are float64 where float32 would blur them (`rcad.data.scaling`).
     """

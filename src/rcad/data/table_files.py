@@ -172,7 +172,7 @@ def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str
             if any(cells):
                 if width and len(cells) != width:
                     raise InputError(
-                        f"expected {width} columns in line {line} of {path}, but got {len(cells)}; mend that line"
+                        f"expected {width} columns in line {line} of {path}, but got {len(cells)}; correct that line"
                     )
                 width = len(cells)
                 yield line, cells

@@ -48,7 +48,7 @@ def load(
     Returns:
         x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing, dates as days since
         1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
-        labels in the order of `classes`, or real targets like x. `encoder` encodes new rows alike.
+        labels in the order of `classes`, or regression targets like x. `encoder` encodes new rows alike.
     """
     if task not in get_args(AnyTask):
         raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
@@ -136,7 +136,7 @@ def some_names(names: Sequence[str]) -> str:
 
 
 def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]:
-    """The task, how real targets are written, and a sentence on how it was chosen."""
+    """The task, how regression targets are written, and a sentence on how it was chosen."""
     style = style_of(table.columns[t])
     if task != "auto":
         return task, style or "plain", f"{task} as told"

@@ -105,7 +105,7 @@ def digits(settings: Settings, progress: Progress) -> Record:
 
 
 def diabetes(settings: Settings, progress: Progress) -> Record:
-    """A table with a real target: every method tuned alike, with enough rows to choose by."""
+    """A table with a regression target: every method tuned alike, with enough rows to choose by."""
     tuned = {"budget": settings.diabetes_budget, "settings": ("data.validation=0.3",)}
     return _compared("diabetes", progress, seeds=settings.diabetes_seeds, epochs=settings.diabetes_epochs, **tuned)
 

@@ -17,19 +17,20 @@ Record = Mapping[str, Any]
 HEADER = ("data", "method", "accuracy or RMSE", "NLL", "RCAD better by", "RCAD")
 OUTCOMES = {"better": "wins", "worse": "loses", "undecided": "undecided"}
 ABOUT = {
-    "linear": "One feature tells two classes apart, eight are noise, and twenty examples are too few to see which is "
-    "which. ERM puts much of its weight on the noise. RCAD goes on from ERM's weights with the paper's stand-in for "
-    "the entropy. Test accuracies are exact.",
-    "moons": "Two half moons in the first two of many dimensions, noise on all of them. The numbers are those that the "
-    "table T8 chose on a draw of its own, and the draws are T8's too. The controls are RCAD with a random direction of "
-    "the same length, and RCAD without a step: if they did as well, the direction would not be the reason.",
-    "digits": "100 images, a small CNN without normalisation, every method as it begins: `rcad compare`, not tuned.",
-    "diabetes": "Regression on some hundred rows, which `rcad compare` tunes for every method alike.",
+    "linear": "One feature separates two classes, eight are noise, and twenty examples are too few to tell them "
+    "apart. ERM puts much of its weight on the noise. RCAD continues from ERM's weights with the paper's substitute "
+    "for the entropy. Test accuracies are exact.",
+    "moons": "Two half moons in the first two of many dimensions, with noise on all of them. The hyperparameters are "
+    "those of table T8, which chose them on other data. The controls are RCAD with a random direction of the same "
+    "length, and RCAD without a step: if they do as well, the adversarial direction is not what helps.",
+    "digits": "100 images, a small CNN without normalisation, every method with its defaults: `rcad compare` without "
+    "tuning.",
+    "diabetes": "Regression on a few hundred rows: `rcad compare` with the same tuning budget for every method.",
 }
 NEXT = (
     Command("rcad compare --data my.csv --target COLUMN", "Does it help on your data? Images: --data FOLDER."),
     Command("rcad train --data my.csv --target COLUMN --method rcad", "Train with it:"),
-    Command("python -c 'import rcad; help(rcad.RCAD)'", "The loss in a training loop of yours:"),
+    Command("python -c 'import rcad; help(rcad.RCAD)'", "The loss in your own training loop:"),
 )
 
 
@@ -65,10 +66,10 @@ def _spread(act: Record, method: str, metric: str) -> str:
 
 def document(record: Record) -> Document:
     """The page: the answers, then an act after the other, then what to do next."""
-    trial = "" if record["scale"] == "full" else " This was a trial of seconds: its numbers mean nothing."
+    trial = "" if record["scale"] == "full" else " This was a quick trial: its numbers mean nothing."
     lead = (
-        "RCAD pays a model for being unsure where a large step up its own loss leads. Four experiments on this "
-        f"machine: where it should help, whether its direction is the reason, and where it does not.{trial}"
+        "RCAD rewards a model for being unsure one large step up its own loss. Four experiments on this machine: where "
+        f"it should help, whether its direction is what helps, and where it does not.{trial}"
     )
     results = record["results"]
     answers = [f"{ACTS[name].capitalize()}: {act['sentences'][0]}" for name, act in results.items()]
@@ -127,6 +128,6 @@ def _planes(act: Record) -> Figure:
         ax.set_title(name, fontsize=9.5)
         bare(ax)
     caption = (
-        "The first draw: colour is the probability of a class where all noise dimensions are 0, the line its edge."
+        "The first draw: colour is the probability of a class where all noise dimensions are 0; the line: the boundary."
     )
     return Figure(figure, caption, "The plane of the true features coloured by the predictions of ERM and RCAD.", True)

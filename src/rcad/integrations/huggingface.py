@@ -127,7 +127,7 @@ def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
         )
     if getattr(getattr(model, "config", None), "num_labels", 2) == 1:
         raise InputError(
-            f"expected at least 2 labels, but {name} has num_labels=1; for real targets use num_labels=2 (a mean and a "
+            f"expected at least 2 labels, but {name} has num_labels=1; for regression use num_labels=2 (a mean and a "
             'log-variance) and method="gaussian + rcad(...)", for yes or no "bernoulli + rcad(...)"'
         )
 
@@ -145,7 +145,7 @@ def check_labels(model: nn.Module, labels: Any, likelihood: Likelihood) -> None:
         raise InputError(
             f"expected integer labels, or a config.problem_type that says what {labels.dtype} labels are, but got "
             f'{problem_type(model)}; set it to "{MULTI_LABEL}" for yes/no labels, to "{SINGLE_LABEL}" for '
-            'probabilities of the classes, or use method="gaussian + rcad(...)" for real targets'
+            'probabilities of the classes, or use method="gaussian + rcad(...)" for regression targets'
         )
 
 

@@ -233,7 +233,7 @@ def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: float, lam: float, *
     Args:
         model: anything that maps x to logits (a tensor, a tuple, a mapping, or an object with `.logits`).
         x: the batch, with values in [0, 1] for images.
-        y: labels (B,), probabilities (B, K), or real targets.
+        y: labels (B,), probabilities (B, K), or regression targets.
         alpha, lam, options: see `RCAD`; weight, generator, raw, raw_target and step: see `Objective.forward`.
             With `every` the step must be given, since nothing counts the calls here.
 

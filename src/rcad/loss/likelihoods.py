@@ -99,7 +99,7 @@ class Categorical(Value):
         if classes < 2:
             raise InputError(
                 f"expected at least 2 classes, but got an output of shape {tuple(output.shape)}; "
-                "for one logit per example use likelihood=Bernoulli(), for real targets Gaussian() with 2 outputs"
+                "for one logit per example use likelihood=Bernoulli(), for regression targets Gaussian() with 2 outputs"
             )
         if self.weight is not None and len(self.weight) != classes:
             raise InputError(f"expected {classes} class weights, one per class, but got {len(self.weight)}")
@@ -149,7 +149,7 @@ class Categorical(Value):
 
 @dataclass(frozen=True, repr=False)
 class Gaussian(Value):
-    """A real target from a mean and a log-variance.
+    """A regression target from a mean and a log-variance.
 
     The differential entropy has no maximum: paying the model for it makes the variance explode. It is therefore
     capped at the entropy of the marginal target, the counterpart of log K for K classes.

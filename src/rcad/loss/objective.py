@@ -231,7 +231,7 @@ class Objective(nn.Module):
 
         Args:
             x: the (augmented) batch, a tensor or a mapping of tensors.
-            target: labels, probabilities or real targets.
+            target: labels, probabilities or regression targets.
             weight: what each example counts, (B,); used as it is, so weights of mean 1 keep the loss's scale.
             raw, raw_target: the same examples before augmentation, for terms with view="raw"; default x, target.
             generator: the source of randomness of the perturbations that draw.

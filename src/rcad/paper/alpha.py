@@ -1,7 +1,7 @@
 """How good is the measured alpha? Half the median distance to another class, against the best alpha by grid.
 
 `python -m rcad.paper.alpha --help` computes it. Linear theory: the window is known. Moons in d dimensions
-and digits: the best of a grid on held-out examples, which are no test set. UCI: real targets have no classes; another
+and digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another
 rule is tried there against the alphas that the table T7 chose.
 """
 
@@ -164,7 +164,7 @@ def digits(settings: Settings, say: Say) -> dict[str, Any]:
 
 
 def regression(settings: Settings, table: Study, data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
-    """T7's tuned alphas beside a rule for real targets: half the median distance to a row a deviation away or more.
+    """T7's tuned alphas beside a rule for regression: half the median distance to a row a deviation away or more.
 
     A target a deviation away stands for "another class". Nothing is trained here.
     """

@@ -38,9 +38,9 @@ class Predictor:
     Attributes:
         record: of the run.
         model: in eval mode, without gradients; takes what `preprocessing` makes of examples.
-        classes: their names in the order of the probabilities; empty for a real target.
+        classes: their names in the order of the probabilities; empty for a regression target.
         preprocessing: how examples are read and scaled.
-        target: mean and scale of a real target in training; None for classes.
+        target: mean and scale of a regression target in training; None for classes.
     """
 
     record: RunRecord
@@ -68,7 +68,9 @@ class Predictor:
     def predict_interval(self, x: Any, coverage: float = 0.9) -> Array:
         """The central interval that holds the target with probability `coverage`, if the model is right: (N, 2)."""
         if self.classes:
-            raise InputError(f"expected a real target, but run {self.record.id} predicts classes; use predict_proba(x)")
+            raise InputError(
+                f"expected a regression target, but run {self.record.id} predicts classes; use predict_proba(x)"
+            )
         return intervals(self._all(x), coverage)
 
     def export(self, path: str | Path, to: str | None = None) -> float:

@@ -26,7 +26,7 @@ def write(
 ) -> dict[str, Any]:
     """Write a row for each example: its file or number, the prediction, and how sure it is.
 
-    For classes the probability of the predicted one and those of all (`p_NAME`); for a real target the deviation and
+    For classes the probability of the predicted one and those of all (`p_NAME`); for regression the deviation and
     the interval that holds it with probability `coverage`. The file appears whole or not at all.
 
     Returns:

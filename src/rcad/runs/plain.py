@@ -153,7 +153,7 @@ def from_toml(text: str, *, source: str = "the config", recipe: str | None = Non
         plain = tomllib.loads(text)
     except ValueError as error:  # tomllib's own, and that of a number with thousands of digits
         reason = str(error).partition(" for integer")[0]
-        raise InputError(f"expected {source} to be valid TOML, but got: {reason}; mend that line") from None
+        raise InputError(f"expected {source} to be valid TOML, but got: {reason}; correct that line") from None
     except RecursionError:
         raise InputError(f"expected {source} to be a config, but got lists nested too deeply") from None
     return from_plain(plain, source=source, recipe=recipe)

@@ -147,7 +147,7 @@ class StackedMethod:
         """Every term must read the output as the data's kind of target wants it."""
         for likelihood in (self.likelihood, *(term.likelihood for term in self.terms)):
             if isinstance(likelihood.base, Categorical) != bool(classes):
-                wanted = f"{classes} classes" if classes else "real targets"
+                wanted = f"{classes} classes" if classes else "regression targets"
                 raise InputError(f"expected a likelihood for {wanted}, but got {likelihood.base!r}")
 
     def active(self, step: int) -> list[StackedTerm]:

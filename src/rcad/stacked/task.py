@@ -82,7 +82,7 @@ class StackedProblem:
                 f"expected {name} features (R, n, D) with targets (R, n), but got {tuple(x.shape)} and {tuple(y.shape)}"
             )
         if not pair.x.is_floating_point() or pair.y.is_floating_point() == bool(self.classes):
-            wanted = "integer labels" if self.classes else "real targets"
+            wanted = "integer labels" if self.classes else "regression targets"
             raise InputError(f"expected real {name} features and {wanted}, but got {x.dtype} and {y.dtype}")
         if not (bool(pair.x.isfinite().all()) and bool(pair.y.isfinite().all())):
             raise InputError(f"expected finite {name} examples, but got NaN or inf")

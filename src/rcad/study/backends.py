@@ -65,7 +65,7 @@ def numbers_of(record: RunRecord, prefix: str) -> dict[str, float] | None:
     good = {name: value for name, value in found.items() if value is not None}
     if not good and prefix == HELD_OUT:
         raise InputError(
-            f"expected run {record.id} to hold numbers of a held-out split, but it has none; set data.validation"
+            f"expected run {record.id} to have metrics of a validation split, but it has none; set data.validation"
         )
     return good if len(good) == len(found) or prefix == HELD_OUT else None
 

@@ -120,7 +120,7 @@ def compare(
         data, target, task, size, data_options: the data, as in `rcad.tune`.
         methods: "erm,rcad(alpha=0.3)" or a list; by default ERM, label smoothing (on labels) and RCAD. ERM is always
             among them.
-        metric: what decides, named before the runs: "nll" (the default), "accuracy", "brier"; on real targets "rmse".
+        metric: what decides, named before the runs: "nll" (the default), "accuracy", "brier"; for regression "rmse".
         seeds: so many splits, or these seeds; each is a split of its own.
         budget: candidates each method tries on each split; by default 8, and 1 (no tuning) where runs are slow.
         controls: bring RCAD's two controls along.
@@ -229,7 +229,8 @@ class _Work:
         backend: Backend = Stacked(problems) if self.stacked else Scheduled(self.place)
         if self.held_out.few and self.budget > 1:
             log.warning(
-                "on each split %s; hold out more (--set data.validation=0.3) or tune nothing (--budget 1)",
+                "on each split hyperparameters are %s; use a larger validation split (--set data.validation=0.3) or do "
+                "not tune (--budget 1)",
                 self.held_out,
             )
         cells: Cells = {}
@@ -273,15 +274,15 @@ class _Work:
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if outcome == "undecided" and self.budget == 1 and any(self.spaces.values()):
-            why = "Nothing was tuned; search weight decay and each method's own numbers, with the same number of tries"
+            why = "Nothing was tuned yet; tune weight decay and each method's hyperparameters with equal budgets"
             return self._again(why, "--budget", TUNED)
         if outcome == "undecided" and needed is not None and n < needed <= MOST_SEEDS:
             return self._again(f"About {needed} splits would show a difference of the size found", "--seeds", needed)
         name = question["method"] if outcome == "better" else question["against"]
         why = {
-            "better": f"Train {name} with the numbers that the splits chose",
+            "better": f"Train {name} with the hyperparameters that the splits chose",
             "worse": "Train ERM, which is better here",
-            "undecided": "Train ERM: it is the cheaper one, and nothing better is shown",
+            "undecided": "Train ERM: it is cheaper, and nothing is shown to be better",
         }[outcome]
         return {"why": why, "command": self._train_line(name, cells[name])}
 

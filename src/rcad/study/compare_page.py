@@ -38,8 +38,8 @@ def lead(record: Record) -> str:
     sizes = record["sizes"]
     return (
         f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
-        f"{sizes['train']:,} rows to train on, {sizes['validation']:,} held out to choose by, {sizes['test']:,} to "
-        f"test. The question, asked before the runs, is about {WORDS[record['metric']]}."
+        f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
+        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
     )
 
 
@@ -66,7 +66,7 @@ def _answer(one: Record, splits: int) -> str:
         return f"{what} is {one['outcome']} than ERM ({told})."
     needed = one["seeds_needed"]
     if needed is None:
-        reach = "a difference of this size is too small to be shown with splits of this data set"
+        reach = "splits of this data set cannot show a difference this small"
     else:
         reach = f"about {needed} splits would show a difference of this size"
     return f"{what} is not shown to differ from ERM ({told}); {reach}."
@@ -88,7 +88,7 @@ def _direction(record: Record) -> list[str]:
     if level:
         return [
             f"{question['method']} is not shown to be better than its control {listed(level)}: the adversarial "
-            "direction need not be the reason."
+            "direction may not be what helps."
         ]
     return [f"{question['method']} is better than its controls too: the adversarial direction is what helps."]
 
@@ -116,22 +116,22 @@ def _told(one: Record) -> str:
 def what_was_done(record: Record) -> list[str]:
     """The protocol in words."""
     tried = (
-        f"On every split each method tried {record['budget']} configurations, the one it begins with among them: the "
-        "same weight decays for every method, together with its own numbers. The best by held-out "
-        f"{WORDS[record['metric']]} was tested, once."
+        f"On every split each method tried {record['budget']} configurations, its default among them: the same weight "
+        "decays for every method, and its own hyperparameters. The configuration with the best validation "
+        f"{WORDS[record['metric']]} was tested once."
         if record["budget"] > 1
-        else "Nothing was tuned: each method ran with the numbers it begins with, and all with the recipe's weight "
-        "decay, which may suit one method and not another (`--budget 8` searches it for every method alike)."
+        else "Nothing was tuned: each method ran with its default hyperparameters, and all with the recipe's weight "
+        "decay, which may favour one of them (`--budget 8` tunes it for every method)."
     )
-    epochs = f"Every run has {record['epochs']} epochs and the weights of its best epoch on the held-out rows."
+    epochs = f"Every run has {record['epochs']} epochs; its weights are those of the best validation epoch."
     words = [f"{tried} {epochs}"]
     if record["budget"] > 1:
-        words.append(f"On each split a method's numbers are {record['held_out']['told']}.")
+        words.append(f"On each split hyperparameters are {record['held_out']['told']}.")
     controls = [name for name, cell in record["methods"].items() if cell["role"] == "control"]
     if controls:
         words.append(
             f"Controls: {listed(controls)}. They are RCAD with a random direction, and RCAD without a step; "
-            "where they do as well as RCAD, the adversarial direction is not the reason."
+            "if they do as well as RCAD, the adversarial direction is not what helps."
         )
     return words
 
@@ -190,7 +190,7 @@ def _difference_table(rows: Sequence[Record], caption: str) -> Table:
 def _chosen_section(record: Record) -> list[Section]:
     if record["budget"] <= 1:
         return []
-    text = "Each split chose for itself by its held-out rows: the median over the splits, and the range."
+    text = "Each split chose by its own validation examples: the median over the splits, and the range."
     rows = [
         [name, ", ".join(f"{key} {value}" for key, value in cell["chosen"].items()), ", ".join(cell["space"])]
         for name, cell in record["methods"].items()
@@ -204,21 +204,21 @@ def judged(record: Record) -> list[str]:
     ratio = record["test_ratio"]
     overlapping = (
         "Splits of one data set overlap, so their results are not independent: variances carry Nadeau and Bengio's "
-        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}, where the rows to choose by count as "
+        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}, where validation rows count as "
         "training rows."
         if ratio
-        else "The data bring a test set of their own, which every seed shares: the tests speak about other seeds and "
-        "held-out rows, not about other test data."
+        else "The data set has its own test set, which all seeds share: the verdicts are about other seeds and "
+        "validation splits, not about other test data."
     )
     effect = (
-        "Effect d: the mean difference in standard deviations of the differences. Seeds won: the share of seeds on "
-        "which the method was better, ties half."
+        "Effect d: the mean difference divided by the standard deviation of the differences. Seeds won: the share of "
+        "seeds on which the method was better; ties count half."
     )
     needed = (
-        "Seeds needed: how many would show a true difference of the size found here with a chance of 80% by the rule "
-        "of the verdict: two-sided, at 5% for the question and at 5% divided by their number for the others. The size "
-        "is itself estimated, and after the fact such numbers lean to the small side. A dash: none would do, because "
-        "more splits of the same rows add no new rows."
+        "Seeds needed: how many give a power of 80% to detect a difference of the size found here, by the rule of the "
+        "verdict: two-sided, at 5% for the first question, at 5% divided by their number for the others. The size is "
+        "an estimate, and such numbers tend to be too small. A dash: no number is enough, because more splits of the "
+        "same rows add no new rows."
     )
     return [f"{record['rule']}.", overlapping, effect, needed]
 

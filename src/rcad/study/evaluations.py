@@ -87,7 +87,7 @@ def evaluate_run(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> EvaluationReport:
-    """Look at finished runs beyond their accuracy: calibration, attacks, corruptions, foreign data.
+    """Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.
 
     Every suite's numbers are kept beside the run and computed once. A run that cannot be evaluated is named in a
     warning and left out, unless it is the only one. Several runs are grouped by method over their seeds and compared
@@ -102,7 +102,7 @@ def evaluate_run(
         masking: look for signs of gradient masking.
         standard: also the standard suite of four attacks (slow; needs pyautoattack).
         corrupted: folder of a published corrupted test set; None generates.
-        ood_data: foreign data: names, paths, or "noise".
+        ood_data: out-of-distribution data: names, paths, or "noise".
         again: compute again what is there already.
         out: folder for evaluation.html, .md and .json; None writes none.
         runs: the folder of runs.
@@ -289,7 +289,7 @@ def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) ->
         note = f"Over {len(pairs)} common seeds: no intervals and no p, which need {FEWEST} or more."
     else:
         corrected = " The splits overlap; intervals are corrected for that (Nadeau and Bengio, 2003)." if ratio else ""
-        note = f"Over {len(pairs)} common seeds, each interval at 95% by itself: many are looked at.{corrected}"
+        note = f"Over {len(pairs)} common seeds, each interval at 95%, not corrected for their number.{corrected}"
     try:
         for key in rows[0][0] if len(pairs) >= SEVERAL else ():
             first, second = ([row[side].get(key) for row in rows] for side in (0, 1))

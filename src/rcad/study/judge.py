@@ -187,7 +187,7 @@ def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Differen
     effect, test, won = cohen_dz(a, b), paired(a, b, test_ratio=ratio), superiority_paired(a, b)
     if effect is None and test.mean != 0.0:
         # Equal differences in every pair would give p = 0, which a handful of runs cannot.
-        note = "; ".join(part for part in (note, "every pair differs by the same amount: no spread to test by") if part)
+        note = "; ".join(part for part in (note, "every pair differs by the same amount: nothing to test") if part)
         return Difference("none", len(a), mean=test.mean, superiority=won, note=note)
     found = Difference(
         "paired t, Nadeau-Bengio" if ratio else "paired t",
@@ -206,7 +206,7 @@ def _unpaired(a: list[float], b: list[float]) -> Difference:
     if effect is not None:
         test = welch(a, b)
     if not isinstance(test, Welch):
-        return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group spreads: nothing to test by")
+        return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group varies: nothing to test")
     floor = 1e-12 * max(1.0, abs(test.mean))
     sd = [max(stdev(group), floor) for group in (a, b)]
     return Difference(
@@ -217,7 +217,7 @@ def _unpaired(a: list[float], b: list[float]) -> Difference:
         superiority=superiority(a, b),
         power=power_welch(abs(test.mean), sd[0], len(a), sd[1], len(b), sides="two"),
         seeds_needed=seeds_needed(effect, paired=False, sides="two") if effect else None,
-        note="the seeds differ, so that nothing pairs",
+        note="the methods have no seeds in common",
     )
 
 

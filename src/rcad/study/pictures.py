@@ -113,12 +113,12 @@ def search_map(record: Record) -> Figure | None:
     logs = [any(text.startswith(f"{key}=log(") for text in record["settings"]["space"]) for key in keys]
     if len(keys) == 1:
         ax.scatter(columns[0], scores, s=34, color=BLUE, zorder=3)
-        ax.set(ylabel=f"held-out {in_words(metric)}")
+        ax.set(ylabel=f"validation {in_words(metric)}")
     else:
         colours = "viridis" if record["higher_is_better"] else "viridis_r"
         shown = _nearest(ax, columns, scores, logs, colours)
         ax.scatter(*columns, s=26, facecolor="white", edgecolor="black", lw=0.9, zorder=3)
-        figure.colorbar(shown, ax=ax, label=f"held-out {in_words(metric)}")
+        figure.colorbar(shown, ax=ax, label=f"validation {in_words(metric)}")
     if best is not None:
         spot = [float(best["values"][key]) for key in keys]
         spot += [best["metrics"][metric]] if len(keys) == 1 else []
@@ -128,9 +128,9 @@ def search_map(record: Record) -> Figure | None:
         if log:
             _log_axis(ax, axis, min(values), max(values))
     words = " and ".join(keys)
-    text = f"Held-out {WORDS[metric]} over {words}: each point has the colour of the nearest trial (dots)"
+    text = f"Validation {WORDS[metric]} over {words}: each point has the colour of the nearest trial (dots)"
     star = "; the star is the best." if best else "."
-    return Figure(figure, text + star, f"A map of held-out {WORDS[metric]} over {words}.")
+    return Figure(figure, text + star, f"A map of validation {WORDS[metric]} over {words}.")
 
 
 def _log_axis(ax: Any, axis: str, low: float, high: float) -> None:

@@ -24,7 +24,7 @@ class Own(NamedTuple):
 
     Attributes:
         space: beside weight decay; see `parse_space`.
-        labels, reals: where it begins on class labels and on real targets, beside the method's own defaults.
+        labels, reals: where it begins on class labels and on regression targets, beside the method's own defaults.
     """
 
     space: str
@@ -91,7 +91,7 @@ def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[
     """The method where its search begins: what the user has set stays.
 
     Args:
-        labels: class labels; else real targets.
+        labels: class labels; else regression targets.
         table: a table; else images.
     """
     full = []
@@ -108,7 +108,7 @@ def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) ->
     for one in space:
         if one.key in ("seed", "method") or (one.key.startswith("data.") and one.key != "data.size"):
             raise InputError(
-                f"expected a space whose trials share method, seed and held-out rows, but got {one.key!r}; tune a "
+                f"expected a space whose trials share method, seed and validation split, but got {one.key!r}; tune a "
                 "parameter of the method or a field such as optim.lr"
             )
         owner, _, key = one.key.rpartition(".")

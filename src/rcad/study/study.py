@@ -145,13 +145,13 @@ class HeldOut(NamedTuple):
         return 100 * Z * math.sqrt(0.25 / (self.examples * self.seeds)) if self.metric == "accuracy" else None
 
     def __str__(self) -> str:
-        many = "1 held-out example" if self.examples == 1 else f"{self.examples:,} held-out examples"
+        many = "1 validation example" if self.examples == 1 else f"{self.examples:,} validation examples"
         where = f" on each of {self.seeds} seeds" if self.seeds > 1 else ""
         if self.points is None:
             return f"chosen by {many}{where}" + (", so few that small differences may be chance" if self.few else "")
         return (
-            f"chosen by {many}{where}: an accuracy over so many is known to within {self.points:.2g} points (half the "
-            "95% interval at its widest), and smaller differences may be chance"
+            f"chosen by {many}{where}: an accuracy over them is uncertain by {self.points:.2g} points (half the 95% "
+            "interval at its widest), so smaller differences may be chance"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem
             if problem.classes or all(name in names for name, _ in one.rows):
                 raise
             raise InputError(
-                f"expected methods for real targets ({', '.join(names)}), but got {one.name!r}; leave it out"
+                f"expected methods for regression ({', '.join(names)}), but got {one.name!r}; leave it out"
             ) from error
 
 
@@ -222,7 +222,7 @@ def at_start(config: RunConfig, rows: tuple[MethodRow, ...], problem: Problem) -
 
 
 def measured(problem: Problem) -> float | None:
-    """Half the median distance between classes among the training examples; None for real targets."""
+    """Half the median distance between classes among the training examples; None for regression targets."""
     if not problem.classes:
         return None
     return suggest_alpha(*problem.train, generator=torch.Generator(problem.device).manual_seed(0))
@@ -311,4 +311,4 @@ def compete(
 def check_held_out(config: RunConfig) -> None:
     """There must be a held-out split to choose by."""
     if config.data.validation == 0:
-        raise InputError("expected a held-out split to choose by, but got data.validation=0; e.g. set it to 0.1")
+        raise InputError("expected a validation split to choose by, but got data.validation=0; e.g. set it to 0.1")

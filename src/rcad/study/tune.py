@@ -141,7 +141,7 @@ def tune(
         budget: how many configurations to try.
         space: e.g. "alpha=log(0.05, 2), lam=log(0.01, 1)"; by default weight decay and the method's own ranges.
         search: how they are chosen: "random", "grid" or "optuna".
-        by: what decides: "accuracy" (the default on labels), "nll" (on real targets), "brier" or "rmse".
+        by: what decides: "accuracy" (the default on labels), "nll" (on regression targets), "brier" or "rmse".
         target: the column to predict; `task`: "classification" or "regression"; `size`: of images.
         data_options: more on the data: drop (columns), labels (a file), file_column, label_column, skip_bad.
         seeds: each trial is the mean over these.
@@ -226,7 +226,8 @@ class _Work:
         if self.out is not None:
             ready_folder(self.out)
         if self.held_out.few and self.budget > 1:
-            log.warning("%s; hold out more (--set data.validation=0.3) or average over more --seeds", self.held_out)
+            advice = "use a larger validation split (--set data.validation=0.3) or more --seeds"
+            log.warning("the best is %s; %s", self.held_out, advice)
         if self.search == "optuna":
             return self._ask_and_tell(progress)
         by_grid = self.search == "grid"
@@ -299,14 +300,16 @@ def document(record: Mapping[str, Any]) -> Document:
     """The page of a search: the best, the table of trials, the map over two parameters."""
     settings, done = record["settings"], record["trials"]
     leader = next((one for one in done if one["number"] == record["best"]), None)
-    verdict = "Every trial diverged: lower the learning rate or the ends of the space." if done else "No trial is done."
+    verdict = (
+        "Every trial diverged: lower the learning rate or the space's upper ends." if done else "No trial is done."
+    )
     if leader is not None:
         metric = record["metric"]
         told = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
-        verdict = f"Best of {len(done)}: {shown_values(leader['values'])}, held-out {told}."
+        verdict = f"Best of {len(done)}: {shown_values(leader['values'])}, validation {told}."
     about = [
         f"{settings['method']} on {settings['data']}, {plural(len(settings['seeds']), 'seed')}. Every trial was judged "
-        "on the held-out split; the search was not given the test split's numbers, and this page shows none of them.",
+        "on the validation split; the test split was not used, and this page shows nothing of it.",
         f"The best is {record['held_out']['told']}.",
         f"Search: {settings['search']}, {len(done)} of {record['planned']} trials, in the space "
         f"{', '.join(settings['space'])}.",
@@ -314,11 +317,11 @@ def document(record: Mapping[str, Any]) -> Document:
     drawn_map: Figure | None = search_map(record)
     command: list[Part] = [Command(record["command"], "Next. Train it:")] if record["command"] else []
     parts: list[Part] = [trials_table(record), *command, *about, *([drawn_map] if drawn_map else [])]
-    notice = "" if len(done) == record["planned"] else "The search is not over: the same command goes on with it."
+    notice = "" if len(done) == record["planned"] else "The search is not finished: run the same command to continue."
     versions_ = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return Document(
         f"Tuning {settings['method']} on {settings['data']}",
-        "Which numbers suit this method on this data, by held-out examples.",
+        "The best hyperparameters of this method on this data, by the validation split.",
         [Section("Trials", (), parts, verdict, notice)],
         {"Versions": versions_},
     )
@@ -336,7 +339,7 @@ def trials_table(record: Mapping[str, Any]) -> Table:
         scores = [_score(name, found[name]) if name in found else "-" for name in names]
         rows.append([number, *values, *scores, f"{one['seconds']:.1f}"])
     header = ["trial", *keys, *(in_words(name) for name in names), "seconds"]
-    caption = "Held-out numbers, means over the seeds; a dash where a run diverged."
+    caption = "Validation metrics, mean over the seeds; a dash where a run diverged."
     others = [in_words(name) for name in reversed(names) if name != record["metric"]]
     return Table(header, rows, caption, spare=["seconds", *others])
 

@@ -341,7 +341,7 @@ def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
 
 def _words(dataset: Dataset, problem: Problem) -> str:
     """What was read, in one line."""
-    kind = f"{len(dataset.classes)} classes" if problem.classes else "a real target"
+    kind = f"{len(dataset.classes)} classes" if problem.classes else "a regression target"
     sizes = ", ".join(
         f"{len(part[1]):,} {name}"
         for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))

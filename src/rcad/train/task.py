@@ -226,14 +226,14 @@ def measured(row: dict[str, Any], classes: int, measure: Callable[[], float]) ->
     if row.get("alpha") != AUTO:
         return row
     if not classes:
-        raise InputError("expected class labels to measure alpha=auto, but got real targets; give alpha a number")
+        raise InputError("expected class labels to measure alpha=auto, but got regression targets; give alpha a number")
     if row["name"] not in MEASURABLE:
         raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
     return {**row, "alpha": measure()}
 
 
 def suited(method: Method, classes: int) -> Method:
-    """The method for so many classes or, if there are 0, for real targets: these need a Gaussian, which joins it."""
+    """The method for so many classes or, if there are 0, for regression: these need a Gaussian, which joins it."""
     if not classes and method.likelihood is None:
         return compose(gaussian(), method)
     check_cap(method)
@@ -244,7 +244,7 @@ def suited(method: Method, classes: int) -> Method:
         )
     regression = isinstance(method.likelihood, Gaussian)
     if bool(classes) == regression:
-        wanted, found = ("class labels", "real targets")[:: 1 if regression else -1]
+        wanted, found = ("class labels", "regression targets")[:: 1 if regression else -1]
         raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
     return method
 
@@ -281,7 +281,7 @@ def model_for(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> nn.Module:
-    """The same for examples of this shape, of which the data need not be there; 0 classes are a real target."""
+    """The same for examples of this shape, of which the data need not be there; 0 classes are a regression target."""
     name = config.model.name
     if name == "auto":
         name = "mlp" if len(shape) == 1 else "small_cnn" if max(shape[1:]) <= SMALL_IMAGE else "resnet18"

@@ -190,7 +190,7 @@ def test_a_difference_without_a_test_says_why() -> None:
     assert table is not None
     assert table.header[2] == "difference [95%]"
     assert [row[2:] for row in table.rows][-1] == ["+0.028", "no spread"]
-    assert table.caption.endswith("No spread: every seed differs by the same amount, which leaves nothing to test by.")
+    assert table.caption.endswith("No spread: every seed differs by the same amount, so there is nothing to test.")
     compared["differences"] = {"nll": alone(-0.012, "only 2 seeds")}
     table = differences(found["groups"], ALL)
     assert table is not None
@@ -219,7 +219,7 @@ def test_notes_say_what_is_missing_and_for_how_many() -> None:
     found = summary()
     found["groups"][0]["evaluations"][0]["calibration"]["notes"] = ["No temperature."]
     found["groups"][1]["refused"] = {"ood": "Makes no sense."}
-    assert notes(found, "calibration") == ["Test examples looked at: 50.", "1 of 4 runs: No temperature."]
+    assert notes(found, "calibration") == ["Test examples used: 50.", "1 of 4 runs: No temperature."]
     assert notes(found, "ood")[0].endswith("Makes no sense.")
     assert comparison_notes(found) == [f"rcad {EVIL}: Over 2 seeds."]
     found["groups"][1] |= {"comparison": None, "notes": ["No ERM run is among these."]}

@@ -113,7 +113,7 @@ def test_attacks_on_a_table_have_no_bounds(loader: RunLoader) -> None:
 
 def test_what_makes_no_sense_is_said(loader: RunLoader) -> None:
     real, table = loader.load(run_id("erm", 0, "diabetes")), loader.load(run_id("erm", 0, "breast_cancer"))
-    with pytest.raises(NotApplicable, match="real target"):
+    with pytest.raises(NotApplicable, match="regression target"):
         attacks(real, QUICK, silent, None)
     with pytest.raises(NotApplicable, match="images"):
         corruptions(table, QUICK, silent)

@@ -68,7 +68,7 @@ def document(summary: Summary, *, brief: bool = False) -> Document:
         sections.append(Section("The runs", left_out, [_runs(summary)]))
     count = sum(len(group["runs"]) for group in groups)
     what = ", ".join(TITLES[suite].lower() for suite in suites)
-    lead = f"Finished runs looked at again, beyond accuracy: {what}. {plural(count, 'run')}; lower is better for every "
+    lead = f"Finished runs, evaluated beyond accuracy: {what}. {plural(count, 'run')}; lower is better for every "
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     devices = sorted({e["device"] for g in groups for by_suite in g["evaluations"] for e in by_suite.values()})
     facts = {
@@ -272,10 +272,8 @@ def _roc(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
     for group in groups:
         curves = [e["curves"]["foreign"][name]["roc"] for e in evaluations(group, "ood")]
         _line(ax, group, paint, at, [np.interp(at, c["foreign"], c["known"]) for c in curves])
-    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="foreign examples accepted", ylabel="known examples accepted")
-    text = (
-        f"Known test examples against {_in_words(name)}: accepted by low entropy, at every threshold; mean over seeds."
-    )
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="OOD examples accepted", ylabel="test examples accepted")
+    text = f"Test examples against {_in_words(name)}: accepted by low entropy, at every threshold; mean over seeds."
     alt = f"ROC curves against {_in_words(name)}; the areas are in the table."
     return Figure(_with_legend(figure, ax), text, alt)
 
@@ -285,19 +283,19 @@ def _entropies(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
     panels = figure.subplots(len(groups), 1, squeeze=False, sharex=True)[:, 0]
     for ax, group in zip(panels, groups, strict=True):
         histograms = [e["curves"]["foreign"][name]["histogram"] for e in evaluations(group, "ood")]
-        # The bins of a real target differ between seeds; then the first one is shown.
+        # The bins of a regression target differ between seeds; then the first one is shown.
         edges = histograms[0]["edges"]
         same = [histogram for histogram in histograms if histogram["edges"] == edges]
         known, foreign = (100 * np.mean([histogram[key] for histogram in same], 0) for key in ("known", "foreign"))
         ax.stairs(known, edges, fill=True, color=paint[group["name"]], alpha=0.45, label="known")
-        ax.stairs(foreign, edges, color=GREY, lw=1.6, label="foreign")
+        ax.stairs(foreign, edges, color=GREY, lw=1.6, label="OOD")
         ax.set_title(label(group["name"], 2 * LONGEST, 1), fontsize=9, loc="left")
         ax.set_ylabel("%", fontsize=8)
         bare(ax)
     panels[0].legend(fontsize=8, frameon=False)
     panels[-1].set_xlabel("predictive entropy, nats")
-    text = f"Entropy of known test examples (filled) and of {_in_words(name)} (line), in percent of each."
-    return Figure(figure, text, f"Histograms of entropy on known examples and on {_in_words(name)}, by method.")
+    text = f"Entropy of test examples (filled) and of {_in_words(name)} (line), in percent of each."
+    return Figure(figure, text, f"Histograms of entropy on test examples and on {_in_words(name)}, by method.")
 
 
 def _in_words(name: str) -> str:

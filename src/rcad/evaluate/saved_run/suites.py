@@ -89,7 +89,7 @@ def _calibration_of_classes(saved: SavedRun, output: Tensor, y: Tensor) -> Suite
 def _of_values(saved: SavedRun, output: Tensor, y: Tensor) -> SuiteResult:
     scale = saved.problem.target_scale or 1.0
     curves = {"intervals": {"level": list(INTERVALS), "coverage": list(interval_coverage(output, y, INTERVALS))}}
-    note = "A temperature is for classes; for a real target see how often the intervals hold what they promise."
+    note = "A temperature is for classes; for a regression target see how often the intervals hold what they promise."
     return SuiteResult(regression(output, y, scale), curves, (note,), len(y))
 
 
@@ -100,7 +100,7 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
         twin: the ERM run whose attacks are tried on this model.
     """
     if not saved.problem.classes:
-        raise NotApplicable("Attacks are made on classes; this run has a real target.")
+        raise NotApplicable("Attacks are made on classes; this run has a regression target.")
     x, y = saved.examples("attacks", settings)
     numbers: dict[str, float] = {}
     notes: list[str] = []
@@ -158,7 +158,7 @@ def corruptions(saved: SavedRun, settings: Settings, progress: Progress, cache_d
     if not saved.is_image:
         raise NotApplicable("Corruptions are made for images; this run was trained on a table.")
     if not saved.problem.classes:
-        raise NotApplicable("Corruptions are judged by the accuracy on classes; this run has a real target.")
+        raise NotApplicable("Corruptions are judged by the accuracy on classes; this run has a regression target.")
     height, width = saved.shape[1:]
     if settings.corrupted is None and min(height, width) < SMALLEST:
         raise NotApplicable(
@@ -243,7 +243,7 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoad
         numbers["suggested_alpha"] = suggest_alpha(*saved.problem.train, generator=generator)
         sets["perturbed"] = _perturbed(saved, x, y, numbers["suggested_alpha"])
     for place, (name, inputs) in enumerate(sets.items()):
-        progress("foreign data", place, len(sets))
+        progress("OOD data", place, len(sets))
         output = saved.outputs(inputs)
         inside, outside = (-likelihood.entropy(logits.double()) for logits in (known, output))
         if saved.problem.classes:
@@ -271,7 +271,9 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoad
         curves["alpha"][direction] = asdict(curve)
         pairs = zip(curve.alphas, curve.entropy, strict=True)
         numbers |= {f"entropy_{direction}_{alpha:g}": value for alpha, value in pairs}
-    notes = () if saved.problem.classes else ("A real target has one score: the entropy of the predicted Gaussian.",)
+    notes = (
+        () if saved.problem.classes else ("A regression target has one score: the entropy of the predicted Gaussian.",)
+    )
     return SuiteResult(numbers, curves, notes, len(y))
 
 

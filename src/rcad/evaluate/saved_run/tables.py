@@ -108,7 +108,7 @@ def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
     caption = "Difference to ERM of the same seeds, method minus ERM"
     caption += ", with its 95% interval and two-sided p." if intervals else "."
     if any(row[-1] == NO_SPREAD for row in rows):
-        caption += " No spread: every seed differs by the same amount, which leaves nothing to test by."
+        caption += " No spread: every seed differs by the same amount, so there is nothing to test."
     return Table(["method", "number", "difference [95%]" if intervals else "difference", "p"], rows, caption)
 
 
@@ -118,7 +118,7 @@ def notes(summary: Summary, suite: str) -> list[str]:
     records = [e for group in groups for e in evaluations(group, suite)]
     sentences = [f"{group['name']}: {group['refused'][suite]}" for group in groups if suite in group["refused"]]
     if counts := sorted({e["examples"] for e in records}):
-        sentences.append(f"Test examples looked at: {' or '.join(f'{count:,}' for count in counts)}.")
+        sentences.append(f"Test examples used: {' or '.join(f'{count:,}' for count in counts)}.")
     if suite == "attacks" and any("masking_signs" in e["numbers"] for e in records):
         sentences.append(f"Signs of gradient masking: {masking_words(groups)}.")
     if suite == "corruptions" and records:
@@ -238,10 +238,10 @@ def _foreign_data(groups: Sequence[Group]) -> Table:
             if any(cell != "-" for cell in cells):
                 rows.append([name, group["name"], *cells])
     caption = (
-        "AUROC by score, known test examples against foreign ones (1 is perfect, 0.5 is chance), and the share of "
-        f"foreign examples that pass where 95% of the known ones do, by entropy. {_over_seeds(groups)}"
+        "AUROC by score, test examples against OOD examples (1 is perfect, 0.5 is chance), and the share of OOD "
+        f"examples accepted where 95% of the test examples are, by entropy. {_over_seeds(groups)}"
     )
-    return Table(["foreign data", "method", *SCORES.values(), "FPR95, entropy"], rows, caption)
+    return Table(["OOD data", "method", *SCORES.values(), "FPR95, entropy"], rows, caption)
 
 
 def spread(name: str, numbers: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from rcad.models.mlp import MLP
 LARGEST_BATCH = 200
 """What batch_size="auto" takes at most, as in scikit-learn's own perceptron."""
 UNMEASURED = 0.3
-"""alpha on a stream that has shown one class only: what real targets, which have none, begin with."""
+"""alpha on a stream that has shown one class only: what regression targets, which have none, begin with."""
 
 
 class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
@@ -85,7 +85,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _classes(self) -> int:
-        """How many of them an example has one of; 0 for real targets and for several yes/no labels."""
+        """How many of them an example has one of; 0 for regression targets and for several yes/no labels."""
         return 0
 
     @property

@@ -33,12 +33,12 @@ def method_for(
     """The method for standardised training examples.
 
     What neither the text nor `alpha` and `lam` say is where `rcad tune` begins: of RCAD and its controls alpha measured
-    and lam = 0.1 on class labels, 0.3 and 0.3 on real targets; no bounds of pixels. Other methods keep their defaults.
+    and lam = 0.1 on class labels, 0.3 and 0.3 for regression; no bounds of pixels. Other methods keep their defaults.
 
     Args:
         method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
         alpha, lam: of the method's step and of its entropy; None leaves them as above.
-        classes: how many; 0 for real targets and several labels.
+        classes: how many; 0 for regression targets and several labels.
         several: whether each example has several yes/no labels.
         measure: the distance, asked only where it is needed.
     """

@@ -88,7 +88,7 @@ class OneNetwork(Group):
     Args:
         network: trained in place.
         seed: of order and noise.
-        classes: how many; 0 for real targets.
+        classes: how many; 0 for regression targets.
         lean: whether the stacked step may be used; the core's, its slow twin, is for tests.
     """
 

@@ -389,7 +389,7 @@ def _alpha_summary(settings: Mapping[str, JSON]) -> list[str]:
 
 
 def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
-    """The rule for real targets beside the tuned alphas."""
+    """The rule for regression targets beside the tuned alphas."""
     every = {alpha for one in rows for alpha in one["tuned"]}
     spread = [set(one["tuned"]) == every for one in rows]
     columns = {"data": "{dataset}", "tuned alpha: splits": "{splits}", "tuned, geometric mean": "{middle:.2f}"}
