@@ -143,14 +143,23 @@ def test_a_broken_entry_is_rebuilt(source, file, damage):
     assert verify(source.entry) is None
 
 
-def test_verify_sees_one_flipped_bit_that_opening_does_not(source):
+@pytest.mark.parametrize("large", [False, True])
+def test_a_flipped_bit_is_rebuilt_and_in_a_large_entry_seen_by_verify(source, large, monkeypatch):
     source.load()
     path = source.entry / "train_x.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    assert open_entry(source.entry) is not None
-    assert "train_x.npy" in verify(source.entry)
+    if large:
+        monkeypatch.setattr(cache, "SUMMED", 100)
+        assert open_entry(source.entry) is not None
+    said = verify(source.entry)
+    assert "train_x.npy to match its checksum" in said
+    assert f"rcad data clear --yes --cache-dir {source.entry.parents[1]}" in said
+    if not large:
+        np.testing.assert_array_equal(source.load().train.x, IMAGES)
+        assert source.built == 2
+        assert verify(source.entry) is None
 
 
 def test_writing_to_the_images_leaves_the_file_alone(source):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from made import images
 from rcad.data import streams
 from rcad.data.dataset import Dataset
 from rcad.data.decoding import SizesDifferError
@@ -175,3 +176,15 @@ def test_tables_are_not_streamed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
     with pytest.raises(InputError, match=r"^expected class folders or Parquet shards to stream, but got .*a.csv; read"):
         load(tmp_path / "a.csv", stream=True, target="y")
+
+
+def test_a_damaged_survey_is_made_again(tmp_path: Path) -> None:
+    images(str(tmp_path / "images"))
+    first = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
+    (survey,) = (tmp_path / "cache" / "streams").glob("*/survey.npz")
+    whole = survey.read_bytes()
+    for damage in (whole[: len(whole) // 2], b"", bytes(len(whole)), whole[:80] + b"\xff" + whole[81:]):
+        survey.write_bytes(damage)
+        again = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
+        assert again.train.x.shape == first.train.x.shape
+        assert survey.read_bytes() == whole

@@ -1,7 +1,8 @@
 """Decoded images on disk: built once, memory-mapped afterwards.
 
 An entry is a folder of .npy files and a manifest. It is built beside its final place and renamed, so it exists whole or
-not at all; opening checks the manifest and the file sizes (milliseconds), `verify` checks every byte.
+not at all; opening checks the manifest, the file sizes and, once in a process, every byte of an entry of up to 1 GiB.
+`verify` checks every byte of larger ones too.
 
 Its key is what the source files hold, not where they lie. Up to 256 files of together at most 4 GiB (archives, Parquet
 shards, small folders) are hashed by content, so a copied or renamed folder finds its cache again; the hash is
@@ -18,12 +19,13 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,8 @@ _ARRAY = {"shape": [int], "dtype": str, "bytes": int, "sha256": str}
 _MANIFEST = {"classes": [str], "note": str, "arrays": {str: _ARRAY}}
 CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
+SUMMED = 1 << 30
+"""Bytes of an entry that are compared with their sums whenever a process opens it; `verify` reads larger ones."""
 _OWN_NAMES = {
     "images": re.compile(r"\.?[a-z0-9-]+-[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
     "streams": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
@@ -98,16 +102,23 @@ def cached(
     return dataset
 
 
-def open_entry(entry: Path) -> Dataset | None:
-    """The data set in a cache folder, or None where it is missing, broken or half-written.
+def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
+    """The data set in a cache folder, or None where it is missing, damaged or half-written.
 
     Images are mapped copy-on-write: they can be given to torch without a copy, and no write reaches the file.
+
+    Args:
+        sums: compare the bytes of an entry of up to SUMMED with their sums as well.
     """
     manifest = _read_manifest(entry)
     if manifest is None:
         return None
     try:
         arrays = {name: _open_array(entry / name, described) for name, described in manifest["arrays"].items()}
+        if sums and sum(one["bytes"] for one in manifest["arrays"].values()) <= SUMMED:
+            state = tuple((entry / name).stat().st_mtime_ns for name in manifest["arrays"])
+            if not _sums_match(entry, manifest["checksum"], state):
+                return None
         return Dataset(
             name=entry.name,
             task="classification",
@@ -121,6 +132,17 @@ def open_entry(entry: Path) -> Dataset | None:
         return None
 
 
+@lru_cache(maxsize=64)
+def _sums_match(entry: Path, manifest: str, modified: tuple[int, ...]) -> bool:
+    """Whether the arrays are what was written; the manifest's own sum and their times tell one state from another."""
+    return next(_changed(entry), None) is None
+
+
+def _changed(entry: Path) -> Iterator[Path]:
+    arrays = (_read_manifest(entry) or {"arrays": {}})["arrays"]
+    return (entry / name for name, described in arrays.items() if digest(entry / name) != described["sha256"])
+
+
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
     """Every entry of the cache, whole or not."""
     folder = cache_root(cache_dir) / "images"
@@ -129,15 +151,17 @@ def entries(cache_dir: Path | str | None = None) -> list[Path]:
 
 def verify(entry: Path) -> str | None:
     """Read every byte of an entry: None when it is what was written, else one line that says what is wrong."""
-    manifest = _read_manifest(entry)
-    if manifest is None or open_entry(entry) is None:
+    if open_entry(entry, sums=False) is None:
         return (
             f"expected a whole cache in {entry}, but its manifest or sizes do not match; it is rebuilt when next used"
         )
-    for name, described in manifest["arrays"].items():
-        if digest(entry / name) != described["sha256"]:
-            return f"expected {entry / name} to match its checksum, but its bytes have changed; delete the folder"
+    for path in _changed(entry):
+        return f"expected {path} to match its checksum, but its bytes have changed; {_emptied(entry)}"
     return None
+
+
+def _emptied(entry: Path) -> str:
+    return f"to make it again when next used: rcad data clear --yes --cache-dir {shlex.quote(str(entry.parents[1]))}"
 
 
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
@@ -239,10 +263,11 @@ def _publish(made: Path, entry: Path, opens: Callable[[Path], Any]) -> None:
 def _read_manifest(entry: Path) -> dict[str, Any] | None:
     try:
         manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
-        checksum = manifest.pop("checksum")
+        checksum = manifest["checksum"]
+        rest = {key: value for key, value in manifest.items() if key != "checksum"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent, cut short, or not an object
         return None
-    if checksum != _checksum(manifest) or manifest.get("format") != FORMAT:
+    if checksum != _checksum(rest) or manifest.get("format") != FORMAT:
         return None
     try:
         found: dict[str, Any] = shaped("the manifest", manifest, _MANIFEST)

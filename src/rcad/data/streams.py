@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import zipfile
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -285,11 +287,20 @@ def _kept(folder: Path, looked: Callable[[], Survey]) -> Survey:
             reasons=reasons,
         )
 
-    make_whole(folder, build, lambda entry: (entry / file.name).is_file())
-    with np.load(file) as kept:
-        channels, height, width = kept["shape"].tolist()
-        bad = dict(zip(kept["places"].tolist(), kept["reasons"].tolist(), strict=True))
-        return Survey((channels, height, width), kept["sums"], kept["squares"], bad)
+    make_whole(folder, build, lambda entry: _arrays(entry / file.name) is not None)
+    kept = _arrays(file) or {}
+    channels, height, width = kept["shape"].tolist()
+    bad = dict(zip(kept["places"].tolist(), kept["reasons"].tolist(), strict=True))
+    return Survey((channels, height, width), kept["sums"], kept["squares"], bad)
+
+
+def _arrays(file: Path) -> dict[str, np.ndarray[Any, Any]] | None:
+    """What a .npz of ours holds; None where it is missing or damaged, for its archive keeps a checksum of each."""
+    try:
+        with np.load(file, allow_pickle=False) as kept:
+            return dict(kept)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+        return None
 
 
 def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, identity: str) -> Encoded:
@@ -321,9 +332,14 @@ def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, ide
             firsts=np.asarray(list(shards.values()), np.int64),
         )
 
-    make_whole(entry, build, lambda whole: (whole / "index.npz").is_file())
-    with np.load(entry / "index.npz") as index:
-        return Packed(entry / "images.bin", index["ends"], index["origins"], index["firsts"])
+    def opened(whole: Path) -> dict[str, np.ndarray[Any, Any]] | None:
+        index, images = _arrays(whole / "index.npz"), whole / "images.bin"
+        fits = index is not None and images.is_file() and images.stat().st_size == max(index["ends"][-1:], default=0)
+        return index if fits else None
+
+    make_whole(entry, build, opened)
+    index = opened(entry) or {}
+    return Packed(entry / "images.bin", index["ends"], index["origins"], index["firsts"])
 
 
 def cores() -> int:
