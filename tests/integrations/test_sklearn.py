@@ -380,6 +380,8 @@ def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding() -> None:
     assert moved.network_.flat.is_cuda
     assert moved.n_iter_ == 60
     assert gpu.predict_proba(x) == pytest.approx(cpu.predict_proba(x), abs=1e-6)
+    captured = short(device="cuda", captured=True).fit(x, y)
+    assert captured.predict_proba(x) == pytest.approx(cpu.predict_proba(x), abs=1e-5)
 
 
 @parametrize_with_checks(

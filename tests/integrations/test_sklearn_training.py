@@ -13,11 +13,12 @@ import torch
 
 pytest.importorskip("sklearn")
 
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine
 
 import rcad
 from rcad import methods
-from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, base
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, base, training
 from rcad.integrations.sklearn.network import Network
 from rcad.integrations.sklearn.tables import _table
 from rcad.integrations.sklearn.training import OneNetwork
@@ -164,3 +165,41 @@ def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> 
     assert len(lines) == 3
     assert lines[0].startswith("epoch 1: loss ")
     assert "held-out log-likelihood" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RCADClassifier(**SHORT, warm_start=True),
+        RCADClassifier("mixup + rcad", **SHORT, early_stopping=True),
+        RCADRegressor("rcad_random", **SHORT, warm_start=True),
+        RCADClassifier("erm", **SHORT, class_weight="balanced"),
+    ],
+)
+def test_captured_steps_are_those_of_the_lean_step(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through torch's AdamW on the network's own memory, so that a second fit and a saved one go on from it."""
+    fitted = []
+    for captured in (False, True):
+        one = clone(estimator).set_params(captured=captured)
+        for _ in range(2):
+            one.fit(*data(estimator))
+        fitted.append(one)
+    assert differ(*(one.module_ for one in fitted)) == 0  # on a CPU there is nothing to capture
+    monkeypatch.setattr(training, "DEVICES", ("cpu",))
+    taken = []
+    monkeypatch.setattr(training.CapturedCore, "step", _counting(training.CapturedCore.step, taken))
+    for _ in range(2):
+        one.fit(*data(estimator))
+    lean = fitted[0].fit(*data(estimator)).fit(*data(estimator))
+    assert len(taken) >= 2 * EPOCHS
+    assert one.network_.optimizer.steps == lean.network_.optimizer.steps
+    assert differ(one.module_, lean.module_) < 1e-9
+    np.testing.assert_allclose(one.loss_curve_, lean.loss_curve_, rtol=1e-9)
+
+
+def _counting(step: Any, taken: list[Any]) -> Any:
+    def counted(*arguments: Any) -> None:
+        taken.append(arguments)
+        step(*arguments)
+
+    return counted

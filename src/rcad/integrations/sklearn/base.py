@@ -140,7 +140,14 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
         course = train(
-            OneNetwork(self.network_, self.method_, chosen, seed=self.seed_, classes=self._classes),
+            OneNetwork(
+                self.network_,
+                self.method_,
+                chosen,
+                seed=self.seed_,
+                classes=self._classes,
+                captured=bool(self.captured),
+            ),
             start=self.n_iter_,
             epochs=1 if streaming else int(self.max_iter),
             batch_size=min(LARGEST_BATCH, len(chosen.y)) if self.batch_size == "auto" else int(self.batch_size),
@@ -241,7 +248,7 @@ def check_parameters(estimator: Any) -> None:
         whole(name, int(value) if isinstance(value, np.integer) else value, minimum=1)
     finite("learning_rate", estimator.learning_rate, above=0.0)
     finite("weight_decay", estimator.weight_decay, minimum=0.0)
-    for name in ("early_stopping", "warm_start"):
+    for name in ("early_stopping", "warm_start", "captured"):
         value = getattr(estimator, name)
         if not isinstance(value, bool | np.bool_):
             raise InputError(f"expected {name} to be True or False, but got {value!r}")

@@ -41,10 +41,12 @@ class Network:
     Attributes:
         flat: all parameters.
         optimizer: AdamW over `flat`.
+        rate, decay: learning rate and weight decay of the steps to come.
     """
 
     def __init__(self, model: StackedMLP) -> None:
         self.model, self.flat = model, model.flat
+        self.rate, self.decay = 1.0, 0.0
         self.optimizer = self._paced(1.0, 0.0)
 
     @classmethod
@@ -60,6 +62,7 @@ class Network:
 
     def pace(self, rate: float, decay: float) -> None:
         """Sets learning rate and weight decay of the steps to come."""
+        self.rate, self.decay = rate, decay
         before, self.optimizer = self.optimizer, self._paced(rate, decay)
         self._recall(before.steps, before.first, before.second)
 

@@ -14,6 +14,7 @@ from rcad.integrations.sklearn.network import Network
 from rcad.loss.augmentations import augment
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method import Method
+from rcad.loss.terms import Losses
 from rcad.models.mlp import MLP
 from rcad.stacked.method import StackedLikelihood, StackedMethod
 from rcad.stacked.model import StackedMLP
@@ -21,6 +22,7 @@ from rcad.stacked.step import Step
 from rcad.stacked.task import Examples as Stack
 from rcad.stacked.task import StackedProblem, StackedResult
 from rcad.stacked.train import Group
+from rcad.train.own_loop import DEVICES, capture
 from rcad.train.task import derived
 
 LEAST_GAIN = 1e-4
@@ -60,17 +62,35 @@ class CoreStep:
         self.gradient.zero_()
         raw, labels = x[0], target[0]
         mixed, soft = augment(self.method.augment, raw, labels, classes=self.classes or None, generator=self.generator)
-        losses = self.criterion.backward(
-            self.module,
-            mixed,
-            soft,
-            raw=raw,
-            raw_target=labels,
-            weight=None if shares is None else shares[0],
-            step=number,
-            generator=self.generator,
-        )
+        weight = None if shares is None else shares[0]
+        losses = self._losses(mixed, soft, raw=raw, raw_target=labels, weight=weight, step=number)
         return losses.total[None], None
+
+    def _losses(self, x: Tensor, target: Tensor, **options: Any) -> Losses:
+        return self.criterion.backward(self.module, x, target, generator=self.generator, **options)
+
+
+class CapturedCore(CoreStep):
+    """The core's step with its optimizer, both by `rcad.capture`; the optimizer's memory stays the network's."""
+
+    def __init__(self, network: Network, gradient: Tensor, *rest: Any) -> None:
+        super().__init__(network.model, gradient, *rest)
+        self.memory = network.optimizer
+        assert self.memory.first is not None
+        assert self.memory.second is not None
+        optimizer = torch.optim.AdamW(self.module.parameters(), network.rate, weight_decay=network.decay)
+        moments = (network.model.layout.views(moment) for moment in (self.memory.first, self.memory.second))
+        for parameter, first, second in zip(self.module.parameters(), *moments, strict=True):
+            own = {"step": torch.tensor(float(self.memory.steps)), "exp_avg": first[0], "exp_avg_sq": second[0]}
+            optimizer.state[parameter] = own
+        self.take = capture(self.module, optimizer, self.criterion, generator=self.generator)
+
+    def _losses(self, x: Tensor, target: Tensor, **options: Any) -> Losses:
+        return self.take(x, target, **options)
+
+    def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
+        """In the optimizer's place, whose step has been taken."""
+        self.memory.steps += 1
 
 
 def shared_module(model: StackedMLP, gradient: Tensor) -> MLP:
@@ -90,10 +110,19 @@ class OneNetwork(Group):
         seed: of order and noise.
         classes: how many; 0 for regression targets.
         lean: whether the stacked step may be used; the core's, its slow twin, is for tests.
+        captured: whether steps are taken by `rcad.capture` where they can be captured.
     """
 
     def __init__(
-        self, network: Network, method: Method, examples: Examples, *, seed: int, classes: int, lean: bool = True
+        self,
+        network: Network,
+        method: Method,
+        examples: Examples,
+        *,
+        seed: int,
+        classes: int,
+        lean: bool = True,
+        captured: bool = False,
     ) -> None:
         model = network.model
         stacked = StackedMethod(StackedLikelihood(Categorical()), ())
@@ -105,11 +134,16 @@ class OneNetwork(Group):
         result = StackedResult.empty(model, 0)
         problem = StackedProblem(Stack(examples.x[None], examples.y[None]), classes)
         super().__init__(index, [seed], problem, model, stacked, network.optimizer, result, "last")
-        self.whole, self.seed, self.core = method, seed, None
+        self.whole, self.seed = method, seed
+        self.core: CoreStep | None = None
         self.shares = None if examples.weight is None else examples.weight[None]
-        if not lean:
+        captured = captured and model.flat.device.type in DEVICES
+        if captured or not lean:
             self.generators = [torch.Generator(model.flat.device)]
-            self.core = CoreStep(model, self.gradient, method, classes, self.generators[0])
+            rest = self.gradient, method, classes, self.generators[0]
+            self.core = CapturedCore(network, *rest) if captured else CoreStep(model, *rest)
+        if isinstance(self.core, CapturedCore):
+            self.optimizer = self.core  # type: ignore[assignment]  # it has stepped already
 
     def _step(self, batch: int) -> Step:
         return super()._step(batch) if self.core is None else self.core
