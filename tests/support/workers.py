@@ -41,10 +41,16 @@ def _run(program: str, words: list[str], environment: dict[str, str]) -> None:
 
 def in_two(program: str, *arguments: object, **environment: str) -> None:
     """Runs the program as two ranks, whose number is the last argument."""
+    in_ranks(2, program, *arguments, **environment)
+
+
+def in_ranks(size: int, program: str, *arguments: object, **environment: str) -> None:
+    """The same with so many ranks."""
     port = str(20000 + os.getpid() % 20000)
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
-    ends = [started(program, *arguments, r, copied=True, RANK=str(r), LOCAL_RANK=str(r), **place) for r in (0, 1)]
-    assert [end() for end in ends] == [0, 0]
+    place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
+    ranks = range(size)
+    ends = [started(program, *arguments, r, copied=True, RANK=str(r), LOCAL_RANK=str(r), **place) for r in ranks]
+    assert [end() for end in ends] == [0] * size
 
 
 def in_bf16(program: str, *arguments: object) -> None:

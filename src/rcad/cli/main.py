@@ -187,12 +187,15 @@ def _from_decoding(error: Exception) -> bool:
 
 
 def _fail(message: str, code: int) -> int:
+    from rcad.train.place import follows
+
     if os.environ.get(TRACEBACK) not in (None, "", "0"):
         traceback.print_exc()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        print(one_line(f"rcad: {message}"), file=sys.stderr, flush=True)
+        if not follows():
+            print(one_line(f"rcad: {message}"), file=sys.stderr, flush=True)
     return code
 
 

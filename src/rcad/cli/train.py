@@ -44,11 +44,12 @@ HELP = about(
     "rcad train --data digits --method rcad --weights start.safetensors --dry-run",
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
     "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
+    "rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2",
     "rcad train --data digits --method rcad --epochs 3 --repair",
     more="""Run the same command again to continue an interrupted run; a finished run is not repeated. --data takes a
     name (rcad data list), a file or a folder; cifar100[:2000] is a subset. On a GPU several seeds train side by side;
-    --devices 0,1 gives each of two GPUs its own seeds. Seeds that another process is training are left to it. --track
-    logs every run, finished ones too, to wandb, mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were
+    --devices 0,1 gives each of two GPUs its own seeds, or half of every batch of a single run. Seeds that another
+    process is training are left to it. --track logs every run, finished ones too, to wandb, mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were
     left to another process, or the input is wrong.""",
 )
 
@@ -112,6 +113,13 @@ def train(
         ),
     ] = None,
     join: Join = 1,
+    sync_batch_norm: Annotated[
+        bool,
+        typer.Option(
+            "--sync-batch-norm/--no-sync-batch-norm",
+            help="One run on several devices: BatchNorm over whole batches, not over each device's part.",
+        ),
+    ] = True,
     minutes: Minutes = None,
     track: Track = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="The same as --track tensorboard.")] = False,
@@ -124,7 +132,7 @@ def train(
     from rcad.cli.results import print_configs, show
     from rcad.cli.screen import warn
     from rcad.runs.plain import config_id
-    from rcad.train.place import Place
+    from rcad.train.place import Place, follows, world
     from rcad.train.progress import shown
     from rcad.train.repair import refuse_damaged
     from rcad.train.repair import repair as mend
@@ -154,14 +162,31 @@ def train(
         return
     told = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     where = {**reading.places, **machines.places(device), "stream": stream, "track": told}
-    place = Place.of(runs, **where, engine=engine, joined=join)
+    place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
+    ranks = world()
+    if ranks is not None and len(configs) > 1:
+        raise InputError(
+            f"expected one run under torchrun, but got {len(configs)}; without it, --devices gives each GPU its own"
+        )
+    several = len(configs) == 1 and ranks is None and len(place.devices) > 1
     wanted = {config_id(one): one for one in map(canonical, configs)}
     if not repair:
         refuse_damaged(place.store, list(wanted), warn)
-    with shown(quiet=quiet, as_json=as_json) as progress:
-        if repair:
+    with shown(quiet=quiet or follows(), as_json=as_json) as progress:
+        if repair and not follows():
             there = [run for run in wanted if place.store.folder(run).is_dir()]
             mend(place, there, progress, configs=wanted)
-        outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes)
+        if ranks is not None:
+            from rcad.train.cluster.ranks import as_rank
+
+            outcome = as_rank(configs[0], place, progress, minutes=minutes)
+        elif not several:
+            outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes)
+    if several:
+        from rcad.train.cluster.ranks import launch
+
+        outcome = launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)
+    if follows():
+        raise typer.Exit(outcome.exit_code)
     show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)

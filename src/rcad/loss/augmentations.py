@@ -27,12 +27,26 @@ class Alternating:
         return len(self.generators)
 
 
-Source = torch.Generator | Alternating
+class Part:
+    """The generator of a run of which these are some examples of a batch: it draws for all of them.
+
+    Args:
+        mine: which of the batch's examples these are.
+        count: of the batch.
+    """
+
+    def __init__(self, generator: torch.Generator, mine: slice, count: int) -> None:
+        self.generator, self.mine, self.count = generator, mine, count
+
+
+Source = torch.Generator | Alternating | Part
 """Where random numbers come from."""
 
 
 def drawn(sample: Callable[..., Tensor], count: int, source: Source | None, **options: Any) -> Tensor:
     """sample(count, generator=..., **options) with the examples in the first dimension."""
+    if isinstance(source, Part):
+        return sample(source.count, generator=source.generator, **options)[source.mine]
     if not isinstance(source, Alternating):
         return sample(count, generator=source, **options)
     parts = [sample(count // len(source), generator=generator, **options) for generator in source.generators]

@@ -91,6 +91,7 @@ class Criterion:
         *,
         scaler: Scaler | None = None,
         accumulate: int = 1,
+        share: float = 1.0,
         step: int | None = None,
         generator: Source | None = None,
         after_pass: Callable[[], None] | None = None,
@@ -103,11 +104,15 @@ class Criterion:
         Args:
             scaler: a torch.amp.GradScaler, which then scales the loss as usual.
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
+            share: what the gradients are multiplied by, where processes average them over parts of a batch that are
+                not equally large: this part's examples over the mean of all parts'.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
             generator: where random numbers come from. With an `Alternating` the model holds as many networks, whose
                 examples alternate in the batch: each has a loss of its own, as if it were alone.
         """
         whole("accumulate", accumulate, minimum=1)
+        finite("share", share, above=0.0)
+        divide = accumulate / share
         runs = len(generator) if isinstance(generator, Alternating) else 1
         if len(y) % runs:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
@@ -117,7 +122,7 @@ class Criterion:
         try:
             with nullcontext() if after_pass is not None else whole_steps(model, x):
                 return self._backward(
-                    model, x, y, scaler, accumulate, self._counter.next(step), generator, after_pass, options, runs
+                    model, x, y, scaler, divide, self._counter.next(step), generator, after_pass, options, runs
                 )
         except BaseException:
             self._counter.value = calls  # the step was not taken
@@ -129,7 +134,7 @@ class Criterion:
         x: Inputs,
         y: Tensor,
         scaler: Scaler | None,
-        accumulate: int,
+        divide: float,
         step: int,
         generator: Source | None,
         after_pass: Callable[[], None] | None,
@@ -149,7 +154,7 @@ class Criterion:
                 plan,
                 views,
                 scale=scale,
-                divide=accumulate,
+                divide=divide,
                 generator=generator,
                 after_pass=after_pass,
                 runs=runs,
@@ -162,8 +167,8 @@ class Criterion:
         losses = evaluate(self.loss.likelihood, plan, views, generator=generator)
         if not losses.total.requires_grad:
             raise InputError(NOTHING_TO_TRAIN)
-        share = losses.total / accumulate if accumulate != 1 else losses.total
-        (share if scale is None else scale(share)).backward()  # type: ignore[no-untyped-call]
+        scaled = losses.total / divide if divide != 1 else losses.total
+        (scaled if scale is None else scale(scaled)).backward()  # type: ignore[no-untyped-call]
         if after_pass is not None:
             after_pass()
         return losses._replace(total=losses.total.detach())

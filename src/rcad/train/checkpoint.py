@@ -107,8 +107,32 @@ _META = {
 
 
 def save_trainer(trainer: Trainer, path: Path) -> None:
-    """Everything that decides what the trainer does next; the checkpoint before this one is kept beside it."""
-    save_tensors(path, *_state(trainer), keep_as=BEFORE)
+    """Everything that decides what the trainer does next; the checkpoint before this one is kept beside it.
+
+    Of several processes all call it, and the first one writes. Any number of them can go on from it.
+    """
+    sums = trainer.ranks.summed(trainer.sums)
+    if trainer.ranks.leads:
+        tensors, meta = _state(trainer)
+        save_tensors(path, {**tensors, "sums": sums}, meta, keep_as=BEFORE)
+
+
+def share_trainer(trainer: Trainer) -> None:
+    """Makes every process go on where the first one stands."""
+    ranks = trainer.ranks
+    if ranks.size == 1:
+        return
+
+    def state() -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        tensors, meta = _state(trainer)
+        going_on = bool(trainer.epoch or trainer.step)
+        return ({name: value.detach().cpu() for name, value in tensors.items()}, meta) if going_on else None
+
+    found = ranks.told(state)
+    if found is not None and not ranks.leads:
+        _put(trainer, *found)
+        trainer.sums.zero_()  # those of all are the first one's
+        trainer.seed_dropout()
 
 
 def restore_trainer(trainer: Trainer, path: Path) -> None:

@@ -15,6 +15,7 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.method import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.words import epoch_words
+from rcad.train.cluster.ranks import ALONE, Ranks, RankStepper
 from rcad.train.optim import build_optimizer, learning_rate
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
@@ -51,6 +52,7 @@ class Trainer:
         engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
             "compile" compiles the model besides.
         seat: a place among runs that take their steps together; by default this run steps by itself.
+        ranks: the processes that make this run together.
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
@@ -70,10 +72,12 @@ class Trainer:
         progress: Progress = SILENT,
         engine: Engine = "eager",
         seat: Seat | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.config, self.problem, self.method, self.progress = config, problem, method, progress
-        if isinstance(problem.train[0], Streamed):
-            engine = "eager"  # see `stepper_for`
+        self.ranks = ranks
+        if isinstance(problem.train[0], Streamed) or ranks.size > 1:
+            engine = "eager"  # see `stepper_for`; and no graph is captured across processes
         self.on_epoch: Callable[[int, Row], None] = unheard
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
@@ -92,8 +96,11 @@ class Trainer:
         self.seconds = 0.0
         self._words = -1, ""
         update = self._update()
-        self.stepper: Stepper = seat or stepper_for(update, engine)
-        self.stepper.update = update
+        if ranks.size > 1:
+            self.stepper: Stepper = RankStepper(update, ranks)
+        else:
+            self.stepper = seat or stepper_for(update, engine)
+            self.stepper.update = update
 
     @property
     def selected(self) -> nn.Module:
@@ -121,7 +128,7 @@ class Trainer:
             if not (yield from self._run_steps(pause)):
                 self.seconds += time.perf_counter() - start
                 return "interrupted"
-            scores = measuring(self.selected, self.problem, *self.problem.val) if len(self.problem.val[1]) else {}
+            scores = self._held_out() if len(self.problem.val[1]) else {}
             yield from self._until_done()
             finite = self._end_epoch(start, scores)
             self.seconds += time.perf_counter() - start
@@ -144,7 +151,15 @@ class Trainer:
     def _seed_epoch(self) -> None:
         """Every epoch has its own streams: resuming needs no history."""
         self.generator.manual_seed(derived(self.config.seed, "noise", self.epoch))
-        torch.manual_seed(derived(self.config.seed, "dropout", self.epoch))
+        self.seed_dropout()
+
+    def seed_dropout(self) -> None:
+        """Each of several processes has masks of its own."""
+        own = (self.ranks.rank, self.step) if self.ranks.rank else ()
+        torch.manual_seed(derived(self.config.seed, "dropout", self.epoch, *own))
+
+    def _held_out(self) -> dict[str, Tensor]:
+        return measuring(self.selected, self.problem, *self.problem.val, ranks=self.ranks)
 
     def _until_done(self) -> Generator[None, None, None]:
         """Hands over until the device has done what was launched: whoever reads then does not keep others waiting."""
@@ -209,7 +224,7 @@ class Trainer:
 
     def _end_epoch(self, start: float, scores: dict[str, Tensor]) -> bool:
         """Reads the sums, selects, grows; False if the loss is not finite."""
-        loss, correct, count = self.sums.tolist()
+        loss, correct, count = self.ranks.summed(self.sums).tolist()
         row = {"epoch": self.epoch + 1.0, "loss": loss / count, "lr": self.stepper.rates[-1]}
         if self.problem.classes:
             row["accuracy"] = 100 * correct / count

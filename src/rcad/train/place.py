@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -32,6 +33,7 @@ class Place:
         joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
             Results differ by rounding alone.
         track: experiment trackers that are told of the runs, see `rcad.train.trackers`.
+        sync_batch_norm: where several processes make one run, BatchNorm takes the statistics of whole batches.
         stream: leave images on disk and decode them as they are needed, as is done by itself where they would not fit
             into memory. Results are the same.
     """
@@ -46,6 +48,7 @@ class Place:
     stream: bool = False
     devices: tuple[str, ...] = ()
     track: tuple[str, ...] = ()
+    sync_batch_norm: bool = True
 
     @staticmethod
     def of(runs: Path, **options: object) -> Place:
@@ -66,3 +69,17 @@ class Place:
         if self.engine != "eager" and device.type != "cuda":
             raise InputError(f"expected a GPU for engine={self.engine}, but got the {device.type.upper()}; use eager")
         return device, self.engine
+
+
+def world() -> tuple[int, int, int] | None:
+    """Rank, number of processes and number on this machine, as torchrun says them; None where it started none."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    if any(name not in os.environ for name in names) or int(os.environ["WORLD_SIZE"]) < 2:
+        return None
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
+
+
+def follows() -> bool:
+    """Whether this is one of torchrun's processes, but not the first, which speaks for all."""
+    found = world()
+    return found is not None and found[0] > 0

@@ -22,7 +22,8 @@ from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, s
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
-from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer
+from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
+from rcad.train.cluster.ranks import ALONE, Ranks
 from rcad.train.loop import Course, Trainer, finished, unheard
 from rcad.train.machine import (
     deterministic,
@@ -58,12 +59,14 @@ class Execution:
     Args:
         trainer: fresh; `course` restores it from a checkpoint where there is one.
         beside: how many runs share the device, for the record.
+        ranks: the processes that make the run; the first alone reads and writes.
     """
 
     config: RunConfig
     place: Place
     trainer: Trainer
     beside: int
+    ranks: Ranks = ALONE
     started: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
@@ -73,16 +76,18 @@ class Execution:
 
     def course(self, stop: Stop) -> Generator[None, None, RunRecord]:
         """The whole run in instalments; yields whenever work was launched on the device."""
-        self._resume()
+        if self.ranks.leads:
+            self._resume()
+        share_trainer(self.trainer)
         self._write("running")
         self.trainer.tell()
-        with LogWriter(self.log) as log:
-            self.trainer.on_epoch = lambda epoch, row: log.append(row)
+        with LogWriter(self.log) if self.ranks.leads else nullcontext() as log:
+            self.trainer.on_epoch = unheard if log is None else lambda epoch, row: log.append(row)
             try:
                 outcome = yield from self._fit(stop)
             finally:
                 self.trainer.on_epoch = unheard  # no cycle may keep a GPU's memory
-        if outcome == "done" and not stop.is_set():
+        if outcome == "done" and not self.ranks.any(stop.is_set()):
             try:
                 return self._finish(stop)
             except Stopped:
@@ -168,23 +173,25 @@ class Execution:
         chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
         metrics["selected_epoch"] = float(chosen)
         whose = {"run": config_id(self.config), "data": problem.fingerprint}
-        save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), {**problem.preprocessing, **whose})
+        if self.ranks.leads:
+            save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), {**problem.preprocessing, **whose})
         record = self._write("done", metrics=metrics, test_seconds=seconds)
-        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)):
+        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)) if self.ranks.leads else ():
             path.unlink(missing_ok=True)
         return record
 
     def _measured(self, split: Literal["test", "val"], stop: Stop) -> dict[str, float]:
-        """The metrics of the weights that are there; a stop between two batches is a `Stopped`."""
+        """The metrics of the weights that are there; where nobody shares them, a stop between two is a `Stopped`."""
         problem = self.trainer.problem
 
         def told(done: int, total: int) -> None:
             self.trainer.progress.detail("evaluating", done, total)
-            if stop.is_set():
+            if stop.is_set() and self.ranks.size == 1:
                 raise Stopped
 
         x, y = getattr(problem, split)
-        return measure(self.trainer.selected, problem, x, y, calibration=split == "test", progress=told)
+        final = split == "test"
+        return measure(self.trainer.selected, problem, x, y, calibration=final, progress=told, ranks=self.ranks)
 
     def _write(
         self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
@@ -211,7 +218,8 @@ class Execution:
             data_sha256=problem.fingerprint,
             resolved=self._resolved(),
         )
-        self.store.write(record)
+        if self.ranks.leads:
+            self.store.write(record)
         return record
 
     def _resolved(self) -> dict[str, str]:
@@ -252,6 +260,7 @@ def run(
     *,
     stop: Stop | None = None,
     reader: Reader | None = None,
+    ranks: Ranks = ALONE,
 ) -> RunRecord:
     """Trains, evaluates and records. A finished record comes back at once; a started run goes on.
 
@@ -266,7 +275,8 @@ def run(
         stopping() if stop is None else nullcontext(stop) as asked,
     ):
         try:
-            return finished(begin(config, place, progress, stop=asked, reader=reader or Reader(place)))
+            reader = reader or Reader(place)
+            return finished(begin(config, place, progress, stop=asked, reader=reader, ranks=ranks))
         except torch.OutOfMemoryError:
             raise InputError(TOO_LARGE) from None
 
@@ -280,6 +290,7 @@ def begin(
     reader: Reader,
     beside: int = 1,
     seat: Seat | None = None,
+    ranks: Ranks = ALONE,
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
@@ -288,6 +299,7 @@ def begin(
         reader: of data, which runs of one grid share.
         beside: how many runs share the device.
         seat: its place among runs that take their steps together.
+        ranks: the processes that make it together; all of them call this.
     """
     config, store = canonical_config(config), place.store
     device, engine = place.resolve()
@@ -296,23 +308,26 @@ def begin(
     whose = f"run {config_id(config)}"
     try:
         with timed("data", whose, device):
-            dataset = reader(config.data, progress)
+            dataset = ranks.together(lambda: reader(config.data, progress))
     except InputError:
-        if (record := _finished(store, config)) is not None:
+        if ranks.size == 1 and (record := _finished(store, config)) is not None:
             return record  # a result stays good when its data are no longer there
         raise
-    problem = prepare(config, dataset, device)
-    _check_same_data(store, config, problem)
-    if (record := _finished(store, config)) is not None:
+    problem = ranks.together(lambda: prepare(config, dataset, device))
+    ranks.together(lambda: _check_same_data(store, config, problem) if ranks.leads else None)
+    if ranks.any(problem.fingerprint != ranks.told(lambda: problem.fingerprint)):
+        raise InputError(f"expected {config.data.name} to be the same for all {ranks.size} processes, but it is not")
+    if (record := ranks.told(lambda: _finished(store, config))) is not None:
         return record
     with timed("model", whose, device):
-        method, model = method_of(config, problem), model_of(config, problem)
-        trainer = Trainer(config, problem, method, model, progress, engine, seat)
+        method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
+        trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
     progress.note(_words(dataset, problem))
-    with store.lock(config), suitable_threads(problem.train[0]):
-        if (record := _finished(store, config)) is not None:
+    claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
+    with claim, suitable_threads(problem.train[0]):
+        if (record := ranks.told(lambda: _finished(store, config))) is not None:
             return record
-        return (yield from Execution(config, place, trainer, beside).course(stop))
+        return (yield from Execution(config, place, trainer, beside, ranks).course(stop))
 
 
 def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> None:

@@ -19,6 +19,25 @@ from rcad.train.optim import set_learning_rate
 from rcad.train.place import Engine
 from rcad.train.streamed import Streamed
 
+
+class Batch(NamedTuple):
+    """Examples as the loss takes them.
+
+    Attributes:
+        x, target: augmented.
+        raw, y: the same examples as they are stored, pixels in [0, 1].
+        source: where random numbers for them come from.
+        share: what they count, where a batch is taken in parts.
+    """
+
+    x: Tensor
+    target: Tensor
+    raw: Tensor
+    y: Tensor
+    source: Source
+    share: float = 1.0
+
+
 AfterPass = Callable[[], None]
 
 
@@ -71,11 +90,21 @@ class Update:
         """Where the members' random numbers come from."""
         return self.generator
 
+    @property
+    def network(self) -> nn.Module:
+        """What the batches go through: the model, or what exchanges its gradients."""
+        return self.model
+
+    def exchange(self, *, last: bool) -> AbstractContextManager[object]:
+        """Inside, a batch of a step is taken; gradients need be exchanged in the last one only."""
+        return nullcontext()
+
     def __call__(self, group: Sequence[Tensor], number: int) -> None:
         """The step over these batches of indices."""
         self.forget()
-        for offset, index in enumerate(group):
-            self.batch(self.model, index, len(group), number + offset)
+        for offset, index in enumerate(group, 1):
+            with self.exchange(last=offset == len(group)):
+                self.batch(self.network, index, len(group), number + offset - 1)
         self.hand_out()
         for member in self.members:
             if self.config.optim.clip is not None:
@@ -108,7 +137,7 @@ class Update:
     def arrange(self, order: Tensor, first: Plan) -> Tensor:
         """The epoch's order where `examples` needs it; images on disk are read ahead from the next step on."""
         if isinstance(self.x, Streamed):
-            self.x.expect(order[first.start :], self.config.train.batch_size)
+            self.x.expect(torch.split(order[first.start :], self.config.train.batch_size))
             return order
         return order.to(self.x.device)
 
@@ -116,14 +145,19 @@ class Update:
         """The training examples with these indices."""
         return self.x[index], self.y[index]
 
+    def taken(self, index: Tensor) -> Batch:
+        """The examples with these indices, augmented."""
+        stored, y = self.examples(index)
+        raw = self._ordered(as_unit_float(stored))
+        x, target = augment(self.method.augment, raw, y, classes=self.classes, generator=self.source)
+        # Crops come out in the common order, whatever they were cut from.
+        return Batch(self._ordered(x), target, raw, y, self.source)
+
     def batch(
         self, model: nn.Module, index: Tensor, accumulate: int, number: int, after_pass: AfterPass | None = None
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
-        stored, y = self.examples(index)
-        raw = self._ordered(as_unit_float(stored))
-        x, target = augment(self.method.augment, raw, y, classes=self.classes, generator=self.source)
-        x = self._ordered(x)  # crops come out in the common order, whatever they were cut from
+        x, target, raw, y, source, share = self.taken(index)
         with self._precision():
             losses = self.criterion.backward(
                 model,
@@ -132,7 +166,8 @@ class Update:
                 raw=raw,
                 raw_target=y,
                 accumulate=accumulate,
-                generator=self.source,
+                share=share,
+                generator=source,
                 step=number,
                 after_pass=after_pass,
             )

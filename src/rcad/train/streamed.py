@@ -31,9 +31,9 @@ class Streamed:
     def __len__(self) -> int:
         return len(self.stream)
 
-    def expect(self, order: Tensor, size: int) -> None:
-        """The next batches will be these examples in this order, `size` at a time."""
-        wanted: Sequence[Index] = [part.numpy() for part in torch.split(order, size)]
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """The next batches will be the examples with these indices."""
+        wanted: Sequence[Index] = [part.numpy() for part in batches]
         self._expected, self._coming = iter(wanted), self.stream.batches(wanted)
 
     def __getitem__(self, index: Tensor) -> Tensor:
@@ -43,6 +43,10 @@ class Streamed:
             self._expected, self._coming = iter(()), iter(())
             return self._sent(next(self.stream.batches([rows])))
         return self._sent(next(self._coming))
+
+    def part(self, rows: slice) -> Streamed:
+        """These of them."""
+        return Streamed(self.stream[rows], self.device)
 
     def split(self, size: int) -> Iterator[Tensor]:
         """All of them in order, in parts."""
@@ -61,6 +65,6 @@ class Streamed:
         )
 
 
-def in_parts(x: Tensor | Streamed, size: int) -> Iterable[Tensor]:
-    """The examples in order, so many at a time."""
-    return x.split(size) if isinstance(x, Streamed) else torch.split(x, size)
+def in_parts(x: Tensor | Streamed, size: int, rows: slice = slice(None)) -> Iterable[Tensor]:
+    """These of the examples in order, so many at a time."""
+    return x.part(rows).split(size) if isinstance(x, Streamed) else torch.split(x[rows], size)

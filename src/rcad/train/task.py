@@ -28,6 +28,7 @@ from rcad.loss.model_calls import logits_of
 from rcad.loss.predictions import Labelled, label_scores, value_scores
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
+from rcad.train.cluster.ranks import ALONE, Ranks
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.streamed import Streamed, in_parts
@@ -322,6 +323,7 @@ def measure(
     batch_size: int = 1024,
     calibration: bool = False,
     progress: Told = lambda done, total: None,
+    ranks: Ranks = ALONE,
 ) -> dict[str, float]:
     """Metrics of a model on examples, in eval mode; the model's mode is restored.
 
@@ -331,8 +333,10 @@ def measure(
         calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
             classes top5, how often the right one is among the five most probable, in percent.
         progress: told after each batch how many examples of how many are behind.
+        ranks: the processes that share the examples; each has the numbers of all of them.
     """
-    return fetched(measuring(model, problem, x, y, batch_size=batch_size, calibration=calibration, progress=progress))
+    options: dict[str, Any] = {"batch_size": batch_size, "calibration": calibration, "progress": progress}
+    return fetched(measuring(model, problem, x, y, ranks=ranks, **options))
 
 
 @torch.no_grad()
@@ -345,19 +349,22 @@ def measuring(
     batch_size: int = 1024,
     calibration: bool = False,
     progress: Told = lambda done, total: None,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Tensor]:
     """`measure`, launched but not waited for: `fetched` gives the numbers."""
     modes = [(module, module.training) for module in model.modules()]
+    ranks.alike(model)
     model.eval()
     outputs: list[Tensor] = []
+    rows = ranks.rows(len(x), batch_size)
     try:
-        for part in in_parts(x, batch_size):
+        for part in in_parts(x, batch_size, rows):
             outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
-            progress(min(len(outputs) * batch_size, len(x)), len(x))
+            progress(min(len(outputs) * batch_size, rows.stop - rows.start), rows.stop - rows.start)
     finally:
         for module, training in modes:
             module.training = training
-    output, y = torch.cat(outputs), y.to(problem.device)
+    output, y = ranks.gathered(torch.cat(outputs), len(x), batch_size), y.to(problem.device)
     found = _scores(output, y, problem.target_scale)
     if calibration and problem.target_scale is None:
         seen = Labelled.of(output, y)

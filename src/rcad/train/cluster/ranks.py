@@ -1,0 +1,417 @@
+"""One run on several devices: processes that torchrun starts, each with its part of every batch.
+
+The run is the one that a single process would make, up to rounding: the batches, their order and their randomness are
+those of the whole, BatchNorm takes the statistics of whole batches, and losses are weighted by the parts' sizes. Each
+process draws the random numbers of a whole batch and uses its own; gradients are exchanged once a step, in the last
+backward. Evaluation is shared. The first process keeps the record. Dropout alone depends on how many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.loss.augmentations import Part, Source
+from rcad.train.place import Place, world
+from rcad.train.step import Batch, Plan, Stepper, Update
+from rcad.train.stop import SIGNALS, Interrupted
+from rcad.train.streamed import Streamed
+
+if TYPE_CHECKING:
+    from rcad.runs.config import RunConfig
+    from rcad.train.progress import Progress
+    from rcad.train.scheduler import Outcome, Work
+
+T = TypeVar("T")
+LOST = "expected all {} processes to go on, but one has ended; the same command goes on from the last checkpoint"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that make a run together, and which of them this is.
+
+    Args:
+        rank: its number; the first, 0, keeps the record.
+        size: how many there are.
+        sync_batch_norm: whether BatchNorm's statistics are those of whole batches, or of each process's part.
+    """
+
+    rank: int = 0
+    size: int = 1
+    sync_batch_norm: bool = True
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def words(self) -> str:
+        """What a record's `resolved` says of them."""
+        if self.size == 1:
+            return ""
+        return f", {self.size} processes" + ("" if self.sync_batch_norm else ", BatchNorm by process")
+
+    def part(self, count: int) -> slice:
+        """This one's part of so many examples; all of them where there are fewer than processes."""
+        if count < self.size:
+            return slice(0, count)
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def together(self, make: Callable[[], T]) -> T:
+        """What each process makes; where one cannot, none goes on, and its reason is the error of all."""
+        if self.size == 1:
+            return make()
+        made: Any = None
+        problem: InputError | None = None
+        try:
+            made = make()
+        except InputError as error:
+            problem = error
+        said: list[str | None] = [None] * self.size
+        torch.distributed.all_gather_object(said, None if problem is None else str(problem))
+        if problem is not None:
+            raise problem
+        for rank, words in enumerate(said):
+            if words is not None:
+                raise InputError(f"process {rank}: {words}")
+        return made  # type: ignore[no-any-return]
+
+    def told(self, make: Callable[[], T]) -> T:
+        """What the first process makes, in all of them."""
+        if self.size == 1:
+            return make()
+        data = pickle.dumps(make()) if self.leads else b""
+        length = torch.tensor([len(data)])
+        torch.distributed.broadcast(length, 0)
+        buffer = torch.empty(int(length), dtype=torch.uint8)
+        if self.leads:
+            buffer.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        torch.distributed.broadcast(buffer, 0)
+        value: T = pickle.loads(buffer.numpy().tobytes())
+        return value
+
+    def any(self, answer: bool) -> bool:
+        """Whether one of them says so."""
+        if self.size == 1:
+            return answer
+        asked = torch.tensor([float(answer)])  # on the CPU: no GPU is waited for
+        torch.distributed.all_reduce(asked)
+        return bool(asked)
+
+    def summed(self, tensor: Tensor) -> Tensor:
+        """The sum over all of them; the tensor itself stays."""
+        if self.size > 1:
+            tensor = tensor.clone()
+            torch.distributed.all_reduce(tensor)
+        return tensor
+
+    def alike(self, model: nn.Module) -> None:
+        """Gives every process the first one's buffers."""
+        if self.size > 1 and not self.sync_batch_norm:
+            for buffer in model.buffers():
+                torch.distributed.broadcast(buffer, 0)
+
+    def rows(self, count: int, batch: int) -> slice:
+        """Which examples this one evaluates: whole batches; all of them where there are fewer than processes."""
+        batches = -(-count // batch)
+        mine = self.part(batches)
+        return slice(mine.start * batch, min(mine.stop * batch, count))
+
+    def gathered(self, output: Tensor, count: int, batch: int) -> Tensor:
+        """The outputs for all examples, from those for `rows` in each process."""
+        if len(output) == count:
+            return output
+        every = [Ranks(rank, self.size).rows(count, batch) for rank in range(self.size)]
+        sizes = [one.stop - one.start for one in every]
+        padded = output.new_zeros(max(sizes), *output.shape[1:])
+        padded[: len(output)] = output
+        found = [torch.empty_like(padded) for _ in sizes]
+        torch.distributed.all_gather(found, padded)
+        return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
+
+    def prepared(self, model: nn.Module) -> nn.Module:
+        """The model with BatchNorm over whole batches, under the same names."""
+        if self.size > 1 and self.sync_batch_norm:
+            for layer in model.modules():
+                if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+                    layer.__class__ = WholeBatchNorm  # type: ignore[assignment]
+        return model
+
+
+ALONE = Ranks()
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, of a tensor and of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.clone()
+        torch.distributed.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        gradient = gradients[0].clone()
+        torch.distributed.all_reduce(gradient)
+        return gradient
+
+
+def _over_all(x: Tensor) -> Tensor:
+    total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
+    return total
+
+
+class WholeBatchNorm(_BatchNorm):
+    """torch's SyncBatchNorm, which is for GPUs alone, and the same in plain operations on the CPU.
+
+    Attributes:
+        has_all: every process has the whole batch: there is nothing to exchange.
+    """
+
+    has_all = False
+    process_group = None
+    _check_input_dim = nn.SyncBatchNorm._check_input_dim
+    _check_non_zero_input_channels = nn.SyncBatchNorm._check_non_zero_input_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.has_all or not self.training:
+            return super().forward(x)
+        if x.is_cuda:
+            return nn.SyncBatchNorm.forward(self, x)  # type: ignore[arg-type]
+        over, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
+        count = float(_over_all(x.new_tensor([x.numel() / x.shape[1]])))
+        mean = _over_all(x.sum(over)) / count
+        centred = x - mean.view(shape)
+        variance = _over_all((centred * centred).sum(over)) / count
+        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+            assert self.num_batches_tracked is not None
+            self.num_batches_tracked.add_(1)
+            momentum = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            self.running_mean.lerp_(mean.detach(), momentum)
+            self.running_var.lerp_(variance.detach() * count / max(count - 1, 1), momentum)
+        scaled = centred * (variance + self.eps).rsqrt().view(shape)
+        return scaled if self.weight is None else scaled * self.weight.view(shape) + self.bias.view(shape)
+
+
+class PartedUpdate(Update):
+    """An update whose batches several processes take in parts; each ends a step with the same weights."""
+
+    def __init__(self, whole: Update, ranks: Ranks) -> None:
+        super().__init__(**{field.name: getattr(whole, field.name) for field in fields(Update)})
+        self._ranks = ranks
+        self._part: Part | None = None
+        on_gpu = [self.sums.device.index] if self.sums.is_cuda else None
+        wrap: Any = nn.parallel.DistributedDataParallel
+        newer = "forward_sync_buffers" in signature(wrap).parameters  # the other name is on its way out
+        buffers = {"forward_sync_buffers" if newer else "broadcast_buffers": False}
+        self._wrapped = wrap(self.model, on_gpu, **buffers)
+        # A partner may lie in another's part: then each process makes the whole batch and keeps its own.
+        self._mixes = any(step.slot == "mix" for step in self.method.augment)
+        self._norms = [layer for layer in self.model.modules() if isinstance(layer, WholeBatchNorm)]
+
+    @property
+    def network(self) -> nn.Module:
+        wrapped: nn.Module = self._wrapped
+        return wrapped
+
+    @property
+    def source(self) -> Source:
+        return self.generator if self._part is None else self._part
+
+    def exchange(self, *, last: bool) -> AbstractContextManager[object]:
+        quiet: AbstractContextManager[object] = nullcontext() if last else self._wrapped.no_sync()
+        return quiet
+
+    def arrange(self, order: Tensor, first: Plan) -> Tensor:
+        if isinstance(self.x, Streamed):
+            batches = torch.split(order[first.start :], self.config.train.batch_size)
+            self.x.expect([index if self._mixes else index[self._ranks.part(len(index))] for index in batches])
+            return order
+        return super().arrange(order, first)
+
+    def taken(self, index: Tensor) -> Batch:
+        count = len(index)
+        mine = self._ranks.part(count)
+        size = mine.stop - mine.start
+        part = Part(self.generator, mine, count)
+        if self._mixes:
+            x, target, raw, y, _, _ = super().taken(index)
+            x, target, raw, y = x[mine], target[mine], raw[mine], y[mine]
+        else:
+            self._part = part
+            try:
+                x, target, raw, y, _, _ = super().taken(index[mine])
+            finally:
+                self._part = None
+        share = 1.0 if size == count else size * self._ranks.size / count
+        return Batch(x, target, raw, y, part, share)
+
+    def batch(self, model: nn.Module, index: Tensor, *others: Any, **options: Any) -> None:
+        has_all = len(index) < self._ranks.size
+        before = self.sums.clone()
+        for layer in self._norms:
+            layer.has_all = has_all
+        with warnings.catch_warnings():  # of gradients that lie in memory otherwise than DDP's copies
+            warnings.filterwarnings("ignore", "Grad strides do not match", UserWarning)
+            super().batch(model, index, *others, **options)
+        if has_all and not self._ranks.leads:
+            self.sums.copy_(before)  # counted once
+
+
+class RankStepper(Stepper):
+    """Takes the steps of a run that several processes make."""
+
+    def __init__(self, update: Update, ranks: Ranks) -> None:
+        super().__init__(PartedUpdate(update, ranks))
+        self._ranks, self.name = ranks, f"eager{ranks.words}"
+
+    def agreed(self, answer: bool, question: str = "pause") -> bool:
+        return self._ranks.any(answer)
+
+
+@contextmanager
+def connected(device: torch.device, *, sync_batch_norm: bool = True) -> Iterator[Ranks]:
+    """The processes that torchrun started, connected; that one of them has ended is an InputError in the others."""
+    found = world()
+    assert found is not None
+    rank, size, _ = found
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Ranks(rank, size, sync_batch_norm)
+    except RuntimeError as error:
+        if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
+            raise InputError(LOST.format(size)) from None
+        raise
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def device_of_rank(place: Place) -> str:
+    """The device of this process: its number on this machine says which."""
+    from rcad.train.machine import pick_device
+
+    found = world()
+    assert found is not None
+    if place.devices:
+        if found[2] >= len(place.devices):
+            raise InputError(f"expected a device for every process, but --devices names {len(place.devices)}")
+        return place.devices[found[2]]
+    return f"cuda:{found[2]}" if pick_device(place.device).type == "cuda" else "cpu"
+
+
+def as_rank(config: RunConfig, place: Place, progress: Progress, *, minutes: float | None) -> Outcome:
+    """Makes a run as one of the processes that torchrun started; each is given the outcome."""
+    from rcad.train.machine import pick_device
+
+    place = replace(place, device=device_of_rank(place), devices=())
+    with connected(pick_device(place.device), sync_batch_norm=place.sync_batch_norm) as ranks:
+        return make_together(ranks, config, place, progress, minutes=minutes)
+
+
+def make_together(
+    ranks: Ranks, config: RunConfig, place: Place, progress: Progress, *, minutes: float | None
+) -> Outcome:
+    """Makes a run with the other processes. The first one asks the store and the clock, and tells them."""
+    from rcad.train.run import run
+    from rcad.train.scheduler import schedule
+
+    def lead(work: Work) -> None:
+        ranks.told(lambda: True)
+        for one in work.configs:
+            heard = work.listener.progress(one)
+            record = run(one, place, heard, stop=work.stop, ranks=ranks)
+            work.listener.ended(record)
+
+    if ranks.leads:
+        outcome = schedule([config], place, progress, backend=lead, minutes=minutes)
+        if outcome.already:
+            ranks.told(lambda: False)
+    elif ranks.told(bool):
+        run(config, place, ranks=ranks)
+    return ranks.told(lambda: outcome)
+
+
+SHUTDOWN_S = 60.0
+
+
+def launch(
+    config: RunConfig,
+    place: Place,
+    *,
+    minutes: float | None,
+    quiet: bool,
+    as_json: bool,
+) -> Outcome:
+    """Makes a run on the place's devices, with a process for each that torchrun's launcher starts and watches."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    count = len(place.devices)
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("torch.distributed.elastic") and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.CRITICAL)  # it says in forty lines what is said in one below
+    settings = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=0,
+        start_method="spawn",
+        shutdown_timeout=int(SHUTDOWN_S),
+    )
+    given = (config, place, minutes, quiet, as_json)
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGQUIT)}
+    try:
+        answers = elastic_launch(settings, launched)(*given)
+    except SignalException as stop:
+        raise Interrupted(stop.sigval, "stopped; the same command goes on from the last checkpoint") from None
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        raise InputError(
+            f"{LOST.format(count).split(';')[0]} (process {rank}, with {failure.exitcode}); "
+            "the same command goes on from the last checkpoint"
+        ) from None
+    finally:
+        for number, handler in before.items():  # the launcher leaves its own
+            signal.signal(number, handler)
+    for _, answer in sorted(answers.items()):
+        if isinstance(answer, Exception):
+            raise answer
+    outcome: Outcome = answers[0]
+    return outcome
+
+
+def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool, as_json: bool) -> Outcome | Exception:
+    """One process of `launch`; an error is an answer as well."""
+    from rcad.train.progress import shown
+
+    os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once
+    follows = os.environ["RANK"] != "0"
+    try:
+        with shown(quiet=quiet or follows, as_json=as_json) as progress:
+            return as_rank(config, place, progress, minutes=minutes)
+    except (InputError, MissingExtraError) as error:
+        return InputError(str(error))
+    except Exception as error:
+        return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,166 @@
+"""One run by several processes: the weights, the numbers and the resumes of one process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rcad.errors import InputError
+from rcad.loss.method_rows import parse_method
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import configure
+from rcad.runs.plain import config_id
+from rcad.runs.store import WEIGHTS, Store
+from rcad.train.checkpoint import load_tensors
+from rcad.train.cluster.ranks import Ranks, connected, launch, make_together
+from rcad.train.place import Place
+from rcad.train.progress import SILENT
+from rcad.train.run import run
+from workers import in_ranks
+
+EPOCHS = 5
+CASES = {
+    "erm, GroupNorm": ("erm", ["model.norm=group"]),
+    "rcad, GroupNorm": ("rcad", ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
+    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", ["model.norm=batch"]),
+    "rcad, SyncBatchNorm": ("rcad", ["model.norm=batch", "train.ema=0.9"]),
+    "a random direction": ("data_augmentation + rcad_random", ["model.norm=batch"]),
+}
+
+
+def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
+    """10 steps an epoch, the last with a single example: fewer than there are processes."""
+    method, settings = CASES[case]
+    few = [
+        "model.width=4",
+        "train.batch_size=20",
+        "optim.name=sgd",
+        "optim.lr=0.05",
+        "data.validation=0.245",
+        "optim.schedule=constant",
+    ]
+    return configure("digits[:240]", parse_method(method), epochs=epochs, settings=[*few, *settings])
+
+
+def place_in(folder: Path, **more: Any) -> Place:
+    return Place(Store.open(folder), device="cpu", **more)
+
+
+def weights(place: Place, config: RunConfig) -> Mapping[str, torch.Tensor]:
+    return load_tensors(place.store.folder(config_id(config)) / WEIGHTS)[0]
+
+
+def assert_alike(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=2e-5, msg=lambda text, n=name: f"{n}: {text}")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from train import test_ranks as these
+these.in_a_rank(Path(sys.argv[1]))
+"""
+
+
+def in_a_rank(folder: Path) -> None:
+    torch.set_num_threads(1)
+    place = place_in(folder)
+    with connected(torch.device("cpu")) as ranks:
+        for case in CASES:
+            config = config_of(case)
+            assert make_together(ranks, config, place, SILENT, minutes=None).complete
+        again = make_together(ranks, config, place, SILENT, minutes=None)
+        assert again.already == {config_id(config)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int) -> None:
+    alone, several = place_in(tmp_path / "alone"), place_in(tmp_path / "several")
+    in_ranks(size, PROGRAM, several.store.path)
+    for case in CASES:
+        config = config_of(case)
+        wanted = run(config, alone)
+        assert wanted.splits["train"].size % 20 == 1
+        found = several.store.get(config_id(config))
+        assert_alike(weights(several, config), weights(alone, config))
+        assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
+        for name, value in wanted.metrics.items():
+            assert found.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), (case, name)
+        for one, other in zip(found.epochs, wanted.epochs, strict=True):
+            assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+            assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.6)
+    assert len(several.store.records()) == len(CASES)
+
+
+@pytest.fixture
+def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """From now on the process of rank 1 is killed in its third epoch, once."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(f"""
+import os, sys, signal
+from pathlib import Path
+if "spawn_main" in " ".join(sys.orig_argv):
+    from rcad.train import loop
+    begin, mark = loop.Trainer._run_steps, Path({str(tmp_path / "died")!r})
+    def killed(self, pause):
+        if self.epoch == 2 and os.environ.get("RANK") == "1" and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return begin(self, pause)
+    loop.Trainer._run_steps = killed
+""")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
+    return tmp_path / "died"
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_all_and_another_number_goes_on(tmp_path: Path, dying: Path) -> None:
+    config = config_of("rcad, SyncBatchNorm")
+    place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
+    with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
+        launch(config, place, minutes=None, quiet=True, as_json=False)
+    assert dying.exists()
+    record = place.store.get(config_id(config))
+    assert record.status == "interrupted"
+    outcome = launch(config, replace(place, devices=("cpu",) * 3), minutes=None, quiet=True, as_json=False)
+    assert outcome.complete
+    found = place.store.get(config_id(config))
+    assert found.started == record.started
+    assert found.resolved["engine"] == "eager, 3 processes"
+    alone = place_in(tmp_path / "alone")
+    run(config, alone)
+    assert_alike(weights(place, config), weights(alone, config))
+
+
+@pytest.mark.slow
+def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path: Path) -> None:
+    words = ["train", "--data", "nothing-of-this-name", "--method", "erm", "--runs", str(tmp_path / "runs")]
+    done = subprocess.run(
+        [sys.executable, "-m", "rcad.cli", *words, "--devices", "2", "--device", "cpu"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "nothing-of-this-name" in done.stderr
+
+
+def test_parts_cover_a_batch_once_and_differ_by_one() -> None:
+    for size in (2, 3, 8):
+        for count in (8, 20, 43):
+            parts = [Ranks(rank, size).part(count) for rank in range(size)]
+            assert [row for part in parts for row in range(count)[part]] == list(range(count))
+            assert max(p.stop - p.start for p in parts) - min(p.stop - p.start for p in parts) <= 1
+        assert Ranks(size - 1, size).part(1) == slice(0, 1)  # everybody has it
+        rows = [Ranks(rank, size).rows(9000, 1024) for rank in range(size)]
+        assert [row for part in rows for row in range(9000)[part]] == list(range(9000))
+        assert all(part.start % 1024 == 0 for part in rows)
