@@ -200,7 +200,8 @@ def t5() -> Any:
 @pytest.mark.parametrize(
     ("make", "options", "says"),
     [
-        (t5, {}, "but got T5ForConditionalGeneration, which has an encoder and a decoder"),
+        (t5, {"method": "erm"}, "but got T5ForConditionalGeneration, which has an encoder and a decoder"),
+        (llama, {}, 'expected method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
         (llama, {"embedding_alpha": -1.0}, "expected embedding_alpha to be a finite number >= 0, but got -1.0"),
         (llama, {"method": "erm", "embedding_alpha": 0.5}, "to belong to one part of 'erm', but it belongs to no part"),
     ],

@@ -221,7 +221,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
 
     Args:
         method: text such as "rcad(alpha=2.0, lam=0.1)", a Method, or a Criterion. For texts alpha is an L2 distance
-            between whole sequences of embeddings; for images in pixels. Default: RCAD.
+            between whole sequences of embeddings; for images in pixels. With `embedding_alpha` RCAD by default.
         embedding_alpha: the distance of the method's step at embeddings, in units of the mean norm of an embedding (as
             `neftune_noise_alpha` is one number for all models), or "auto", which measures it on the table
             (`rcad.suggest_alpha`); None leaves the method's own alpha.
@@ -238,7 +238,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
     def __init__(
         self,
         *args: Any,
-        method: MethodLike = "rcad",
+        method: MethodLike | None = None,
         embedding_alpha: EmbeddingAlpha | None = None,
         mean: Channels | None = None,
         std: Channels | None = None,
@@ -248,6 +248,9 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         check_behind(type(self), RCADTrainerMixin)
+        if method is None and embedding_alpha is None:
+            raise InputError('expected method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither')
+        method = "rcad" if method is None else method
         super().__init__(*args, **kwargs)
         self._multi_label = problem_type(self.model) == MULTI_LABEL
         if std is None and not isinstance(method, Criterion):

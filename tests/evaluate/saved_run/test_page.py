@@ -273,6 +273,12 @@ def test_a_real_target_has_its_own_table_and_figure() -> None:
     one["numbers"] = {key: {"mean": value, "sd": None, "values": [value]} for key, value in numbers.items()}
     (table,) = tables([one], "calibration")
     assert table.header == ["method", "RMSE", "NLL", "in the 90% interval"]
+    more = {"conformal_coverage_90": 0.91, "conformal_width_90": 120.0}
+    one["numbers"] |= {key: {"mean": value, "sd": None, "values": [value]} for key, value in more.items()}
+    (_, conformal) = tables([one], "calibration")
+    assert conformal.header == ["method", "in the 90% interval", "width of the 90% interval"]
+    assert conformal.rows == [["erm", "0.910", "120"]]
+    assert "Conformal intervals, calibrated on the validation split" in conformal.caption
     assert len(figures([one], "calibration")) == 1
     assert tables([one], "attacks") == figures([one], "ood") == []
 

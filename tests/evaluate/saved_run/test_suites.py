@@ -13,6 +13,7 @@ from evaluate.saved_run.conftest import QUICK
 from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
 from rcad.evaluate.classification import fit_temperature
+from rcad.evaluate.conformal import conformal_classes, conformal_values
 from rcad.evaluate.corruptions import corrupt_numbered
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, as_images, drawn, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
@@ -47,11 +48,35 @@ def test_the_temperature_is_that_of_the_validation_split(loader: RunLoader) -> N
     assert found.numbers["temperature"] != on_test.value
 
 
+@pytest.mark.parametrize("data", [DIGITS, "diabetes"])
+def test_conformal_sets_are_calibrated_on_the_validation_split(data: str, loader: RunLoader) -> None:
+    saved = loader.load(run_id("erm", 0, data))
+    found = calibration(saved, Settings(), silent)
+    held, test = ((saved.outputs(x), y) for x, y in (saved.problem.val, saved.problem.test))
+    if data == DIGITS:
+        expected = conformal_classes(held, test)
+        assert 1 <= expected["conformal_size_90"] <= 10
+        assert expected != conformal_classes(test, test)
+    else:
+        expected = conformal_values(held, test, saved.problem.target_scale or 1.0)
+        assert expected["conformal_width_90"] > 50  # in the target's own unit
+    assert expected.items() <= found.numbers.items()
+    assert found.numbers["conformal_coverage_90"] == pytest.approx(0.9, abs=0.11)
+    chosen = "The validation split chose the epoch as well, so conformal coverage is promised roughly only."
+    assert (chosen in found.notes) == (saved.record.config.train.selection == "best")
+    x, y = saved.problem.val
+    few = calibration(replace(saved, problem=replace(saved.problem, val=(x[:12], y[:12]))), Settings(), silent)
+    assert "conformal_coverage_90" in few.numbers
+    assert "conformal_coverage_95" not in few.numbers
+    assert "12 validation examples are too few for conformal sets of 95% or 99%." in few.notes
+
+
 def test_no_validation_split_no_temperature(loader: RunLoader) -> None:
     run = run_id("label_smoothing", 0, DIGITS, "data.validation=0", "train.selection=last")
     found = calibration(loader.load(run), Settings(), silent)
     assert "temperature" not in found.numbers
     assert "ece_scaled" not in found.numbers
+    assert not any(name.startswith("conformal") for name in found.numbers)
     assert found.notes == ("No validation split was held out, so no temperature is fitted.",)
 
 

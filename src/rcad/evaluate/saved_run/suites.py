@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from rcad.errors import InputError
 from rcad.evaluate.attack_search import seeded
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.evaluate.classification import before_and_after, classification, fit_temperature, risk_coverage
+from rcad.evaluate.conformal import LEVELS, conformal_classes, conformal_values
 from rcad.evaluate.corruptions.generated import SMALLEST
 from rcad.evaluate.corruptions.scores import (
     CorruptionScores,
@@ -60,30 +61,51 @@ class NotApplicable(Exception):
 
 
 def calibration(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
-    """How honest the probabilities are, as they are and with one temperature fitted on the validation split."""
+    """How honest the probabilities are: as they are, with one temperature, and as conformal sets or intervals.
+
+    Temperature and sets are fitted on the validation split.
+    """
     x, y = saved.examples("calibration", settings)
     output = saved.outputs(x)
     progress("test examples", 1, 2)
-    result = _calibration_of_classes(saved, output, y) if saved.problem.classes else _of_values(saved, output, y)
+    held_out, target = saved.problem.val
+    held = (saved.outputs(held_out), target) if len(target) else None
+    result = _of_classes(output, y, held) if saved.problem.classes else _of_values(saved, output, y)
     progress("test examples", 2, 2)
-    return result
+    return result if held is None else _with_sets(saved, result, held, (output, y))
 
 
-def _calibration_of_classes(saved: SavedRun, output: Tensor, y: Tensor) -> SuiteResult:
-    held_out, labels = saved.problem.val
+def _with_sets(
+    saved: SavedRun, result: SuiteResult, held: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]
+) -> SuiteResult:
+    """The numbers of sets of classes, or of intervals, that are calibrated on held-out examples."""
+    if saved.problem.classes:
+        found = conformal_classes(held, test)
+    else:
+        found = conformal_values(held, test, saved.problem.target_scale or 1.0)
+    notes = list(result.notes)
+    missing = [f"{100 * level:g}%" for level in LEVELS if f"conformal_coverage_{100 * level:g}" not in found]
+    if missing:
+        notes.append(f"{len(held[1])} validation examples are too few for conformal sets of {' or '.join(missing)}.")
+    if found and saved.record.config.train.selection == "best":
+        notes.append("The validation split chose the epoch as well, so conformal coverage is promised roughly only.")
+    return replace(result, numbers={**result.numbers, **found}, notes=tuple(notes))
+
+
+def _of_classes(output: Tensor, y: Tensor, held: tuple[Tensor, Tensor] | None) -> SuiteResult:
     curves = {"reliability": asdict(reliability(output, y)), "risk_coverage": asdict(risk_coverage(output, y))}
-    if not len(labels):
+    if held is None:
         note = "No validation split was held out, so no temperature is fitted."
         return SuiteResult(classification(output, y), curves, (note,), len(y))
-    fitted = fit_temperature(saved.outputs(held_out), labels)
+    fitted = fit_temperature(*held)
     if fitted.at_limit:
         # At T near 0 a single error on the test split costs hundreds of nats: no number worth a mean.
         extreme = "every validation example is right" if fitted.value < 1 else "the logits are worse than none"
         note = f"No temperature: {extreme}, so the validation NLL has its minimum at no finite temperature above 0."
         return SuiteResult(classification(output, y), curves, (note,), len(y))
     curves["reliability_scaled"] = asdict(reliability(output.double() / fitted.value, y))
-    held = {"val_nll": fitted.nll_before, "val_nll_scaled": fitted.nll_after}
-    return SuiteResult({**before_and_after(fitted, output, y), **held}, curves, (), len(y))
+    chosen = {"val_nll": fitted.nll_before, "val_nll_scaled": fitted.nll_after}
+    return SuiteResult({**before_and_after(fitted, output, y), **chosen}, curves, (), len(y))
 
 
 def _of_values(saved: SavedRun, output: Tensor, y: Tensor) -> SuiteResult:

@@ -40,6 +40,22 @@ VALUES = {
     "sharpness": "sharpness",
     "pit_error": "PIT error",
 }
+SETS = {
+    "conformal_coverage_90": "in the 90% set",
+    "conformal_size_90": "classes in the 90% set",
+    "conformal_coverage_95": "in the 95% set",
+    "conformal_size_95": "classes in the 95% set",
+    "conformal_coverage_99": "in the 99% set",
+    "conformal_size_99": "classes in the 99% set",
+}
+WIDTHS = {
+    "conformal_coverage_90": "in the 90% interval",
+    "conformal_width_90": "width of the 90% interval",
+    "conformal_coverage_95": "in the 95% interval",
+    "conformal_width_95": "width of the 95% interval",
+    "conformal_coverage_99": "in the 99% interval",
+    "conformal_width_99": "width of the 99% interval",
+}
 CORRUPTED = {
     "corrupted_accuracy_clean": "clean, %",
     "corrupted_accuracy_mean": "mean, %",
@@ -48,7 +64,9 @@ CORRUPTED = {
     "corrupted_nll_mean": "NLL",
     "mce": "mCE to ERM",
 }
-COMPARED = ("accuracy", "nll", "ece", "nll_scaled", "ece_scaled", "rmse", "crps")
+COMPARED = (
+    *("accuracy", "nll", "ece", "nll_scaled", "ece_scaled", "conformal_size_90", "rmse", "crps", "conformal_width_90"),
+)
 """What of the calibration is compared with ERM."""
 
 
@@ -153,7 +171,7 @@ def masking_words(groups: Sequence[Group]) -> str:
 def _compared(suite: str, group: Group) -> dict[str, str]:
     """What of a suite is compared, in words: the worst case and FGSM at each radius, two AUROCs for each set."""
     if suite == "calibration":
-        words = {**VALUES, **SCALED, **CLASSES}
+        words = {**VALUES, **SCALED, **CLASSES, **WIDTHS, **SETS}
         return {name: words[name] for name in COMPARED}
     if suite == "attacks":
         pairs = (("attacked_accuracy_worst", "worst attack within"), ("accuracy_under_fgsm", "FGSM"))
@@ -187,6 +205,10 @@ def _calibration(groups: Sequence[Group]) -> list[Table]:
         made.append(_columns(classes, SCALED, "The same after one temperature, fitted on the validation split."))
     if values:
         made.append(_columns(values, VALUES, "Test split, in the unit of the target."))
+    for held, columns, what in ((classes, SETS, "sets"), (values, WIDTHS, "intervals")):
+        if any("conformal_coverage_90" in group["numbers"] for group in held):
+            caption = f"Conformal {what}, calibrated on the validation split: the share of test examples they hold, and"
+            made.append(_columns(held, columns, f"{caption} how large they are."))
     return made
 
 

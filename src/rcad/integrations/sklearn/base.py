@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, Self
 
@@ -9,11 +10,12 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 from torch import Tensor
 
 from rcad.data.table_files import Table
 from rcad.errors import InputError, finite, fraction, whole
+from rcad.evaluate.conformal import threshold
 from rcad.integrations.sklearn.method import distance_of, measured_alpha, method_for
 from rcad.integrations.sklearn.network import Network, Savable
 from rcad.integrations.sklearn.tables import (
@@ -114,6 +116,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         if fresh:
             self.__dict__.pop("network_", None)  # from here on a failure leaves an estimator that is not fitted
             self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.__dict__.pop("conformal_scores_", None)  # of other weights
         rows, held = np.arange(len(y)), None
         if hold_out:
             rows, held = split(
@@ -224,6 +227,32 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         x = torch.from_numpy(self.columns_.transform(table, precision_of(table))).to(device, dtype)
         shares = None if weight is None else torch.from_numpy(weight / weight.mean()).to(x)
         return Examples(x, self._encoded(y, x.dtype).to(device), shares)
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Takes rows that `fit` has not seen, so that sets and intervals hold what they promise (split conformal).
+
+        `rcad.evaluate.conformal` says how. Training on drops what was calibrated.
+        """
+        output = self._output(X).double()
+        check_consistent_length(output, y)
+        self.conformal_scores_ = self._scores(output, self._encoded(self._target(y), torch.float64)).numpy()
+        return self
+
+    def _scores(self, output: Tensor, y: Tensor) -> Tensor:
+        """How wrong each prediction is, (N,) or (N, T)."""
+        raise NotImplementedError
+
+    def _limit(self, coverage: Any) -> Array:
+        """Up to which score a set or an interval of that coverage goes."""
+        if not hasattr(self, "conformal_scores_"):
+            raise InputError("expected calibrate(X, y) with rows that fit has not seen first, but it was not called")
+        limit = threshold(torch.from_numpy(self.conformal_scores_), coverage).numpy()
+        if not np.isfinite(limit).all():
+            raise InputError(
+                f"expected at least {math.ceil(coverage / (1 - coverage) - 1e-9)} rows to calibrate a coverage of "
+                f"{coverage:g}, but got {len(self.conformal_scores_)}; calibrate with more, or ask for less"
+            )
+        return limit
 
     def _output(self, X: Any) -> Tensor:
         """The network's output for new rows, (N, K)."""

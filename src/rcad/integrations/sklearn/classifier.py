@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rcad.errors import InputError
+from rcad.evaluate.conformal import class_scores, prediction_sets
 from rcad.integrations.sklearn.base import TableNetwork, check_class_weight
 from rcad.integrations.sklearn.tables import Array
 from rcad.loss.method import Method
@@ -71,6 +72,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         n_features_in_: how many columns the table has.
         feature_names_in_: their names; only for a DataFrame.
         module_: a copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`.
+        conformal_scores_: 1 - p of the true class of the rows given to `calibrate`.
         columns_: how a table becomes standardised features; internal.
         network_: parameters and optimizer; internal.
         seed_: what random_state gave; internal.
@@ -138,6 +140,19 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         output = self._output(X)
         chosen: Array = (output > 0).long().numpy() if self.multilabel_ else self.classes_[output.argmax(1).numpy()]
         return chosen
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+        """Which classes the answer is among, bool (N, K) in the order of `classes_`, after `calibrate(X, y)`.
+
+        Over new rows of the same kind as those, the sets hold the true class with probability `coverage` or more,
+        however good the model is. Each holds the most probable class; a better model has smaller ones.
+        """
+        return prediction_sets(self._output(X), float(self._limit(coverage))).numpy()
+
+    def _scores(self, output: Tensor, y: Tensor) -> Tensor:
+        if self.multilabel_:
+            raise InputError("expected one class for each row to calibrate sets, but got several labels")
+        return class_scores(output, y)
 
     @property
     def _classes(self) -> int:

@@ -118,14 +118,16 @@ PLAIN = (
     *("alpha_", "measured_alpha_", "multilabel_"),
 )
 """Fitted attributes that are JSON as they are."""
-ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_")
+ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_", "conformal_scores_")
+FORMER = ("center_", "scale_")
+"""Of estimators with one target, in files of before there could be several."""
 _FITTED = {
     "n_features_in_": int,
     "n_iter_": int,
     "seed_": int,
     "loss_curve_": [float],
     "validation_scores_": ([float], None),
-    **dict.fromkeys(("alpha_", "measured_alpha_"), (float, None)),
+    **dict.fromkeys(("alpha_", "measured_alpha_", "center_", "scale_"), (float, None)),
     "multilabel_": (bool, None),
 }
 _META = {
@@ -173,7 +175,7 @@ class Savable:
         try:
             meta = shaped("the state", given, _META)
             self = cls(**{name: _value(name, value) for name, value in meta["parameters"].items()})
-            for name in (name for name in PLAIN if name in given["fitted"]):
+            for name in (name for name in (*PLAIN, *FORMER) if name in given["fitted"]):
                 setattr(self, name, meta["fitted"][name])
             for name in (name for name in ARRAYS if name in meta["arrays"]):
                 setattr(
