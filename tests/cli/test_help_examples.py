@@ -25,8 +25,9 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.train.progress import SILENT
 
-# These download from official addresses.
+# These download from official addresses, or the Hub.
 NEED_NETWORK = {
+    "rcad train --data hf:scikit-learn/iris --target Species --method rcad",
     "rcad data fetch cifar100 --data-dir data",
     "rcad data fetch cifar10 --data-dir data",
     "rcad data fetch svhn --extra --data-dir data",

@@ -57,7 +57,12 @@ CacheFolder = Annotated[
     ),
 ]
 Data = Annotated[
-    str | None, typer.Option("--data", metavar="NAME|FILE|DIR", help="A name (rcad data list), a file or a folder.")
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="NAME|FILE|DIR",
+        help="A name (rcad data list), a file, a folder, hf:OWNER/NAME or torchvision:NAME.",
+    ),
 ]
 METHOD = typer.Option(
     "--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)"; see: rcad methods list.'

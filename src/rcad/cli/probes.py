@@ -32,6 +32,7 @@ EXTRAS = {
     "timm": ("timm",),
     "lightning": ("lightning",),
     "hf": ("transformers", "accelerate"),
+    "hub": ("huggingface-hub",),
 }
 NEEDED = ("cli", "data")
 NEED_TORCHVISION = ("timm", "lightning", "torchmetrics")

@@ -50,6 +50,7 @@ _OWN_NAMES = {
     "images": re.compile(r"\.?[a-z0-9-]+-[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
     "streams": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
     "unpacked": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
+    "hub": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.json|\.partial-\w+)?"),
     "fingerprints": re.compile(r"\.?[0-9a-f]{64}(\.\w+)?"),
 }
 # A file changed this recently may change again within the clock's tick and keep its size and times.

@@ -53,6 +53,7 @@ class Dataset:
         columns: the feature names of tabular data; empty for images.
         standard_splits: (train, test) index pairs into `train` where the source defines them (UCI has 20).
         note: one line on what was read (source, size), for people.
+        source: which edition it is, where somebody else keeps it: "hf:owner/name@commit".
         encoder: of a table read from a file, for new rows of the same kind.
         omissions: what of the source was left out, a sentence each: columns that name the rows, images that are broken.
     """
@@ -66,6 +67,7 @@ class Dataset:
     standard_splits: tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...] = field(default=())
     note: str = ""
     omissions: tuple[str, ...] = ()
+    source: str = ""
     encoder: TableEncoder | None = None
 
     @property

@@ -154,7 +154,7 @@ class _Shard:
         self.path = path
         self.file = _open(path)
         self.schema = self.file.schema_arrow
-        image = self._column("image", IMAGE_COLUMNS, "rename it")
+        image = self._column("image", IMAGE_COLUMNS, "rename it, or name the --target of a table")
         self.label = self._column("label", (label_column,) if label_column else LABEL_COLUMNS, "pass label_column=")
         self.leaf = _leaf(self.schema, image)
         if self.leaf is None:

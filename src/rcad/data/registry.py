@@ -39,6 +39,8 @@ LAYOUT_READERS: dict[str, Reader] = {
     "npz": "rcad.data.arrays:load",
     "tabular": "rcad.data.tables:load",
 }
+ELSEWHERE = {"hf:": "from_hub", "torchvision:": "from_torchvision"}
+"""Data that others keep, by how their names begin; functions of `rcad.data.elsewhere`."""
 
 READERS: dict[str, Reader] = {
     **{name: LAYOUT_READERS[name] for name in OFFICIAL},
@@ -82,7 +84,8 @@ def load(
     """Read a data set by name or path.
 
     Args:
-        name_or_path: a name of `READERS`, or a file or folder; a path is also looked up below the data folder.
+        name_or_path: a name of `READERS`, or a file or folder; a path is also looked up below the data folder. Or a set
+            of the Hugging Face Hub, "hf:owner/name@revision:split", or of torchvision, "torchvision:MNIST".
         data_dir: the data folder; else $RCAD_DATA.
         cache_dir: where decoded images are kept; else $RCAD_CACHE, else ~/.cache/rcad.
         progress: called with (done, total) while images are decoded.
@@ -93,6 +96,7 @@ def load(
     """
     name, root = str(name_or_path), data_root(data_dir)
     cache_path = cache.cache_root(cache_dir)
+    source = ""
     where = {"data_dir": root, "cache_dir": cache_path, "progress": progress, "stream": stream}
     if name in READERS and name not in OFFICIAL:
         return dataclasses.replace(_call(READERS[name], name, where, options), name=name)
@@ -102,11 +106,21 @@ def load(
             # Shards often carry no names; for a known set the classes and so the allowed labels are known.
             options = {"classes": known.classes or tuple(map(str, range(known.n_classes))), **options}
     else:
-        found = _recognised(_existing(name, root), cache_path, told="labels" in options)
+        bring = next((bring for prefix, bring in ELSEWHERE.items() if name.startswith(prefix)), None)
+        if bring is None:
+            path = _existing(name, root)
+        else:
+            from rcad.data import elsewhere
+
+            path, source = getattr(elsewhere, bring)(name, data_dir=root, cache_dir=cache_path, progress=progress)
+        found = _recognised(path, cache_path, told="labels" in options)
+        if found.layout == "parquet" and "target" in options:
+            found = Found("tabular", found.path)  # shards of images have labels; a target is a column of a table
     if found.layout not in LAYOUT_READERS:
         raise InputError(f"expected a data set in {found.path}, but got a nested {found.layout}; unpack it first")
     dataset = _call(LAYOUT_READERS[found.layout], str(found.path), where, options)
-    return dataclasses.replace(dataset, name=name)
+    note = dataset.note.replace(found.path.name, name) if source else dataset.note
+    return dataclasses.replace(dataset, name=name, note=note, source=source)
 
 
 def _official(name: str, data_dir: Path | None) -> Found:
@@ -176,6 +190,7 @@ def locate(name: str, data_dir: Path) -> Found | None:
 
 def _recognise_folder(folder: Path) -> Found | None:
     from rcad.data.image_folders import class_folders, find_labels, split_folders
+    from rcad.data.table_files import split_tables
 
     for known in OFFICIAL.values():
         if path := known.find(folder):
@@ -184,7 +199,9 @@ def _recognise_folder(folder: Path) -> Found | None:
         return Found("parquet", folder)
     if find_labels(folder) is not None:
         return Found("labels", folder)
-    return Found("folders", folder) if split_folders(folder) or class_folders(folder) else None
+    if split_folders(folder) or class_folders(folder):
+        return Found("folders", folder)
+    return Found("tabular", folder) if split_tables(folder) else None
 
 
 def _recognise_file(file: Path) -> Found | None:

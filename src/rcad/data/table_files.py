@@ -7,7 +7,7 @@ import importlib.util
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ Numbers = npt.NDArray[np.float64]
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """What counts as a missing value in a text file, in any case of letters."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".npy")
+_SPLIT = re.compile(r"(train|test|valid|validation|val)([-_.].*)?\.(csv|tsv|parquet)")
 _DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -138,6 +139,48 @@ def read_table(path: Path, *, least: int = 2) -> Table:
     if len(table) < least:
         raise InputError(f"expected at least {least} row{'s' if least > 1 else ''} in {path}, but got {len(table)}")
     return table
+
+
+def split_tables(folder: Path) -> dict[str, list[Path]]:
+    """The tables of a folder by split, "train" and perhaps "test" (else valid); none where no table is called train."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(path for home in (folder, folder / "data") if home.is_dir() for path in home.iterdir()):
+        if match := _SPLIT.fullmatch(path.name.lower()):
+            found.setdefault("valid" if match[1].startswith("val") else match[1], []).append(path)
+    if "train" not in found:
+        return {}
+    tests = found.get("test") or found.get("valid")
+    return {"train": found["train"]} | ({"test": tests} if tests else {})
+
+
+def joined(tables: Sequence[Table], path: Path) -> Table:
+    """Tables with the same columns one below the other."""
+    first = tables[0]
+    for other in tables[1:]:
+        if missing := [name for name in first.names if name not in other.names]:
+            raise InputError(f"expected a column {missing[0]!r} in {other.path} as in {first.path}, but it is missing")
+    columns: list[Column] = []
+    for name in first.names:
+        parts = [table.columns[table.names.index(name)] for table in tables]
+        numbers_ = [part for part in parts if not isinstance(part, Text)]
+        columns.append(np.concatenate(numbers_) if len(numbers_) == len(parts) else Text(_texts(parts)))
+    starts = np.cumsum([0, *map(len, tables)])
+
+    def line(row: int) -> str:
+        k = int(np.searchsorted(starts, row, side="right")) - 1
+        return f"{tables[k].line(row - int(starts[k]))} of {tables[k].path.name}"
+
+    return Table(path, first.names, tuple(columns), int(starts[-1]), line)
+
+
+def _texts(parts: Sequence[Column]) -> list[str | None]:
+    found: list[str | None] = []
+    for part in parts:
+        if isinstance(part, Text):
+            found += [None if k < 0 else part.levels[k] for k in part.codes.tolist()]
+        else:
+            found += [None if np.isnan(value) else repr(value) for value in part.tolist()]
+    return found
 
 
 def _read_text(path: Path) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from rcad.data.dataset import Dataset, Split, Task
 from rcad.data.scaling import Real, compact
 from rcad.data.table_encoder import Style, TableEncoder, as_text, check_numbers, numbers, style_of
-from rcad.data.table_files import Table, Text, read_table
+from rcad.data.table_files import Table, Text, joined, read_table, split_tables
 from rcad.errors import InputError, expanded
 
 AnyTask = Literal["auto", "classification", "regression"]
@@ -39,7 +40,7 @@ def load(
     """Read a table without taking any statistic of it: `Standardizer.fit` does that, on the training rows.
 
     Args:
-        name_or_path: a file.
+        name_or_path: a file; or a folder with train.csv (or .tsv, .parquet) and perhaps test.csv, in shards or whole.
         target: the column to predict, by name or position (negative from the end).
         task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
         drop: columns to leave out.
@@ -52,11 +53,15 @@ def load(
     """
     if task not in get_args(AnyTask):
         raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
-    table = read_table(expanded(name_or_path))
-    t = _target_position(table, target)
+    path = expanded(name_or_path)
+    parts, hidden = _parts(path, target) if path.is_dir() else ([read_table(path)], "")
+    t = _target_position(parts[0], target)
     for name in drop:
-        column_position(table, name, "drop")
-    table, skipped = with_targets(table, t, skip_bad)
+        column_position(parts[0], name, "drop")
+    kept = [with_targets(part, part.names.index(parts[0].names[t]), skip_bad) for part in parts]
+    skipped = sum(count for _, count in kept)
+    table = kept[0][0] if len(kept) == 1 else joined([part for part, _ in kept], path)
+    rows = len(kept[0][0])  # of the training set; others follow them
     columns = [j for j, name in enumerate(table.names) if j != t and name not in drop]
     encoder = TableEncoder.fit(table, columns)
     omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
@@ -68,10 +73,12 @@ def load(
     y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
     count = len(encoder.codes)
     note = f"{table.path.name}: {len(table)} rows, {count} column{'s' if count > 1 else ''}"
+    note += f", the last {len(table) - rows} for the test" if rows < len(table) else ""
     note += f", target {table.names[t]!r}; {why}{left_out}"
     if skipped:
         omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
         note += f"; {omissions[-1]}"
+    note += hidden
     gaps = int(np.isnan(x).any(axis=0).sum())
     if gaps:
         note += (
@@ -80,13 +87,27 @@ def load(
     return Dataset(
         table.path.stem,
         chosen,
-        Split(x, y),
+        Split(x[:rows], y[:rows]),
+        Split(x[rows:], y[rows:]) if rows < len(table) else None,
         classes=classes,
         columns=encoder.features,
         note=note,
         omissions=tuple(omissions),
         encoder=encoder,
     )
+
+
+def _parts(folder: Path, target: str | int | None) -> tuple[list[Table], str]:
+    """The training table of a folder and its test table; the latter is left out where it hides the target."""
+    found = split_tables(folder)
+    read = {
+        split: joined([read_table(file) for file in files], folder) if len(files) > 1 else read_table(files[0])
+        for split, files in found.items()
+    }
+    wanted = read["train"].names[_target_position(read["train"], target)]
+    if "test" in read and wanted not in read["test"].names:
+        return [read["train"]], f"; left out: the test table, which has no {wanted!r}"
+    return list(read.values()), ""
 
 
 def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:

@@ -227,7 +227,9 @@ class Execution:
         parameters = sum(p.numel() for p in self.trainer.model.parameters())
         # Times and memory are those of all the runs that shared the device.
         shared = f", {self.beside} runs at once" if self.beside > 1 else ""
+        source = self.trainer.problem.source
         return {
+            **({"data": source} if source else {}),
             "model": f"{type(self.trainer.model).__name__}, {parameters:,} parameters",
             "method": repr(self.trainer.method),
             "engine": f"{self.trainer.stepper.name}{shared}",

@@ -63,6 +63,7 @@ class Problem:
         preprocessing: what must be done to new data before the model sees it, as plain JSON.
         fingerprint: sha256 of the examples and targets of all three splits, as they were read; of images that stay on
             disk, that of their files.
+        source: which edition of the data it is, where somebody else keeps them.
     """
 
     train: tuple[Tensor, Tensor]
@@ -76,6 +77,7 @@ class Problem:
     preprocessing: Mapping[str, Any]
     fingerprint: str
     device: torch.device
+    source: str = ""
 
     @property
     def likelihood(self) -> Likelihood:
@@ -157,7 +159,9 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         preprocessing["target"], scale = target.to_dict(), target.scale
     train, val, test = (_tensors(part, device) for part in parts)
     classes = len(dataset.classes) if dataset.task == "classification" else 0
-    return Problem(train, val, test, splits, classes, scale, mean, std, preprocessing, fingerprint, device)
+    return Problem(
+        train, val, test, splits, classes, scale, mean, std, preprocessing, fingerprint, device, dataset.source
+    )
 
 
 FILES = "files:"

@@ -1,0 +1,197 @@
+"""Data that others keep: sets of the Hugging Face Hub, and torchvision's. Both become a folder that our readers know.
+
+Nothing of the Hub is executed and no pickle is read: Parquet, CSV and TSV files and images in class folders are taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from rcad.data.cache import REMEDY, make_whole
+from rcad.data.dataset import Progress
+from rcad.data.files import make_folder, reason, writing
+from rcad.errors import InputError, need
+from rcad.hub import Address, Repository
+
+SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+SPLITS |= dict.fromkeys(("valid", "validation", "val", "dev", "eval"), "valid")
+TABLES, IMAGES = (".parquet", ".csv", ".tsv"), (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+TORCHVISION = "torchvision:"
+
+
+class Brought(NamedTuple):
+    """A folder on this machine, and what exactly it holds, for the record."""
+
+    folder: Path
+    source: str
+
+
+def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress | None) -> Brought:
+    """The files of "hf:owner/name@revision:split", linked under names that say their split.
+
+    The part after the second colon is a split, a folder of the repository (a configuration), or both:
+    "hf:ylecun/mnist:mnist/train". A split alone is all the data: rcad holds out its own test set.
+    """
+    repository = Repository(Address.parse(name), "dataset", cache_dir / "hub")
+    links = layout(repository.names, repository.address)
+    files = repository.fetch(sorted(set(links.values())), progress)
+
+    def build(folder: Path) -> None:
+        for link, file in links.items():
+            (folder / link).parent.mkdir(parents=True, exist_ok=True)
+            (folder / link).symlink_to(files[file].resolve())
+
+    source = str(repository)
+    return Brought(_kept(cache_dir, f"{source}:{repository.address.part}", build, links), source)
+
+
+def layout(names: Sequence[str], address: Address) -> dict[str, str]:
+    """Which files of a repository are data, by the names our readers know: "train-00000-of-00002.parquet"."""
+    part = PurePosixPath(address.part or "")
+    words = [word for word in part.parts if word.lower() in SPLITS]
+    under = PurePosixPath(*[word for word in part.parts if word not in words])
+    inside = [
+        PurePosixPath(name) for name in names if not name.startswith(".") and under in PurePosixPath(name).parents
+    ]
+    for suffix in TABLES:
+        if found := [path for path in inside if path.suffix.lower() == suffix]:
+            return _shards(found, suffix, words[-1] if words else None, address)
+    images = [path for path in inside if path.suffix.lower() in IMAGES]
+    if words:
+        top = under / words[-1]
+        images = [path for path in images if top in path.parents]
+        under = top
+    if not images:
+        kinds = ", ".join(sorted({path.suffix for path in inside if path.suffix})) or "no files"
+        raise InputError(
+            f"expected Parquet, CSV or TSV files, or images in class folders, in {address}"
+            f"{f':{address.part}' if address.part else ''}, but got {kinds}; name another part or revision "
+            "(@refs/convert/parquet has Parquet files of many sets)"
+        )
+    return {str(path.relative_to(under)): str(path) for path in images}
+
+
+def _shards(found: list[PurePosixPath], suffix: str, wanted: str | None, address: Address) -> dict[str, str]:
+    """Tables or shards, one configuration of them, by split."""
+    homes = sorted({str(_home(path)) for path in found})
+    usual = [home for home in homes if home in (".", "data", "default")]
+    if len(homes) > 1 and not usual:
+        raise InputError(
+            f"expected one configuration of {address}, but got {', '.join(homes[:6])}; name one: {address}:{homes[0]}"
+        )
+    groups: dict[str, list[PurePosixPath]] = {}
+    for path in sorted(path for path in found if str(_home(path)) == (usual or homes)[0]):
+        groups.setdefault(_split(path), []).append(path)
+    if wanted is not None:
+        if SPLITS[wanted.lower()] not in groups:
+            raise InputError(f"expected the split {wanted} in {address}, but got {', '.join(groups)}; name one of them")
+        groups = {"train": groups[SPLITS[wanted.lower()]]}
+    elif "train" not in groups:
+        raise InputError(f"expected a split train in {address}, but got {', '.join(groups)}; name one: {address}:test")
+    return {
+        f"{split}-{k:05d}-of-{len(files):05d}{suffix}": str(path)
+        for split, files in groups.items()
+        for k, path in enumerate(files)
+    }
+
+
+def _word(path: PurePosixPath) -> str | None:
+    """The split that a file's name begins with."""
+    word = re.split(r"[-_.]", path.name, maxsplit=1)[0].lower()
+    return word if word in SPLITS else None
+
+
+def _home(path: PurePosixPath) -> PurePosixPath:
+    """The folder of a configuration: above the file, or above the folder that names its split."""
+    return path.parent.parent if _word(path) is None and path.parent.name.lower() in SPLITS else path.parent
+
+
+def _split(path: PurePosixPath) -> str:
+    return SPLITS.get(_word(path) or path.parent.name.lower(), "train")
+
+
+def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress | None) -> Brought:
+    """torchvision's set of this name as Parquet shards in the cache.
+
+    It is looked for in the folder `torchvision` of the data folder, and downloaded there by torchvision where it is
+    not; whether it unpickles files of its own is torchvision's affair.
+    """
+    vision = need("torchvision", "torchvision", "timm")
+    wanted = name.removeprefix(TORCHVISION)
+    make = getattr(vision.datasets, wanted, None)
+    if make is None or not inspect.isclass(make) or wanted.startswith("_"):
+        some = "MNIST, FashionMNIST, CIFAR10, SVHN, Flowers102, OxfordIIITPet"
+        raise InputError(f"expected the name of a torchvision data set, e.g. {some}, but got {wanted!r}")
+    root = (data_dir or cache_dir) / "torchvision"
+    make_folder(root, "data", "pass another data_dir= (--data-dir)")
+
+    def build(folder: Path) -> None:
+        opened = {split: _opened(make, wanted, root, split) for split in ("train", "test")}
+        total, before = sum(len(one) for one in opened.values() if one is not None), 0
+        for split, images in opened.items():
+            if images is not None:
+                _write_shard(folder / f"{split}-00000-of-00001.parquet", images, before, total, progress)
+                before += len(images)
+
+    source = f"torchvision {vision.__version__} {wanted}"
+    return Brought(_kept(cache_dir, f"{source} {root.resolve()}", build, ["train-00000-of-00001.parquet"]), source)
+
+
+def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
+    """A split, in the way that this set calls them; None where it has no test set."""
+    keywords = inspect.signature(make).parameters
+    options: dict[str, Any] = {"download": True} if "download" in keywords else {}
+    if "train" in keywords:
+        options["train"] = split == "train"
+    elif "split" in keywords:
+        default = keywords["split"].default
+        options["split"] = "trainval" if default == "trainval" and split == "train" else split
+    elif split == "test":
+        return None
+    try:
+        return make(str(root), **options)
+    except Exception as error:
+        raise InputError(
+            f"expected torchvision's {name} ({split}) in {root}, or to download it, but got: {reason(error)}"
+        ) from None
+
+
+def _write_shard(path: Path, images: Any, before: int, total: int, progress: Progress | None) -> None:
+    arrow, parquet = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
+    pixels, labels = [], []
+    for k in range(len(images)):
+        image, label = images[k]
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG")  # without loss
+        pixels.append({"bytes": buffer.getvalue()})
+        labels.append(int(label))
+        if progress is not None and k % 256 == 0:
+            progress(before + k, total)
+    named = getattr(images, "classes", None) or sorted(set(labels))
+    features = f'{{"info": {{"features": {{"label": {{"names": {_json(named)}}}}}}}}}'
+    table = arrow.table({"image": pixels, "label": labels}).replace_schema_metadata({"huggingface": features})
+    parquet.write_table(table, path)
+
+
+def _json(names: Sequence[Any]) -> str:
+    return json.dumps([" ".join(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in names])
+
+
+def _kept(cache_dir: Path, key: str, build: Callable[[Path], None], files: Any) -> Path:
+    """The folder in the cache that `build` fills; made again where one of its files is gone."""
+    make_folder(cache_dir / "hub", "cache", REMEDY)
+    folder = cache_dir / "hub" / hashlib.sha256(key.encode()).hexdigest()[:32]
+
+    def whole(made: Path) -> bool:
+        return all((made / file).is_file() for file in files)
+
+    with writing(cache_dir, "cache", f"free some space there, or {REMEDY}"):
+        make_whole(folder, build, whole)
+    return folder

@@ -1,0 +1,252 @@
+"""Sets of the Hub, from a server and from a cache on this machine, and torchvision's."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hub_server import Hub, digests, point_to, serving
+from made import png
+from rcad.data.elsewhere import layout
+from rcad.data.registry import load
+from rcad.errors import InputError
+from rcad.hub import Address
+from rcad.loss.method_rows import parse_method
+from rcad.runs.configure import configure
+from rcad.runs.store import Store
+from rcad.train.place import Place
+from rcad.train.run import run
+
+pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hf"))
+    with serving() as found:
+        point_to(monkeypatch, found.url)
+        yield found
+
+
+def rows(count: int, first: int = 0) -> bytes:
+    lines = [f"{i},{i % 3},{'uv'[i % 2]}" for i in range(first, first + count)]
+    return "\n".join(["a,b,colour", *lines]).encode() + b"\n"
+
+
+def shard(labels: list[int], names: list[str] | None = None) -> bytes:
+    """Images in Parquet as the Hub has them."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table({"image": [{"bytes": png(seed=k)} for k in range(len(labels))], "label": labels})
+    if names:
+        features = f'{{"info": {{"features": {{"label": {{"names": {names}}}}}}}}}'.replace("'", '"')
+        table = table.replace_schema_metadata({"huggingface": features})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def test_tables_come_with_their_test_split(hub: Hub) -> None:
+    commit = hub.put("datasets/me/rows", {"README.md": b"#", "train.csv": rows(40), "test.csv": rows(10, 40)})
+    found = load("hf:me/rows", target="colour")
+    assert (len(found.train), found.test and len(found.test), found.classes) == (40, 10, ("u", "v"))
+    assert found.source == f"hf:me/rows@{commit}"
+    assert found.train.x[:3].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert found.test is not None
+    assert found.test.x[0].tolist() == [40, 1]
+    assert found.note.startswith("hf:me/rows: 50 rows, 2 columns, the last 10 for the test")
+    alone = load("hf:me/rows:test", target="colour")
+    assert (len(alone.train), alone.test) == (10, None)
+
+
+def test_a_test_table_without_the_target_is_left_out(hub: Hub) -> None:
+    hidden = b"a,b\n1,2\n2,3\n"
+    hub.put("datasets/me/rows", {"train.csv": rows(40), "test.csv": hidden})
+    found = load("hf:me/rows", target="colour")
+    assert found.test is None
+    assert "left out: the test table, which has no 'colour'" in found.note
+
+
+def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def part(*values: float, **more: Any) -> bytes:
+        return bytes(pandas.DataFrame({"a": values, "y": [v * 2.5 for v in values], **more}).to_parquet())
+
+    files = {"data/train-00000-of-00002.parquet": part(1, 2, 3), "data/train-00001-of-00002.parquet": part(4, 5)}
+    hub.put("datasets/me/shards", {**files, "data/validation-00000-of-00001.parquet": part(6, 7)})
+    found = load("hf:me/shards", target="y", task="regression")
+    assert found.train.x[:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert found.test is not None
+    assert found.test.y.tolist() == [15.0, 17.5]
+
+
+def test_images_in_parquet_keep_their_class_names(hub: Hub) -> None:
+    names = ["cat", "dog"]
+    files = {"plain/train-00000-of-00002.parquet": shard([0, 1], names)}
+    files |= {"plain/train-00001-of-00002.parquet": shard([1, 0], names), "plain/test-0.parquet": shard([1], names)}
+    hub.put("datasets/me/pets", files)
+    found = load("hf:me/pets")
+    assert found.is_image
+    assert found.classes == ("cat", "dog")
+    assert found.train.y.tolist() == [0, 1, 1, 0]
+    assert found.test is not None
+    assert found.test.y.tolist() == [1]
+
+
+def test_images_in_class_folders(hub: Hub) -> None:
+    every = [f"{split}/{name}/{k}.png" for split in ("train", "test") for name in ("cat", "dog") for k in range(3)]
+    hub.put("datasets/me/folders", {path: png(seed=k) for k, path in enumerate(every)})
+    found = load("hf:me/folders")
+    assert found.classes == ("cat", "dog")
+    assert (len(found.train), found.test and len(found.test)) == (6, 6)
+    alone = load("hf:me/folders:train")
+    assert (len(alone.train), alone.test, alone.classes) == (6, None, ("cat", "dog"))
+
+
+def test_a_revision_is_what_it_was_and_stands_in_the_record(hub: Hub, tmp_path: Path) -> None:
+    old = hub.put("datasets/me/rows", {"train.csv": rows(40)})
+    hub.put("datasets/me/rows", {"train.csv": rows(60)})
+    assert len(load("hf:me/rows", target="colour").train) == 60
+    name = f"hf:me/rows@{old}"
+    assert len(load(name, target="colour").train) == 40
+    data = {"name": name, "target": "colour"}
+    config = configure(data, parse_method("erm"), epochs=1)
+    record = run(config, Place(Store.open(tmp_path / "runs"), device="cpu"))
+    assert record.resolved["data"] == f"hf:me/rows@{old}"
+
+
+def test_without_the_hub_the_cache_serves(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = hub.put("datasets/me/rows", {"train.csv": rows(40)})
+    load("hf:me/rows", target="colour")
+    asked = len(hub.asked)
+    point_to(monkeypatch, "http://127.0.0.1:9")
+    for name in ("hf:me/rows", "hf:me/rows@main:train", f"hf:me/rows@{commit}"):
+        assert load(name, target="colour").source == f"hf:me/rows@{commit}"
+    with pytest.raises(InputError, match=r"not there and the Hub was not reached .*fetch it online once"):
+        load("hf:me/other", target="colour")
+    assert len(hub.asked) == asked
+
+
+def test_a_cache_that_another_program_filled_will_do(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hub's own layout: blobs by their hash, snapshots of links, names of commits."""
+    point_to(monkeypatch, "http://127.0.0.1:9")
+    home, content = tmp_path / "hf" / "datasets--me--rows", rows(40)
+    commit, name = "a" * 40, digests(content)[1]
+    for folder in ("blobs", "refs", f"snapshots/{commit}"):
+        (home / folder).mkdir(parents=True)
+    (home / "refs" / "main").write_text(commit)
+    (home / "blobs" / str(name)).write_bytes(content)
+    (home / "snapshots" / commit / "train.csv").symlink_to(home / "blobs" / str(name))
+    assert load("hf:me/rows", target="colour").source == f"hf:me/rows@{commit}"
+
+
+@pytest.mark.parametrize("size", [6, 60])  # a small file has git's hash, a large one its sha256
+def test_a_file_that_is_not_what_the_hub_says_is_refused(size: int, hub: Hub, tmp_path: Path) -> None:
+    hub.put("datasets/me/rows", {"train.csv": rows(size)})
+    load("hf:me/rows", target="colour")
+    (file,) = (tmp_path / "hf").glob("*/snapshots/*/train.csv")
+    changed = bytearray(file.read_bytes())
+    changed[-2] ^= 1
+    file.resolve().write_bytes(bytes(changed))
+    with pytest.raises(InputError, match=r"as the Hub has it, but .* holds something else; delete that file"):
+        load("hf:me/rows", target="colour")
+
+
+def test_what_was_verified_is_not_read_again(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.put("datasets/me/rows", {"train.csv": rows(40)})
+    load("hf:me/rows", target="colour")
+    monkeypatch.setattr("rcad.hub._digest", lambda path, length: pytest.fail("read again"))
+    load("hf:me/rows", target="colour")
+
+
+def test_names_that_leave_the_folder_are_not_followed(hub: Hub, tmp_path: Path) -> None:
+    hub.put("datasets/me/rows", {"../../train.csv": rows(9), "a/../../train.csv": rows(9), "train.csv": rows(40)})
+    assert len(load("hf:me/rows", target="colour").train) == 40
+    assert not list(tmp_path.glob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "says"),
+    [
+        ("hf:me/none", None, "expected the dataset hf:me/none on the Hub, but it is not there for you"),
+        ("hf:me/it@v9", {"train.csv": b""}, "check its name and revision"),
+        ("hf:me/it", {"script.py": b"", "data.jsonl": b""}, r"expected Parquet, CSV or TSV files.*but got .jsonl, .py"),
+        ("hf:me/it", {"a/train.csv": b"", "b/train.csv": b""}, "one configuration of hf:me/it, but got a, b; name one"),
+        ("hf:me/it:test", {"train.csv": b""}, "expected the split test in hf:me/it, but got train"),
+        ("hf:me/it", {"test.csv": b""}, "expected a split train in hf:me/it, but got test"),
+        ("hf:a b", None, "expected an address like hf:owner/name@revision:split, but got 'hf:a b'"),
+        ("hf:../../x", None, "expected an address like"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    name: str, files: dict[str, bytes] | None, says: str, hub: Hub
+) -> None:
+    if files is not None:
+        hub.put("datasets/me/it", files)
+    with pytest.raises(InputError, match=says) as caught:
+        load(name, target="colour")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_layouts_of_the_hub() -> None:
+    def links(*names: str, part: str | None = None) -> dict[str, str]:
+        return layout(names, Address("me/it", None, part))
+
+    converted = links("default/train/0000.parquet", "default/train/0001.parquet", "default/test/0000.parquet")
+    assert converted == {
+        "train-00000-of-00002.parquet": "default/train/0000.parquet",
+        "train-00001-of-00002.parquet": "default/train/0001.parquet",
+        "test-00000-of-00001.parquet": "default/test/0000.parquet",
+    }
+    two = ("mnist/train-0.parquet", "mnist/test-0.parquet", "other/train-0.parquet")
+    assert set(links(*two, part="mnist").values()) == set(two[:2])
+    assert links(*two, part="mnist/test") == {"train-00000-of-00001.parquet": "mnist/test-0.parquet"}
+    assert links("iris.csv", "README.md") == {"train-00000-of-00001.csv": "iris.csv"}
+
+
+class Vision:
+    """A set as torchvision has them."""
+
+    classes = ("zero", "one")
+
+    def __init__(self, root: str, train: bool = True, download: bool = False) -> None:
+        assert download
+        self._count = 6 if train else 2
+        Path(root, "seen").write_text("x")
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return Image.fromarray(np.full((4, 4), index * 10, np.uint8)), index % 2
+
+
+def test_sets_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
+    vision = ModuleType("torchvision")
+    vision.__version__ = "0.28.0"  # type: ignore[attr-defined]
+    vision.datasets = SimpleNamespace(Few=Vision)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torchvision", vision)
+    found = load("torchvision:Few", data_dir=tmp_path)
+    assert (found.classes, found.train.y.tolist(), found.train.x.shape) == (("zero", "one"), [0, 1] * 3, (6, 1, 4, 4))
+    assert found.train.x[3].max() == 30
+    assert found.test is not None
+    assert len(found.test) == 2
+    assert found.source == "torchvision 0.28.0 Few"
+    assert (tmp_path / "torchvision" / "seen").exists()
+    os.remove(tmp_path / "torchvision" / "seen")
+    load("torchvision:Few", data_dir=tmp_path)  # from the cache
+    assert not (tmp_path / "torchvision" / "seen").exists()
+    with pytest.raises(InputError, match=r"name of a torchvision data set, e.g. MNIST, .*but got 'Fewer'"):
+        load("torchvision:Fewer", data_dir=tmp_path)

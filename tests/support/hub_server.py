@@ -1,0 +1,151 @@
+"""A Hugging Face Hub on this machine: the addresses that huggingface_hub asks for, over repositories in memory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+Files = dict[str, bytes]
+LARGE = 200
+"""Files of at least so many bytes are stored as large ones (LFS), with their sha256."""
+
+
+class Hub:
+    """Repositories by "datasets/owner/name" or "models/owner/name", each a list of commits; the last is main."""
+
+    def __init__(self) -> None:
+        self.repositories: dict[str, list[Files]] = {}
+        self.asked: list[str] = []
+        self.url = ""
+
+    def put(self, repo: str, files: Files) -> str:
+        """One more commit; returns its name."""
+        self.repositories.setdefault(repo, []).append(files)
+        return commit(repo, len(self.repositories[repo]) - 1)
+
+    def find(self, repo: str, revision: str) -> tuple[str, Files] | None:
+        every = self.repositories.get(repo, [])
+        for number, files in enumerate(every):
+            if revision == commit(repo, number) or (revision == "main" and number == len(every) - 1):
+                return commit(repo, number), files
+        return None
+
+
+def commit(repo: str, number: int) -> str:
+    return hashlib.sha1(f"{repo} {number}".encode()).hexdigest()
+
+
+def digests(content: bytes) -> tuple[str, str | None]:
+    """git's hash, and the sha256 of a large file."""
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return blob, hashlib.sha256(content).hexdigest() if len(content) >= LARGE else None
+
+
+def point_to(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """The library reads HF_ENDPOINT once, when it is imported."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+
+@contextmanager
+def serving() -> Iterator[Hub]:
+    hub = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+        def answer(self, code: int, body: bytes = b"", **headers: str) -> None:
+            self.send_response(code)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def plain(self, value: Any) -> None:
+            self.answer(200, json.dumps(value).encode(), Content_Type="application/json")
+
+        def missing(self, what: str) -> None:
+            self.answer(404, json.dumps({"error": f"{what} not found"}).encode(), X_Error_Code=f"{what}NotFound")
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            path = unquote(self.path).partition("?")[0]
+            hub.asked.append(f"{self.command} {path}")
+            if match := re.fullmatch(r"/api/((?:datasets|models)/[^/]+/[^/]+?)(?:/revision/(.+))?", path):
+                repo, revision = match[1], match[2] or "main"
+                found = hub.find(repo, revision)
+                if found is None:
+                    self.missing("Revision" if repo in hub.repositories else "Repo")
+                    return
+                siblings = []
+                for name, content in found[1].items():
+                    blob, large = digests(content)
+                    one: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": blob}
+                    if large:
+                        one["lfs"] = {"sha256": large, "size": len(content), "pointerSize": 130}
+                    siblings.append(one)
+                name = repo.partition("/")[2]
+                self.plain({"_id": "1", "id": name, "modelId": name, "sha": found[0], "siblings": siblings, "tags": []})
+            elif match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+                repo = f"{'datasets' if match[1] else 'models'}/{match[2]}"
+                found = hub.find(repo, match[3])
+                if found is None or match[4] not in found[1]:
+                    self.missing("Entry")
+                    return
+                content = found[1][match[4]]
+                blob, large = digests(content)
+                self.answer(200, content, ETag=f'"{large or blob}"', X_Repo_Commit=found[0], Accept_Ranges="bytes")
+            else:
+                self.missing("Entry")
+
+        def do_POST(self) -> None:
+            path = unquote(self.path).partition("?")[0]
+            hub.asked.append(f"POST {path}")
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if path == "/api/repos/create":
+                told = json.loads(body)
+                repo = f"{told.get('type', 'model')}s/{told.get('organization') or 'me'}/{told['name']}"
+                hub.repositories.setdefault(repo, [{}])
+                self.plain({"url": f"{hub.url}/{repo.partition('/')[2]}", "id": repo.partition("/")[2]})
+            elif path == "/api/validate-yaml":
+                self.plain({"errors": [], "warnings": []})
+            elif match := re.fullmatch(r"/api/((?:datasets|models)/.+)/preupload/main", path):
+                files = [{"path": one["path"], "uploadMode": "regular"} for one in json.loads(body)["files"]]
+                self.plain({"files": [{**one, "shouldIgnore": False, "oid": None} for one in files]})
+            elif match := re.fullmatch(r"/api/((?:datasets|models)/.+)/commit/main", path):
+                files = dict(hub.repositories[match[1]][-1])
+                for line in map(json.loads, body.splitlines()):
+                    if line["key"] == "file":
+                        files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                name = hub.put(match[1], files)
+                self.plain({"commitUrl": f"{hub.url}/commit/{name}", "commitOid": name, "success": True})
+            else:
+                self.missing("Entry")
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
