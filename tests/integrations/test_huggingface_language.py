@@ -18,40 +18,12 @@ from equal import moved, same_parameters
 from rcad import InputError, suggest_alpha
 from rcad.integrations.embeddings import Packs, embedding_distance
 from rcad.integrations.huggingface import RCADTrainer
-from tiny_transformers import arguments, bert, collated
+from tiny_transformers import VOCABULARY, arguments, bert, collated, gpt2, llama, sentences
+from workers import in_two
 
-VOCABULARY, ALPHA, LAM = 40, 0.5, 0.3
+ALPHA, LAM = 0.5, 0.3
 METHOD = f"rcad(lam={LAM})"
 NEAR = {"rtol": 1e-4, "atol": 1e-6}
-
-
-def llama(**config: Any) -> Any:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-    shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 64, "initializer_range": 0.2, "pad_token_id": 0}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **shape, **config))
-
-
-def gpt2() -> Any:
-    """With one table for what comes in and what goes out."""
-    torch.manual_seed(0)
-    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": VOCABULARY, "n_positions": 64}
-    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **still))
-
-
-def sentences(count: int = 12, *, padded: bool = True) -> list[dict[str, Tensor]]:
-    """Random tokens of random lengths; labels of padding, and of a prompt of two tokens, are -100."""
-    generator = torch.Generator().manual_seed(1)
-    rows = []
-    for _ in range(count):
-        length = int(torch.randint(4, 9, (), generator=generator))
-        ids = torch.randint(1, VOCABULARY, (8,), generator=generator)
-        mask = torch.arange(8) < length
-        labels = torch.where(mask & (torch.arange(8) >= 2), ids, -100)
-        row = {"input_ids": torch.where(mask, ids, 0), "attention_mask": mask.long(), "labels": labels}
-        rows.append(row if padded else {key: row[key][:length] for key in ("input_ids", "labels")})
-    return rows
 
 
 def train(model: Any, folder: Path, rows: Any = None, *, trainer: Any = RCADTrainer, **options: Any) -> Any:
@@ -211,3 +183,41 @@ def test_what_cannot_be_done_is_refused_in_one_line(make: Any, options: Any, say
         RCADTrainer(make(), arguments(tmp_path), **options)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+WORKER = """
+import sys, torch
+from accelerate.state import AcceleratorState, GradientState
+from rcad.integrations.huggingface import RCADTrainer
+from sharding import FSDPModule, gathered, sharded
+from tiny_transformers import arguments, gpt2, llama, sentences
+out, rank = sys.argv[1:]
+AcceleratorState._reset_state(True)  # those of the test's own process
+GradientState._reset_state()
+class Sharded(RCADTrainer):
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        layers = ["LlamaDecoderLayer", "GPT2Block"][self.model.config.model_type == "gpt2":][:1]
+        sharded(self.accelerator, auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=layers)
+        self.is_fsdp_enabled = True
+changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
+for make in (llama, gpt2):
+    options = {"method": "rcad(lam=0.3)", "embedding_alpha": 0.5}
+    trainer = Sharded(make(), arguments(out, **changed), train_dataset=sentences(), **options)
+    trainer.train()
+    assert isinstance(trainer.model_wrapped, FSDPModule)
+    torch.save(gathered(trainer.model), f"{out}/{make.__name__}-{rank}.pt")
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_under_fsdp2_equal_one_big_batch(tmp_path: Path) -> None:
+    """With a table of its own, and with one that is the last layer too."""
+    in_two(WORKER, tmp_path)
+    for make in (llama, gpt2):
+        train(alone := make(), tmp_path, changed={"per_device_train_batch_size": 12})
+        assert moved(alone, make()) > 1e-2
+        for rank in (0, 1):
+            together = make()
+            together.load_state_dict(torch.load(tmp_path / f"{make.__name__}-{rank}.pt", weights_only=True))
+            same_parameters(alone, together, **NEAR)

@@ -12,7 +12,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-LABELS, PAD = 3, 0
+LABELS, PAD, VOCABULARY = 3, 0, 40
 
 
 def bert(head: str = "SequenceClassification", *, dropout: float = 0.0, **config: Any) -> nn.Module:
@@ -44,6 +44,35 @@ def texts(count: int = 12, *, padded: bool = True, per_token: bool = False, seed
         labels = torch.randint(LABELS, (8,), generator=generator)
         labels = torch.where(mask, labels, -100) if per_token else labels[0]
         rows.append({"input_ids": torch.where(mask, ids, PAD), "attention_mask": mask.long(), "labels": labels})
+    return rows
+
+
+def llama(**config: Any) -> Any:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 64, "initializer_range": 0.2, "pad_token_id": 0}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **shape, **config))
+
+
+def gpt2() -> Any:
+    """With one table for what comes in and what goes out."""
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": VOCABULARY, "n_positions": 64}
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **still))
+
+
+def sentences(count: int = 12, *, padded: bool = True) -> list[dict[str, Tensor]]:
+    """For language models: random tokens of random lengths; of padding and a prompt of two tokens labels are -100."""
+    generator = torch.Generator().manual_seed(1)
+    rows = []
+    for _ in range(count):
+        length = int(torch.randint(4, 9, (), generator=generator))
+        ids = torch.randint(1, VOCABULARY, (8,), generator=generator)
+        mask = torch.arange(8) < length
+        labels = torch.where(mask & (torch.arange(8) >= 2), ids, -100)
+        row = {"input_ids": torch.where(mask, ids, 0), "attention_mask": mask.long(), "labels": labels}
+        rows.append(row if padded else {key: row[key][:length] for key in ("input_ids", "labels")})
     return rows
 
 
