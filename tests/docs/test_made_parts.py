@@ -221,3 +221,12 @@ def test_how_the_cost_grows_is_shown_where_it_was_measured() -> None:
     shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
     assert [f"evidence/figures/{name}.svg" in shown for name in measured] == [True] * len(measured)
     assert shown.startswith("## How it grows") or not measured
+
+
+def test_the_table_of_damages_has_every_kind_of_damage_and_of_file() -> None:
+    head, _, *rows = summary.damages(ROOT).splitlines()
+    for kind in ("half", "empty", "zeros", "zero tail", "garbage tail", "one bit", "missing", "a folder in its place"):
+        assert f"| {kind} |" in head
+    files = ["checkpoint", "record", "config", "log", "weights", "evaluation", "cache", "packed study"]
+    assert [row.split(" | ")[0] for row in rows] == [f"| {file}" for file in files]
+    assert all(row.count("healed") + row.count("named") == 8 for row in rows)

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import re
+import shlex
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rcad.errors import InputError, shown
-from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing
+from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing, set_aside
 from rcad.runs.record import RunRecord
 
 SUFFIX = ".jsonl.gz"
@@ -78,6 +79,8 @@ def write_pack(path: Path, runs: Iterable[PackedRun]) -> int:
             "pack fewer of them to a file"
         )
     make_folder(path.parent)
+    if path.is_dir():
+        set_aside(path)
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     return len(content)
@@ -147,7 +150,7 @@ def _read(path: Path, modified: int, size: int) -> Mapping[str, PackedRun]:
         packed = _packed(loads(line, f"{path}, line {number}"), f"{path}, line {number}")
         runs[packed.record.id] = packed
     if len(runs) != header["runs"]:
-        raise _broken(path, f"{len(runs)} runs where its header says {shown(header['runs'])}")
+        raise broken_pack(path, f"{len(runs)} runs where its header says {shown(header['runs'])}")
     return MappingProxyType(runs)
 
 
@@ -157,26 +160,26 @@ def _lines(path: Path) -> tuple[dict[str, Any], Sequence[str]]:
         with gzip.open(path) as file:
             content = file.read(LARGEST_TEXT + 1)
     except (OSError, EOFError, zlib.error) as error:  # the last two where the file was cut short or changed
-        raise _broken(path, " ".join(str(error).split())) from None
+        raise broken_pack(path, " ".join(str(getattr(error, "strerror", None) or error).split())) from None
     if not content:
-        raise _broken(path, "nothing")
+        raise broken_pack(path, "nothing")
     if len(content) > LARGEST_TEXT:
-        raise _broken(path, f"more than {LARGEST_TEXT:,} bytes once it is unzipped")
+        raise broken_pack(path, f"more than {LARGEST_TEXT:,} bytes once it is unzipped")
     first, _, body = content.partition(b"\n")
     try:
         header = loads(first.decode(), f"{path}, line 1")
         if not isinstance(header, dict) or header.get("kind") != KIND:
-            raise _broken(path, "a file of another kind")
+            raise broken_pack(path, "a file of another kind")
         if header.get("schema") != SCHEMA:
             raise InputError(
                 f"expected a pack of schema {SCHEMA} in {path}, but got {shown(header.get('schema'))}; "
                 "read it with the version of rcad that wrote it"
             )
         if header.get("sha256") != hashlib.sha256(body).hexdigest() or "runs" not in header:
-            raise _broken(path, "lines that do not match its checksum")
+            raise broken_pack(path, "lines that do not match its checksum")
         return header, body.decode().split("\n")[:-1]
     except UnicodeDecodeError:
-        raise _broken(path, "bytes that are no text") from None
+        raise broken_pack(path, "bytes that are no text") from None
 
 
 def _packed(plain: Any, source: str) -> PackedRun:
@@ -193,5 +196,9 @@ def _packed(plain: Any, source: str) -> PackedRun:
     return PackedRun(record, evaluations)
 
 
-def _broken(path: Path, reason: str) -> InputError:
-    return InputError(f"expected {path} to be a pack of runs, but got {reason}; restore the file or remove it")
+def broken_pack(path: Path, reason: str) -> InputError:
+    """What is said of a pack that cannot be read."""
+    again = f"rcad runs pack DIR --out {shlex.quote(str(path))} --force"
+    return InputError(
+        f"expected {path} to be a pack of runs, but got {reason}; restore it, or pack the runs again: {again}"
+    )

@@ -35,7 +35,7 @@ from rcad.runs.files import (
     write_text,
 )
 from rcad.runs.locks import RunLock, held_here, is_locked
-from rcad.runs.pack import PackedRun, is_pack, packs_in, thinned, united, write_pack
+from rcad.runs.pack import PackedRun, broken_pack, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
 from rcad.runs.record import FINISHED, STATUSES, RunRecord, Status
 
@@ -72,6 +72,8 @@ class Store:
             return store
         if create:
             make_folder(store.path)
+        elif is_pack(store.path) and not store.path.exists():
+            raise broken_pack(store.path, "nothing there")
         elif not store.path.is_dir():
             raise InputError(f"expected a folder of runs, but got {str(path)!r}; train something, or name another")
         store._clean()

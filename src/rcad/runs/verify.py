@@ -19,7 +19,7 @@ CURES: dict[Cure, str] = {
     "train": "the run is trained again",
     "write": "it is written again from the record",
     "aside": "it is set aside, and made again when next needed",
-    "restore": "restore it, or make it again from the runs: rcad runs pack",
+    "restore": "restore it, or pack the runs again: rcad runs pack DIR --out FILE --force",
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from filecmp import cmp
+from pathlib import Path
 
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
@@ -102,21 +103,24 @@ def _trained(configs: Mapping[str, RunConfig], place: Place, progress: Progress)
 
 
 def _take_over(store: Store, second: Store, record: RunRecord) -> None:
-    """The new run's files take the place of the old one's, the record last."""
+    """The new run's files take the place of the old one's, the record last. Evaluations of other weights go aside."""
     run = record.id
+    new, old = second.folder(run), store.folder(run)
     before = _readable(store, run)
     with store.lock(record.config):
-        evaluations = sorted((store.folder(run) / EVALUATION).glob("*.json"))
-        if before is None or before.metrics != record.metrics:  # they are of other weights
-            for path in evaluations:
+        if not _same(new / WEIGHTS, old / WEIGHTS) and (before is None or before.metrics != record.metrics):
+            for path in sorted((old / EVALUATION).glob("*.json")):
                 set_aside(path)
         for name in (WEIGHTS, LOG, RECORD):
-            new, old = second.folder(run) / name, store.folder(run) / name
-            if os.path.lexists(old) and not (old.is_file() and new.is_file() and cmp(new, old, shallow=False)):
-                set_aside(old)
-            if new.exists():
-                os.replace(new, old)
+            if os.path.lexists(old / name) and not _same(new / name, old / name):
+                set_aside(old / name)
+            if (new / name).exists():
+                os.replace(new / name, old / name)
     second.remove(run)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.is_file() and other.is_file() and cmp(one, other, shallow=False)
 
 
 def _readable(store: Store, run: str) -> RunRecord | None:

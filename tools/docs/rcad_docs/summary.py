@@ -233,3 +233,15 @@ def _steps(root: Path) -> str:
         f"{table['rcad']:.2f} {where}" for table, where in ((gpu, "on an H200"), (cpu, "on a CPU")) if "rcad" in table
     ]
     return f"{', '.join(found)}; the arithmetic of the exact step is 2.0 ([speed](../speed.md))"
+
+
+def damages(root: Path) -> str:
+    """What becomes of each kind of damage to each kind of file, as the test of it found."""
+    found = json.loads((root / "tests/attack/damage.json").read_text(encoding="utf-8"))
+    kinds = list(next(iter(found.values()))["damages"])
+    lines = [f"| file | {' | '.join(kinds)} | what heals it |", f"|---|{'---|' * len(kinds)}---|"]
+    for file, row in found.items():
+        cells = [row["damages"][kind]["how"] for kind in kinds]
+        by = dict.fromkeys(f"`{row['damages'][kind]['command']}`" for kind in kinds)
+        lines.append(f"| {file} | {' | '.join(cells)} | {row['heals']}: {', '.join(by)} |")
+    return "\n".join(lines)
