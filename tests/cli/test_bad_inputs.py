@@ -308,7 +308,7 @@ STUDIES: list[tuple[tuple[object, ...], str]] = [
     ((*TUNE, "--method", "mixup"), "expected images"),
     ((*TUNE, "--seeds", "1,1"), "--seeds"),
     ((*TUNE, "--data", "nowhere.csv"), "nowhere.csv"),
-    ((*COMPARE, "--methods", "erm,label_smoothing"), "expected methods for regression targets (erm, "),
+    ((*COMPARE, "--methods", "erm,label_smoothing"), "expected methods for regression (erm, "),
     ((*COMPARE, "--methods", "erm,mixup"), "'mixup'"),
     ((*COMPARE, "--methods", " , "), "--methods"),
     ((*COMPARE, "--methods", "erm,rcda"), "did you mean 'rcad'?"),

@@ -42,7 +42,8 @@ def test_numbers_levels_and_gaps(tmp_path: Path) -> None:
     assert data.train.y.dtype == np.float32
     assert data.train.y.tolist() == [1.5, 2.5, 3.25, 9.0]
     assert data.note.startswith(
-        "t.csv: 4 rows, 3 columns, target 'price'; regression, since the target has 4 numeric values (--task to change)"
+        "t.csv: 4 rows; 3 of 4 columns are inputs, 'price' is the target; regression, "
+        "since the target has 4 numeric values (--task to change)"
     )
     assert not data.is_image
     assert data.test is None
@@ -305,7 +306,7 @@ def test_columns_that_name_the_rows_are_named_and_left_out(tmp_path: Path) -> No
     assert data.columns == ("step", "id")  # a count is none by another name, nor is an id that repeats
     assert "; left out: 'name', a different text in every row" in data.note
     assert "; left out: 'user_id', a different whole number in every row" in data.note
-    assert "12 rows, 2 columns" in data.note
+    assert "12 rows; 2 of 5 columns are inputs" in data.note
     assert load(path, target="y", drop=["name", "user_id", "id"]).columns == ("step",)
     short = write(tmp_path, "name,y\n" + "".join(f"u{i},{i}.5\n" for i in range(9)))
     assert len(load(short, target="y").columns) == 10
@@ -379,5 +380,7 @@ def test_the_note_tells_of_gaps(tmp_path: Path) -> None:
     assert load(write(tmp_path, PEOPLE), target="price").note.endswith(
         "; values are missing in 1 column, filled by medians of training and marked"
     )
-    assert load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note.startswith("t.csv: 2 rows, 1 column, target")
+    assert load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note.startswith(
+        "t.csv: 2 rows; 1 of 2 columns are inputs"
+    )
     assert "missing" not in load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note

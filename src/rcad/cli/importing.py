@@ -49,11 +49,7 @@ def show(dataset: Dataset) -> None:
     """The same for people."""
     plain = describe(dataset)
     shape = " x ".join(map(str, plain["shape"]))
-    what = (
-        f"images of {shape} (channels, height, width)"
-        if dataset.is_image
-        else f"table of {plural(plain['shape'][0], 'feature')}"
-    )
+    what = f"images of {shape} (channels, height, width)" if dataset.is_image else f"table, {_features(dataset)}"
     test = "none of its own: a part is held out when training" if dataset.test is None else f"{len(dataset.test):,}"
     rows = [
         ("data", dataset.name),
@@ -178,6 +174,13 @@ def _count(split: Split, classes: int) -> list[int]:
 
 def _class_row(name: str, two: dict[str, int | None]) -> list[str]:
     return [name, str(two["train"]), "-" if two["test"] is None else str(two["test"])]
+
+
+def _features(dataset: Dataset) -> str:
+    """How many, and of how many columns they are made: text is one-hot."""
+    features = plural(dataset.train.x.shape[1], "feature")
+    made = 0 if dataset.encoder is None else len(dataset.encoder.codes)
+    return f"{features} made of {plural(made, 'column')}" if 0 < made < dataset.train.x.shape[1] else features
 
 
 def _few(names: tuple[str, ...], most: int = 8) -> str:

@@ -72,9 +72,9 @@ def load(
     x = compact(encoder.transform(table))
     y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
     count = len(encoder.codes)
-    note = f"{table.path.name}: {len(table)} rows, {count} column{'s' if count > 1 else ''}"
+    note = f"{table.path.name}: {len(table)} rows"
     note += f", the last {len(table) - rows} for the test" if rows < len(table) else ""
-    note += f", target {table.names[t]!r}; {why}{left_out}"
+    note += f"; {count} of {len(table.names)} columns are inputs, {table.names[t]!r} is the target; {why}{left_out}"
     if skipped:
         omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
         note += f"; {omissions[-1]}"

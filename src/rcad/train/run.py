@@ -364,7 +364,11 @@ def _words(dataset: Dataset, problem: Problem) -> str:
         for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))
         if len(part[1])
     )
-    return f"{dataset.name}: {tuple(problem.train[0].shape[1:])} inputs, {kind}; {sizes} examples"
+    shape, known = tuple(problem.train[0].shape[1:]), len(dataset.columns)
+    inputs = "x".join(map(str, shape)) + (" images" if dataset.is_image else " inputs")
+    if 0 < known < shape[0] and not dataset.is_image:
+        inputs += f" ({known} features, {shape[0] - known} for missing values)"
+    return f"{dataset.name}: {inputs}, {kind}; {sizes} examples"
 
 
 def _finished(store: Store, config: RunConfig) -> RunRecord | None:

@@ -52,14 +52,14 @@ def section(studies: Sequence[Study]) -> Section | None:
     if not found:
         return None
     text = (
-        "Subsets of CIFAR-100. How much better than ERM each measure is at the last epoch, where nothing is chosen: "
+        "Subsets of CIFAR-100. How much better than ERM each method is at the last epoch, where no epoch is selected: "
         "points of test accuracy and nats of test NLL, paired by seed, with 95% intervals that are not corrected for "
         "their number. In the paper's setting every method has the paper's weight decay and parameters; tuned, all "
         "methods, ERM too, had the same number of candidates for both, chosen by held-out images."
     )
     guessing = (
-        f"Who guesses all 100 classes alike has an NLL of {GUESSING:.3f} nats. A higher one is that of a model too "
-        "sure of itself: a large gain in nats may only be less of that."
+        f"Equal probabilities for all 100 classes have an NLL of {GUESSING:.3f} nats. A higher NLL means an "
+        "overconfident model: a large gain in nats may only be less overconfidence."
     )
     shown = [one for one in found if any(one.gains.values())]
     parts: list[Part] = [*([figure(shown)] if shown else []), table(found)]
@@ -110,7 +110,7 @@ def table(found: Sequence[Gain]) -> Table:
         cells = [with_half(mean_of(one.place.values(LAST + metric)), digits) for metric, (_, digits) in METRICS.items()]
         marked = [_cell(one.gains[metric], digits) for metric, (_, digits) in METRICS.items()]
         rows.append([one.column, one.setting, one.name, cells[0], marked[0], cells[1], marked[1]])
-    header = ["images", "setting", "measure", "accuracy, %", "better by, points", "NLL, nats", "better by, nats"]
+    header = ["images", "setting", "method", "accuracy, %", "better by, points", "NLL, nats", "better by, nats"]
     return Table(header, rows, "Last epoch; positive is better than ERM of the same setting.")
 
 
