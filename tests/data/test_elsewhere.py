@@ -63,7 +63,7 @@ def test_tables_come_with_their_test_split(hub: Hub) -> None:
     assert found.train.x[:3].tolist() == [[0, 0], [1, 1], [2, 2]]
     assert found.test is not None
     assert found.test.x[0].tolist() == [40, 1]
-    assert found.note.startswith("hf:me/rows: 50 rows, 2 columns, the last 10 for the test")
+    assert found.note.startswith("hf:me/rows: 50 rows, the last 10 for the test; 2 of 3 columns")
     alone = load("hf:me/rows:test", target="colour")
     assert (len(alone.train), alone.test) == (10, None)
 
