@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 RELEASE := build/release
 
-.PHONY: help check test lint format demo docs lowest dist release clean
+.PHONY: help check test test-ray lint format demo docs lowest dist release clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ check: lint  ## Before every commit, under a minute: lint, types, the loss and t
 
 test: lint  ## Lint, type-check and run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-ray: $(STAMP)  ## The tests of the Ray backend: adds the extra ray to the environment (240 MB, half a minute), two minutes
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/python -m pytest -n 0 tests/train/test_on_ray.py $(ARGS)
 
 lint: $(STAMP)  ## Format check, lint and types
 	$(BIN)/ruff format --check .

@@ -154,6 +154,27 @@ Track = Annotated[
     str | None,
     typer.Option("--track", metavar="A,B,..", help="Log to wandb, mlflow or tensorboard, e.g. --track wandb,mlflow."),
 ]
+ExecutorName = Annotated[
+    str | None,
+    typer.Option(
+        "--executor", metavar="ray[://HOST:PORT]", help="Make the runs on a Ray cluster; else on this machine."
+    ),
+]
+GpusPerRun = Annotated[
+    float | None,
+    typer.Option("--gpus-per-run", metavar="X", help="With Ray: e.g. 0.1; else a GPU for those that share it."),
+]
+CpusPerRun = Annotated[
+    float | None, typer.Option("--cpus-per-run", metavar="X", help="With Ray: cores of a task. Default: 1.")
+]
+StoreMode = Annotated[
+    str | None,
+    typer.Option(
+        "--store-mode",
+        metavar="shared|return",
+        help="With Ray: all nodes see --runs (default), or files return with the task.",
+    ),
+]
 Minutes = Annotated[
     float | None,
     typer.Option(
@@ -225,9 +246,23 @@ class Machines:
     """A bundle: which devices take part, and whose."""
 
     devices: Devices = None
+    executor: ExecutorName = None
+    gpus_per_run: GpusPerRun = None
+    cpus_per_run: CpusPerRun = None
+    store_mode: StoreMode = None
 
     def places(self, device: str) -> dict[str, Any]:
         """The device and what else a `Place` says of where runs are made."""
+        given = {key: getattr(self, key) for key in ("gpus_per_run", "cpus_per_run", "store_mode")}
+        given = {key: value for key, value in given.items() if value is not None}
+        if self.executor is not None:
+            from rcad.train.place import Executor
+
+            if self.devices is not None:
+                raise InputError(f"expected --devices or --executor, but got both: {self.devices} and {self.executor}")
+            return {"device": device, "executor": Executor.parse(self.executor, **given)}
+        for key in given:
+            raise InputError(f"expected --executor ray with --{key.replace('_', '-')}, but it is missing")
         if self.devices is None:
             return {"device": device}
         from rcad.train.machine import pick_devices

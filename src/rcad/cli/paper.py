@@ -166,6 +166,7 @@ def run_target(
         "--runs": runs,
         "--workers": workers,
         "--devices": machines.devices,
+        "--executor": machines.executor,
     }
     given |= {"--minutes": minutes, "--model": model, "--protocol": None if protocol == "one-view" else protocol}
     given |= {"--join": None if join == 1 else join, "--precision": None if precision == "fp32" else precision}

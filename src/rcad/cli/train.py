@@ -50,8 +50,9 @@ HELP = about(
     more="""Run the same command again to continue an interrupted run; a finished run is not repeated. --data takes a
     name (rcad data list), a file or a folder; cifar100[:2000] is a subset. On a GPU several seeds train side by side;
     --devices 0,1 gives each of two GPUs its own seeds, or half of every batch of a single run. Seeds that another
-    process is training are left to it. --track logs every run, finished ones too, to wandb, mlflow or tensorboard. Exit
-    code 1: a run diverged; 2: seeds were left to another process, or the input is wrong.""",
+    process is training are left to it. --executor ray://HOST:6379 makes the runs on a Ray cluster. --track logs every
+    run, finished ones too, to wandb, mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were left to another
+    process, or the input is wrong.""",
 )
 
 ENGINES = ("auto", "eager", "graph", "compile")

@@ -25,7 +25,7 @@ from rcad.runs.pack import packs_in
 from rcad.runs.record import FINISHED, versions
 from rcad.runs.store import Store
 from rcad.train.machine import pick_device
-from rcad.train.place import Place
+from rcad.train.place import Executor, Place
 from rcad.train.progress import Progress
 from rcad.train.scheduler import Outcome as Scheduled
 from rcad.train.scheduler import schedule
@@ -138,6 +138,7 @@ class Order:
     cache_dir: Path | None = None
     device: str = "auto"
     devices: tuple[str, ...] = ()
+    executor: Executor | None = None
     workers: int | None = None
     precision: Precision = "fp32"
     joined: int = 1
@@ -209,9 +210,9 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
         warn(sentence)
     make_folder(order.record.parent)
     store = Store.open(order.store, packs=order.packs)
-    where = {"joined": order.joined, "devices": order.devices, "track": order.track}
+    where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
-    on_cpu = pick_device(order.device).type == "cpu"
+    on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
     if order.precision == "bf16" and on_cpu and finished(planned, store) < len(planned.configs()):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):

@@ -42,7 +42,7 @@ from rcad.study.study import (
     split_of,
 )
 from rcad.train.machine import pick_device
-from rcad.train.place import Place
+from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
 from rcad.train.run import method_defaults
 from rcad.train.task import prepare, read
@@ -111,6 +111,7 @@ def compare(
     cache_dir: Path | None = None,
     device: str = "auto",
     devices: Sequence[str] = (),
+    executor: Executor | None = None,
     track: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -126,7 +127,7 @@ def compare(
         controls: bring RCAD's two controls along.
         epochs, recipe, model, settings: as in `rcad train`; a field that is set is not searched.
         out: the folder of the report; None writes none. What it holds already is not trained again.
-        runs, data_dir, cache_dir, device, devices, track, progress: as in `rcad.tune`.
+        runs, data_dir, cache_dir, device, devices, executor, track, progress: as in `rcad.tune`.
 
     Raises:
         InputError: something is wrong with the input; nothing was trained.
@@ -137,7 +138,8 @@ def compare(
         whole("budget", budget, minimum=1)
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
+    where: dict[str, Any] = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
+    where |= {"executor": executor}
     with workplace(out, runs, track=track, **where) as (kept, place):
         work = _Work(asked, methods, metric, numbers, budget, controls, kept, place)
         with watched(progress) as told:
@@ -190,8 +192,9 @@ class _Work:
         main = self.metric or ranked[0]
         self.metrics = [main, *(one for one in ranked if one != main)]
         self.spaces = {one.name: space_of(one, config, problem, asked) for one in self.contestants}
-        self.stacked = all(can_stack(at_start(config, one.rows, problem), problem) for one in self.contestants)
-        self.budget = self.wanted or (TUNED if self.stacked else 1)
+        stackable = all(can_stack(at_start(config, one.rows, problem), problem) for one in self.contestants)
+        self.stacked = stackable and self.place.executor is None
+        self.budget = self.wanted or (TUNED if stackable else 1)
         # Each split chooses for itself, so that its own held-out rows are all that it has to choose by.
         self.held_out = HeldOut(len(problem.val[1]), 1, main)
         self.words = self._words(names)

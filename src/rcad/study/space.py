@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -169,40 +170,40 @@ def short(value: float) -> float:
 
 
 class OptunaSearch:
-    """Optuna's sampler, asked for one point at a time; the same answers give the same questions, so a search goes on.
+    """Optuna's sampler, asked for points and told of them in turn; the same answers give the same questions again.
 
     Args:
         space: without "auto".
         first: the point to begin with.
         seed: of the sampler.
+        side_by_side: whether several points are asked for before the first is told of, which should not be alike.
     """
 
-    def __init__(self, space: Space, first: Values | None, *, seed: int = 0) -> None:
+    def __init__(self, space: Space, first: Values | None, *, seed: int = 0, side_by_side: bool = False) -> None:
         optuna = need("optuna", "optuna", "tune")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._distributions = {one.key: _distribution(optuna, one) for one in space}
-        self._study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+        sampler = optuna.samplers.TPESampler(seed=seed, **({"constant_liar": True} if side_by_side else {}))
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._failed = optuna.trial.TrialState.FAIL
         self._first = first
-        self._trial: Any = None
+        self._asked: deque[Any] = deque()
 
     def ask(self) -> Values:
         """The next point to try."""
         if self._first is not None:
             first, self._first = self._first, None
+            self._asked.append(None)  # it need not lie in the space, so the sampler does not learn from it
             return first
-        self._trial = self._study.ask(self._distributions)
-        found = {key: self._trial.params[key] for key in self._distributions}
+        self._asked.append(trial := self._study.ask(self._distributions))
+        found = {key: trial.params[key] for key in self._distributions}
         return {key: short(value) if isinstance(value, float) else value for key, value in found.items()}
 
     def tell(self, score: float | None) -> None:
-        """How good it was, larger being better; None where it diverged."""
-        if self._trial is None:
-            return  # the first point need not lie in the space, so the sampler does not learn from it
-        if score is None:
-            self._study.tell(self._trial, state=self._failed)
-        else:
-            self._study.tell(self._trial, score)
+        """How good the first one was that was not told of yet, larger being better; None where it diverged."""
+        trial = self._asked.popleft()
+        if trial is not None:
+            self._study.tell(trial, score, state=self._failed if score is None else None)
 
 
 def _distribution(optuna: Any, one: Parameter) -> Any:

@@ -25,7 +25,7 @@ from rcad.study.ranges import applied, beginning, check_space, default_space
 from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
 from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, check_held_out, measured
 from rcad.train.machine import pick_device
-from rcad.train.place import Place
+from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
 from rcad.train.run import method_defaults
 from rcad.train.scheduler import Outcome, canonical
@@ -130,6 +130,7 @@ def tune(
     cache_dir: Path | None = None,
     device: str = "auto",
     devices: Sequence[str] = (),
+    executor: Executor | None = None,
     track: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Tuning:
@@ -150,6 +151,7 @@ def tune(
         runs: the folder of runs; None for one in `out`. Runs that it holds are not made again.
         data_dir, cache_dir, device: where the data are found, and what trains.
         devices: several GPUs, each with runs of its own, e.g. ("cuda:0", "cuda:1").
+        executor: a Ray cluster that makes the runs, e.g. Executor("HOST:6379") of `rcad.train.place`.
         track: experiment trackers, "wandb,mlflow,tensorboard"; of the runs they hear no test numbers.
         progress: told how far it is; None shows a bar on a terminal and a line in a notebook, and nothing elsewhere.
 
@@ -160,7 +162,8 @@ def tune(
     whole("budget", budget, minimum=1)
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
-    where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
+    where: dict[str, Any] = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
+    where |= {"executor": executor}
     with workplace(out, runs, track=track, **where) as (kept, place):
         work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)
         with watched(progress) as told:
@@ -237,16 +240,26 @@ class _Work:
         return self._note(points, scheduled(every, self.place, progress))
 
     def _ask_and_tell(self, progress: Progress) -> Tuning:
-        study = OptunaSearch(self.space, self.start)
-        for number in range(self.budget):
-            point = study.ask()
-            part = Portion(progress, number, 1, self.budget)
-            found = self._note([point], scheduled(self._configs(point), self.place, part))
+        size = self._side_by_side()
+        study = OptunaSearch(self.space, self.start, side_by_side=size > 1)
+        for number in range(0, self.budget, size):
+            points = [study.ask() for _ in range(min(size, self.budget - number))]
+            part = Portion(progress, number, len(points), self.budget)
+            every = [config for point in points for config in self._configs(point)]
+            found = self._note(points, scheduled(every, self.place, part))
             if found.outcome is None or not found.outcome.complete:
                 break
-            metrics = self.trials[-1].metrics
-            study.tell(None if metrics is None else self.goal.key(metrics)[0])
+            for one in self.trials[-len(points) :]:
+                study.tell(None if one.metrics is None else self.goal.key(one.metrics)[0])
         return found
+
+    def _side_by_side(self) -> int:
+        """How many points are asked for at a time: as many as the cluster trains at once."""
+        if self.place.executor is None:
+            return 1
+        from rcad.train.cluster.on_ray import slots
+
+        return max(1, slots(self.place.executor, self.place.device != "cpu") // len(self.seeds))
 
     def _configs(self, point: Values) -> list[RunConfig]:
         config = applied(self.base, point, self.methods)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from rcad.errors import InputError, expanded, one_of, whole
+from rcad.errors import InputError, expanded, finite, one_of, whole
 from rcad.runs.store import Store
 
 if TYPE_CHECKING:
@@ -16,6 +16,40 @@ if TYPE_CHECKING:
 EngineName = Literal["auto", "eager", "graph", "compile"]
 Engine = Literal["eager", "graph", "compile"]
 ENGINES = get_args(EngineName)
+
+
+StoreMode = Literal["shared", "return"]
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A Ray cluster that makes the runs of a grid.
+
+    Args:
+        address: HOST:PORT of its head; None for the one in RAY_ADDRESS, else one of this machine alone.
+        gpus_per_run: the part of a GPU that a run is given; None gives a GPU to as many as share one, 0 none.
+        cpus_per_run: cores of a task.
+        store_mode: "shared" where all nodes see the folder of runs; "return" where files come back with the task.
+    """
+
+    address: str | None = None
+    gpus_per_run: float | None = None
+    cpus_per_run: float = 1.0
+    store_mode: StoreMode = "shared"
+
+    def __post_init__(self) -> None:
+        one_of("store_mode", self.store_mode, get_args(StoreMode))
+        finite("cpus_per_run", self.cpus_per_run, above=0.0)
+        if self.gpus_per_run is not None:
+            finite("gpus_per_run", self.gpus_per_run, minimum=0.0)
+
+    @staticmethod
+    def parse(text: str, **options: Any) -> Executor:
+        """The one of "ray" or "ray://HOST:PORT"."""
+        name, found, address = text.partition("://")
+        if name != "ray" or (found and not address):
+            raise InputError(f"expected the executor ray or ray://HOST:PORT, but got {text!r}")
+        return Executor(address or None, **options)
 
 
 @dataclass(frozen=True)
@@ -34,6 +68,7 @@ class Place:
             Results differ by rounding alone.
         track: experiment trackers that are told of the runs, see `rcad.train.trackers`.
         sync_batch_norm: where several processes make one run, BatchNorm takes the statistics of whole batches.
+        executor: the cluster that makes the runs of a grid; None for this machine.
         stream: leave images on disk and decode them as they are needed, as is done by itself where they would not fit
             into memory. Results are the same.
     """
@@ -49,6 +84,7 @@ class Place:
     devices: tuple[str, ...] = ()
     track: tuple[str, ...] = ()
     sync_batch_norm: bool = True
+    executor: Executor | None = None
 
     @staticmethod
     def of(runs: Path, **options: object) -> Place:

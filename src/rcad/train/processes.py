@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -142,7 +143,7 @@ class _Crew:
             self._work.listener.busy(worker.runs.pop(words[0]), BusyError(*words))
         else:
             if self._problem is None and kind in ("refused", "failed"):
-                self._problem = InputError(*words) if kind == "refused" else RuntimeError(*words)
+                self._problem = InputError(*words) if kind == "refused" else RuntimeError(words[0])
             self._hand_out(worker)
 
     def _replace(self, worker: _Worker) -> None:
@@ -210,7 +211,7 @@ def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:
 
 
 def answer(share: Sequence[RunConfig], place: Place, at_once: int | None, listener: Telling) -> tuple[str, ...]:
-    """Makes these runs, and says how that went: ("over",), ("stopped",), ("refused", why) or ("failed", why)."""
+    """Makes these runs, and says how that went: ("over",), ("stopped",), ("refused", why), ("failed", why, where)."""
     try:
         with stopping() as stop:
             suitable(share, place, at_once, processes=1)(Work(share, place, stop, listener))
@@ -219,7 +220,7 @@ def answer(share: Sequence[RunConfig], place: Place, at_once: int | None, listen
     except KeyboardInterrupt:
         return ("stopped",)
     except Exception as error:
-        return "failed", f"{type(error).__name__}: {error}"
+        return "failed", f"{type(error).__name__}: {error}", traceback.format_exc()
     return ("over",)
 
 

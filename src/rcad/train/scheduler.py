@@ -350,6 +350,10 @@ def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, pr
         at_once, processes: as in `schedule`.
     """
     given = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
+    if place.executor is not None:
+        from rcad.train.cluster.on_ray import OnRay
+
+        return OnRay(place.executor, at_once)
     if place.devices and len(configs) > 1:
         from rcad.train.processes import Processes
 

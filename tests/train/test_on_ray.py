@@ -1,0 +1,160 @@
+"""Runs on a Ray cluster of two local nodes: what is lost comes again, and every record is the sequential one.
+
+Skipped without ray; `make test-ray` installs it and runs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rcad.errors import InputError, MissingExtraError
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import configure
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import WEIGHTS, Store
+from rcad.train.place import Executor, Place
+from rcad.train.progress import Silent
+from rcad.train.scheduler import schedule
+
+RUNS = 12
+TIMES = ("started", "finished", "timings", "peak_memory_bytes", "sha256")
+
+
+def test_an_executor_is_named() -> None:
+    assert Executor.parse("ray") == Executor()
+    assert Executor.parse("ray://head:6379", gpus_per_run=0.1) == Executor("head:6379", 0.1)
+    for wrong in ("dask", "ray://", "slurm://x"):
+        with pytest.raises(InputError, match="expected the executor ray or ray://HOST:PORT"):
+            Executor.parse(wrong)
+    with pytest.raises(InputError, match="cpus_per_run"):
+        Executor(cpus_per_run=0)
+    with pytest.raises(InputError, match="store_mode"):
+        Executor(store_mode="mailed")  # type: ignore[arg-type]
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    place = Place(Store.open(tmp_path / "runs"), device="cpu", executor=Executor())
+    with pytest.raises(MissingExtraError, match="ray"):
+        schedule([configure("digits[:60]", [("erm", ())], epochs=1)], place)
+
+
+@pytest.fixture(scope="module")
+def ray() -> Any:
+    return pytest.importorskip("ray", reason="the extra ray is not installed; see: make test-ray")
+
+
+@pytest.fixture
+def cluster(ray: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two nodes beside a head that runs nothing."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(2):
+        made.add_node(num_cpus=1)
+    made.wait_for_nodes()
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory: pytest.TempPathFactory) -> list[RunConfig]:
+    """Runs on data that a worker reads without importing scikit-learn."""
+    path = tmp_path_factory.mktemp("data") / "arrays.npz"
+    draw = np.random.default_rng(0)
+    np.savez(path, x=draw.integers(0, 255, (60, 8, 8), np.uint8), y=np.arange(60) % 3)
+    settings = ["model.width=4", "train.batch_size=20"]
+    return [configure(str(path), [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(RUNS)]
+
+
+@pytest.fixture(scope="module")
+def sequential(tmp_path_factory: pytest.TempPathFactory, configs: list[RunConfig]) -> Store:
+    place = Place(Store.open(tmp_path_factory.mktemp("sequential")), device="cpu")
+    assert schedule(configs, place).complete
+    return place.store
+
+
+def plain(record: RunRecord) -> dict[str, Any]:
+    found = {key: value for key, value in json.loads(record.to_json()).items() if key not in TIMES}
+    for row in found["epochs"]:
+        row.pop("seconds")
+    return found
+
+
+def assert_same(found: Store, wanted: Store, configs: list[RunConfig]) -> None:
+    assert found.ids() == sorted(map(config_id, configs))
+    for config in configs:
+        run = config_id(config)
+        assert plain(found.get(run)) == plain(wanted.get(run))
+        assert (found.folder(run) / WEIGHTS).read_bytes() == (wanted.folder(run) / WEIGHTS).read_bytes()
+        assert len((found.folder(run) / "log.jsonl").read_text().splitlines()) == config.train.epochs
+
+
+class Watching(Silent):
+    """Does something once so many runs are done."""
+
+    def __init__(self, after: int, act: Any) -> None:
+        self.after, self.act, self.notes, self.texts = after, act, list[str](), set[str]()
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        if sum(one.startswith("done") for one in self.notes) == self.after:
+            self.after = -1
+            self.act()
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        self.texts.add(text)
+
+
+DRIVER = """
+import pickle, sys, time
+from pathlib import Path
+from rcad.runs.store import Store
+from rcad.train.place import Executor, Place
+from rcad.train.scheduler import schedule
+address, runs, configs, executor = pickle.loads(Path(sys.argv[1]).read_bytes())
+place = Place(Store.open(runs), device="cpu", checkpoint_seconds=0.0, executor=executor)
+schedule(configs, place)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["shared", "return"])
+def test_no_record_is_lost_doubled_or_different(
+    tmp_path: Path, cluster: Any, configs: list[RunConfig], sequential: Store, mode: Any
+) -> None:
+    import pickle
+
+    executor = Executor(cluster.address, store_mode=mode)
+    store = Store.open(tmp_path / "runs")
+    # A driver of its own is killed once it has something to show.
+    (tmp_path / "job").write_bytes(pickle.dumps((cluster.address, store.path, configs, executor)))
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / "job")])
+    while driver.poll() is None and sum(record.is_final for record in store.records()) < 2:
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    already = sum(record.is_final for record in store.records())
+    assert already >= 2
+    # The same command again: one node of two is killed in the middle.
+    victim = next(iter(cluster.worker_nodes))
+    watching = Watching(already + 2, lambda: cluster.remove_node(victim, allow_graceful=False))
+    place = Place(store, device="cpu", checkpoint_seconds=0.0, executor=executor)
+    outcome = schedule(configs, place, watching)
+    assert outcome.complete
+    assert watching.after == -1 or already >= RUNS - 2
+    assert_same(store, sequential, configs)
+    assert os.environ.get("RAY_ADDRESS") is None
