@@ -30,6 +30,7 @@ TESTS = {
     "mlflow": ["tests/train/test_trackers.py"],
     "tensorboard": ["tests/train/test_trackers.py"],
     "wandb": ["tests/train/test_trackers.py"],
+    "ray": ["tests/train/test_on_ray.py"],
     "report": ["tests/report"],
     "sklearn": ["tests/integrations/test_sklearn*.py"],
     "skorch": ["tests/integrations/test_skorch*.py"],
