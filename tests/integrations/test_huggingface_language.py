@@ -104,6 +104,16 @@ def test_packed_sequences_are_those_of_a_padded_batch(method: str, tmp_path: Pat
     same_parameters(packed, padded, **NEAR)
 
 
+def test_a_packed_row_takes_two_backwards_and_a_batch_of_rows_three(tmp_path: Path) -> None:
+    """The tokens of one row need no weights, so that its clean backward is the direction as well."""
+    for packed, backwards in ((True, 2), (False, 3)):
+        model, seen = llama(), []
+        model.lm_head.register_full_backward_hook(lambda *call, seen=seen: seen.append(1))
+        options = {"data_collator": DataCollatorWithFlattening()} if packed else {}
+        train(model, tmp_path, sentences(4, padded=not packed), **options, changed={"num_train_epochs": 1})
+        assert len(seen) == backwards
+
+
 def test_where_the_packed_sequences_lie() -> None:
     packs, x = Packs(), torch.arange(12.0).view(2, 6, 1)
     packs.find(torch.tensor([[0, 1, 2, 0, 1, 0], [0, 1, 2, 3, 0, 1]]))

@@ -468,7 +468,7 @@ def one_label() -> nn.Module:
         (bert, {"method": METHOD, "compute_loss_func": len}, {}, "compute_loss_func as well"),
         (bert, {"method": METHOD}, {"optim": "lomo"}, "an optimizer that steps after the backward"),
         (lambda: bert("QuestionAnswering"), {"method": METHOD}, {}, "but got start_positions, end_positions"),
-        (one_label, {"method": METHOD}, {}, "num_labels=1; for real"),
+        (one_label, {"method": METHOD}, {}, "num_labels=1; for regression"),
         (lambda: bert(problem_type="regression"), {"method": METHOD}, {}, 'likelihood for problem_type="regression"'),
         (
             lambda: bert(problem_type="multi_label_classification"),

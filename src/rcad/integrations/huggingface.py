@@ -309,8 +309,10 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         if labels.ndim == 2 and not labels.is_floating_point():
             counts = (labels != IGNORED).sum(1)
             items = counts.sum()
+            criterion = self._token_criterion
             # The criterion averages an example's tokens; weighed by their number, each token counts the same.
-            criterion, options["weight"] = self._token_criterion, counts * (len(labels) / items.clamp(min=1))
+            if len(labels) > 1:
+                options["weight"] = counts * (len(labels) / items.clamp(min=1))
             self._packs.find(x.get("position_ids"))
         options |= {"step": self.state.global_step, "generator": self._generator}
         share = self._share(items, num_items_in_batch)
