@@ -66,7 +66,7 @@ def test_files_that_changed_are_not_done_already(cli: Cli) -> None:
 
 def test_a_default_written_out_is_the_same_run(cli: Cli) -> None:
     cli(*SMALL, "--method", "rcad")
-    assert "done already" in cli(*SMALL, "--method", "rcad(alpha=0.5)", "--quiet").out
+    assert "done already" in cli(*SMALL, "--method", "rcad(alpha=auto, steps=1)", "--quiet").out
     assert len(Store.open("runs").ids()) == 1
 
 
@@ -122,7 +122,7 @@ def test_quiet_prints_one_line(cli: Cli) -> None:
 def test_dry_run_takes_a_distance_that_is_yet_to_be_measured(cli: Cli) -> None:
     shown = cli(*SMALL, "--method", "rcad(alpha=auto)", "--dry-run")
     assert shown.code == 0, shown.err
-    assert from_toml(shown.out).method == (("rcad", (("alpha", "auto"),)),)
+    assert from_toml(shown.out).method == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
     assert "expected lam to be" in cli(*SMALL, "--method", "rcad(alpha=auto, lam=-1)", "--dry-run").err
 
 
@@ -135,7 +135,7 @@ def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
     assert shown.out.startswith(f"# run {config_id(config)}\n")
     assert config.seed == 4
     assert config.train.ema == 0.9
-    assert config.method == (("mixup", ()), ("rcad", (("alpha", 1),)))
+    assert config.method == (("mixup", ()), ("rcad", (("alpha", 1),)))  # lam = 0.02 was the first default
     files(run_dot_toml=shown.out)
     assert cli("train", "--config", "run.toml", "--dry-run").out == shown.out
     (plain,) = json.loads(cli("train", "--config", "run.toml", "--dry-run", "--json").out)
@@ -144,7 +144,8 @@ def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
 
 def test_smoothed_rcad_says_its_direction_and_old_files_keep_theirs(cli: Cli) -> None:
     """A file without it was written when the smoothed loss was the default: read as then, and said so."""
-    words = (*SMALL, "--method", "label_smoothing + rcad", "--dry-run")
+    method = "label_smoothing + rcad(alpha=0.5, lam=0.02)"
+    words = (*SMALL, "--method", method, "--dry-run")
     new = cli(*words)
     rows = dict(from_toml(new.out).method)
     assert (rows["rcad"], new.err) == ((("direction", "plain"),), "")
@@ -156,8 +157,8 @@ def test_smoothed_rcad_says_its_direction_and_old_files_keep_theirs(cli: Cli) ->
     assert old.err.startswith("note: old.toml says nothing of rcad.direction, which is read as 'training'")
     by_setting = cli("train", "--config", "old.toml", "--set", "method.direction=plain", "--dry-run")
     assert by_setting.out == new.out
-    assert cli(*SMALL, "--method", "erm", "--set", "method=label_smoothing+rcad", "--dry-run").out == new.out
-    assert cli("train", "--config", "old.toml", "--method", "label_smoothing + rcad", "--dry-run").out == new.out
+    assert cli(*SMALL, "--method", "erm", "--set", f"method={method}", "--dry-run").out == new.out
+    assert cli("train", "--config", "old.toml", "--method", method, "--dry-run").out == new.out
 
 
 def test_options_win_over_the_file_and_settings_over_options(cli: Cli) -> None:

@@ -35,7 +35,7 @@ def test_the_rest_of_a_composition_stays() -> None:
     resolved = resolve(value)
     assert resolved.augment == (Mixup(0.2),)
     assert resolved.name == "mixup + label_smoothing + rcad"
-    assert resolved.criterion.loss.terms == expected.terms
+    assert resolved.terms == expected.terms
 
 
 def test_a_method_s_own_likelihood_comes_first() -> None:
@@ -53,7 +53,7 @@ def test_a_method_built_by_hand() -> None:
 def test_every_move_is_told_how_images_were_normalised() -> None:
     mean, std = (0.5,) * 3, (0.25,) * 3
     value = compose(methods.rcad(), methods.rcad_random(), methods.confidence_penalty())
-    moves = [term.where for term in resolve(value, mean=mean, std=std).criterion.loss.terms]
+    moves = [term.where for term in resolve(value, mean=mean, std=std).terms]
     assert [None if move is None else (move.mean, move.std) for move in moves] == [None, *[(mean, std)] * 2, None]
 
 
@@ -109,7 +109,10 @@ def labelled(last: int) -> Any:
         (lambda: resolve(RCAD(0.1, 0.1), std=(1.0,)), "expected a Criterion to be given by itself"),
         (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
         (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
-        (lambda: resolve("mixup + rcad", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write it into"),
+        (
+            lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}),
+            "but it belongs to mixup and rcad; write it into",
+        ),
         (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
         (
             lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)),

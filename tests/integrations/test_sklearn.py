@@ -189,8 +189,6 @@ def test_methods_of_the_wrong_task_are_refused() -> None:
         InputError, match="expected class labels for the method 'label_smoothing', but got regression targets"
     ):
         RCADRegressor("label_smoothing").fit(*DIABETES)
-    with pytest.raises(InputError, match="expected class labels to measure alpha=auto"):
-        RCADRegressor("rcad(alpha=auto)").fit(*DIABETES)
     with pytest.raises(
         InputError, match="expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"
     ):

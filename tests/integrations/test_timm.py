@@ -93,6 +93,7 @@ def test_without_a_regulariser_it_is_timm_s_own_task() -> None:
 
 def test_a_criterion_for_one_s_own_script() -> None:
     assert rcad_for(network(), 0.5, 0.1).loss == RCAD(0.5, 0.1, mean=MEAN, std=STD).loss
+    assert rcad_for(network()).asked == RCAD(mean=MEAN, std=STD).asked
     other = rcad_for(network(), 0.5, 0.1, mean=(0.0,), std=(1.0,), steps=2)
     assert other.loss == RCAD(0.5, 0.1, mean=(0.0,), std=(1.0,), steps=2).loss
     assert normalisation(torch.nn.DataParallel(network("test_efficientnet")))["mean"] == timm.data.IMAGENET_DEFAULT_MEAN
@@ -335,11 +336,11 @@ def test_a_criterion_brings_its_own_settings() -> None:
         ),
         (
             lambda: rcad_for(network(), method="rcad"),
-            r"expected rcad_for\(model, alpha=0.5, lam=0.02\), but got a method",
+            r"expected rcad_for\(model\) or rcad_for\(model, alpha=0.5, lam=0.02\), but got a method",
         ),
         (lambda: rcad_for(network(), "rcad(alpha=0.5)"), "the text of a method goes to RCADTask"),
         (lambda: rcad_for(network(), 0.5, 0.1, method="rcad"), "but got a method"),
-        (lambda: rcad_for(network(), 0.5), "or not both numbers"),
+        (lambda: rcad_for(network(), 0.5, "much"), "or no numbers"),
         (
             lambda: RCADTask(network(), LabelSmoothingCrossEntropy(), "label_smoothing + rcad"),
             "from the criterion or from the method 'label_smoothing \\+ rcad', but got both",

@@ -37,7 +37,7 @@ def test_a_method_is_a_table_of_its_parts_in_a_notebook() -> None:
 
 def test_parameters_are_part_of_the_value() -> None:
     assert methods.rcad(0.5) != methods.rcad(1.0)
-    assert methods.rcad(alpha=0.5, lam=0.02) == methods.rcad()
+    assert methods.rcad(alpha="auto", lam="auto") == methods.rcad() != methods.rcad("auto", 0.1)
     assert method("rcad", alpha=1.0, lam=0.1) == methods.rcad(1.0, 0.1)
     assert repr(methods.rcad_text(1.0, 0.1)) == "rcad_text(alpha=1.0, lam=0.1, direction='plain')"
 
@@ -74,7 +74,7 @@ def test_every_pair_composes_or_says_why_not(first: str, second: str) -> None:
     assert len(both.augment) == len(one.augment) + len(two.augment)
     assert {both.growth, both.likelihood} >= {v for v in (one.growth, two.growth, one.likelihood, two.likelihood) if v}
     assert Method.from_dict(both.to_dict()) == both
-    assert both.criterion().loss.terms == both.terms
+    assert both.criterion().asked.terms == both.terms
 
 
 def test_mixup_smoothing_and_rcad_together() -> None:

@@ -11,6 +11,7 @@ from rcad import METHODS, Method, compose, method, methods
 from rcad.errors import InputError
 from rcad.loss.method_rows import (
     CHANGED,
+    Changed,
     as_first_written,
     as_recorded,
     label,
@@ -23,7 +24,7 @@ from rcad.loss.method_rows import (
     without_defaults,
 )
 
-SMOOTHED = (("label_smoothing", (("eps", 0.6),)), ("rcad", (("alpha", 1.0),)))
+SMOOTHED = (("label_smoothing", (("eps", 0.6),)), ("rcad", (("alpha", 1.0), ("lam", 0.1))))
 
 
 @pytest.mark.parametrize(
@@ -66,20 +67,32 @@ def test_plain_rows_and_text_go_both_ways() -> None:
 
 
 def test_a_default_written_out_is_dropped() -> None:
-    defaults = {"rcad": {"alpha": 0.5, "every": 1, "bounds": None}}
-    rows = method_rows([("rcad", {"alpha": 0.5, "every": True, "bounds": None, "lam": 0.1}), ("erm", {"x": 1})])
-    assert without_defaults(rows, defaults) == (("rcad", (("every", True), ("lam", 0.1))), ("erm", (("x", 1),)))
+    defaults = {"mixup": {"alpha": 1.0, "every": 1, "bounds": None}}
+    rows = method_rows([("mixup", {"alpha": 1.0, "every": True, "bounds": None, "p": 0.1}), ("erm", {"x": 1})])
+    assert without_defaults(rows, defaults) == (("mixup", (("every", True), ("p", 0.1))), ("erm", (("x", 1),)))
 
 
-@pytest.mark.parametrize("name", sorted(CHANGED))
-def test_the_table_has_todays_default(name: str) -> None:
-    assert signature(METHODS[name]).parameters[CHANGED[name].name].default == CHANGED[name].now
+def test_runs_with_the_values_of_before_keep_their_rows_and_new_ones_say_theirs() -> None:
+    defaults = {"rcad": {"alpha": "auto", "lam": "auto"}}
+    assert without_defaults(method_rows([("rcad", {"alpha": 0.5, "lam": 0.02})]), defaults) == (("rcad", ()),)
+    today = spelled([("rcad", ())])
+    assert today == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
+    assert without_defaults(today, defaults) == today
+    assert spelled([("rcad", ())], leave=("alpha", "lam")) == (("rcad", ()),)
+    assert [label(rows) for rows in (today, [("rcad", ())])] == ["rcad", "rcad(alpha=0.5, lam=0.02)"]
+    assert Method.from_dict({"methods": [{"name": "rcad"}]}) == methods.rcad(0.5, 0.02)
+    assert Method.parse("rcad") == methods.rcad() == methods.rcad("auto", "auto")
+
+
+@pytest.mark.parametrize(("name", "changed"), [(name, one) for name in sorted(CHANGED) for one in CHANGED[name]])
+def test_the_table_has_todays_default(name: str, changed: Changed) -> None:
+    assert signature(METHODS[name]).parameters[changed.name].default == changed.now
 
 
 def test_rows_are_filled_where_it_makes_a_difference_alone() -> None:
-    assert spelled(SMOOTHED)[1] == ("rcad", (("alpha", 1.0), ("direction", "plain")))
-    assert as_recorded(SMOOTHED)[1] == ("rcad", (("alpha", 1.0), ("direction", "training")))
-    assert label(SMOOTHED) == "label_smoothing(eps=0.6) + rcad(alpha=1.0, direction='training')"
+    assert spelled(SMOOTHED)[1] == ("rcad", (("alpha", 1.0), ("direction", "plain"), ("lam", 0.1)))
+    assert as_recorded(SMOOTHED)[1] == ("rcad", (("alpha", 1.0), ("direction", "training"), ("lam", 0.1)))
+    assert label(SMOOTHED) == "label_smoothing(eps=0.6) + rcad(alpha=1.0, direction='training', lam=0.1)"
     assert spelled(SMOOTHED[1:]) == as_recorded(SMOOTHED[1:]) == SMOOTHED[1:]
     assert spelled([("rcad_released", ())]) == (("rcad_released", (("jitter", 0.0),)),)
 
@@ -108,5 +121,5 @@ def test_a_method_written_before_is_read_as_it_was_meant() -> None:
 def test_a_parameter_that_makes_no_difference_leaves_the_text_of_old_records() -> None:
     smooth = compose(methods.label_smoothing(), methods.rcad()).recipe
     ((name, values),) = as_first_written(methods.rcad().recipe)
-    assert (name, dict(values).get("alpha"), "direction" in dict(values)) == ("rcad", 0.5, False)
+    assert (name, dict(values).get("alpha"), "direction" in dict(values)) == ("rcad", "auto", False)
     assert as_first_written(smooth) == smooth

@@ -26,7 +26,11 @@ from small_nets import (
 
 NAMES = sorted(METHODS)
 CLASSIFIERS = [name for name in NAMES if name not in ("gaussian", "bernoulli")]
-WHOLE = {"rcad_released": {"jitter": 0.0}}  # noise has tests of its own
+WHOLE = {  # noise and the measuring of alpha have tests of their own
+    "rcad_released": {"jitter": 0.0},
+    "rcad": {"alpha": 0.5, "lam": 0.02},
+    "rcad_random": {"alpha": 0.5, "lam": 0.02},
+}
 # forwards and backwards of one step; a backward counts when it reaches the model's output
 PASSES = {"rcad": (2, 2), "rcad_text": (2, 2), "ls_on_adv": (2, 2), "rcad_random": (2, 2), "rcad_released": (3, 3),
           "two_views": (2, 2), "adversarial_training": (2, 2), "adversarial_two_views": (4, 4)}  # fmt: skip

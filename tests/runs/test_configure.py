@@ -73,7 +73,7 @@ def test_method_as_a_whole_and_without_the_table(config: RunConfig) -> None:
     assert dict(override(config, ["method.steps=3"]).method[-1][1])["steps"] == 3  # a new one goes to the last row
     assert override(config, ["method=mixup + rcad", "method.mixup.alpha=2"]).method == (
         ("mixup", (("alpha", 2),)),
-        ("rcad", ()),
+        ("rcad", (("alpha", "auto"), ("lam", "auto"))),
     )
 
 

@@ -194,7 +194,7 @@ def test_what_it_writes() -> None:
     config = RECIPES["small"].config('a "b"\\\x7f\n.csv', [("rcad", {"alpha": 0.5, "bounds": None})])
     text = to_toml(config)
     assert text.startswith('seed = 0\n\n[data]\nname = "a \\"b\\"\\\\\\u007f\\n.csv"\n')
-    assert text.endswith('[[method]]\nname = "rcad"\nalpha = 0.5\nbounds = "none"\n')
+    assert text.endswith('[[method]]\nname = "rcad"\nalpha = 0.5\nbounds = "none"\nlam = "auto"\n')
     assert "target" not in text
 
 

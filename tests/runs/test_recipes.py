@@ -4,6 +4,7 @@ import pytest
 
 from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import Method
+from rcad.runs.configure import configure
 from rcad.runs.recipes import RECIPES
 
 
@@ -15,7 +16,7 @@ def test_paper_protocol() -> None:
     assert (optim.schedule, optim.milestones, optim.gamma, optim.clip) == ("multistep", (100, 150, 180), 0.1, 1.0)
     assert (train.epochs, train.batch_size, train.selection, config.data.validation) == (200, 128, "best", 0.1)
     assert config.model.name == "resnet18"
-    assert config.method == (("data_augmentation", ()), ("rcad", ()))
+    assert config.method == (("data_augmentation", ()), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,17 @@ def test_released_program(method: str, variant: str) -> None:
 
 def test_what_the_method_brings_is_not_composed_twice() -> None:
     rows = RECIPES["paper"].rows([("data_augmentation", {"padding": 2}), ("rcad", {})])
-    assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", ()))
+    assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
+
+
+def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not() -> None:
+    def values(recipe: str | None, **given: float) -> dict[str, object]:
+        return dict(configure("cifar100[:2000]", [("rcad", given)], recipe=recipe).method[-1][1])
+
+    assert values("paper-2k") == {"alpha": 1.0, "lam": 0.1}
+    assert values("paper") == {"alpha": 0.5, "lam": 0.02}
+    assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
+    assert values(None) == values("small") == {"alpha": "auto", "lam": "auto"}
 
 
 def test_data_fields_win_over_the_recipe() -> None:

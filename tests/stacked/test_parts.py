@@ -100,8 +100,8 @@ x, y = torch.zeros(2, 10, 4), torch.zeros(2, 10, dtype=torch.int64)
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: fit(methods=[rcad(), erm()]), "expected methods that differ in numbers only, but got rcad"),
-        (lambda: fit(methods=[rcad(), rcad(norm="linf")]), "differ in numbers only"),
+        (lambda: fit(methods=[rcad(0.5), erm()]), "expected methods that differ in numbers only, but got rcad"),
+        (lambda: fit(methods=[rcad(0.5), rcad(0.5, norm="linf")]), "differ in numbers only"),
         (lambda: fit(methods=[label_smoothing(0.1), label_smoothing(0.1, "others")]), "differ in numbers only"),
         (lambda: fit(methods=[erm()] * 3), "expected one seed and one of methods per replica, but got 2 and 3"),
         (lambda: fit(seeds=(), methods=erm()), "per replica, but got 0 and 0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import parse_method
+from rcad.loss.method_rows import SEARCHED, parse_method
 from rcad.loss.methods import METHODS, method
 from rcad.runs.configure import configure
 from rcad.study.ranges import SEARCHES, applied, beginning, check_space, default_space, started
@@ -27,7 +27,7 @@ def test_every_method_has_a_search_that_it_can_take() -> None:
 
 
 def keys(method: object, *, images: bool = False, fixed: tuple[str, ...] = (), data: str = "digits") -> list[str]:
-    config = configure(data, method)
+    config = configure(data, method, leave=SEARCHED)
     return [one.key for one in default_space(config, images=images, fixed=fixed)]
 
 
@@ -44,20 +44,24 @@ def test_parts_of_a_method_keep_their_own_numbers() -> None:
     rows = parse_method("mixup + rcad")
     assert keys(rows) == ["optim.weight_decay", "mixup.alpha", "rcad.alpha", "rcad.lam"]
     assert keys(parse_method("data_augmentation + label_smoothing")) == ["optim.weight_decay", "eps"]
-    config = applied(configure("digits", rows), {"mixup.alpha": 0.3, "rcad.alpha": 2.0}, DEFAULTS)
+    config = applied(configure("digits", rows, leave=SEARCHED), {"mixup.alpha": 0.3, "rcad.alpha": 2.0}, DEFAULTS)
     assert config.method == (("mixup", (("alpha", 0.3),)), ("rcad", (("alpha", 2.0),)))
 
 
 def test_on_images_the_ranges_reach_what_was_best_on_cifar_100() -> None:
     """Weight decay 1e-3 to 3e-3 by SGD, alpha 30 where half the distance is about 4, lam 3."""
-    found = {one.key: one for one in default_space(configure("cifar100[:2000]", parse_method("rcad")), images=True)}
+    found = {
+        one.key: one
+        for one in default_space(configure("cifar100[:2000]", parse_method("rcad"), leave=SEARCHED), images=True)
+    }
     decay, alpha, lam = found["optim.weight_decay"], found["alpha"], found["lam"]
     assert decay.low <= 5e-4 < 5e-3 <= decay.high
     assert alpha.high * 4 >= 60
     assert lam.high == 10
-    assert {one.key: one.high for one in default_space(configure("d.csv", parse_method("rcad")), images=False)}[
-        "lam"
-    ] == 1
+    assert {
+        one.key: one.high
+        for one in default_space(configure("d.csv", parse_method("rcad"), leave=SEARCHED), images=False)
+    }["lam"] == 1
 
 
 def test_tables_have_no_pixels() -> None:
@@ -67,7 +71,7 @@ def test_tables_have_no_pixels() -> None:
 
 
 def test_a_trial_sets_parameters_and_fields() -> None:
-    base = configure("digits", parse_method("rcad"))
+    base = configure("digits", parse_method("rcad"), leave=SEARCHED)
     config = applied(base, {"alpha": 0.25, "norm": "linf", "optim.weight_decay": 0.3}, DEFAULTS)
     assert config.method == (("rcad", (("alpha", 0.25), ("norm", "linf"))),)
     assert config.optim.weight_decay == 0.3
@@ -80,8 +84,8 @@ def test_the_beginning_is_where_the_config_stands() -> None:
     point = beginning(base, space, DEFAULTS, 1.23456)
     assert point == {"alpha": 1.235, "lam": 0.1, "steps": 1, "optim.weight_decay": 0.01}
     assert beginning(
-        configure("digits", parse_method("mixup + rcad")), parse_space("alpha=log(0.1, 1)"), DEFAULTS, None
-    ) == {"alpha": 0.5}
+        configure("digits", parse_method("rcad + mixup")), parse_space("alpha=log(0.1, 1)"), DEFAULTS, None
+    ) == {"alpha": 1.0}
 
 
 @pytest.mark.parametrize("key", ["seed", "method", "data.seed", "data.validation", "data.name"])

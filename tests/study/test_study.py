@@ -14,7 +14,7 @@ import torch
 from rcad.data.dataset import Dataset, Split
 from rcad.data.splits import resolve
 from rcad.errors import InputError
-from rcad.loss.method_rows import label, method_rows, parse_method
+from rcad.loss.method_rows import method_rows, method_text, parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.record import RunRecord
@@ -69,7 +69,7 @@ def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
 
 def contestant(text: str) -> Contestant:
     rows = parse_method(text)
-    return Contestant(label(rows), rows, "asked")
+    return Contestant(method_text(rows), rows, "asked")
 
 
 def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any = None, by: str = "nll") -> Any:
@@ -233,14 +233,14 @@ def test_images_are_not_stacked() -> None:
 
 def test_rcad_brings_its_controls() -> None:
     asked = [parse_method("rcad"), parse_method("label_smoothing")]
-    assert [(label(rows), role) for rows, role in lineup(asked, controls=True)] == [
+    assert [(method_text(rows), role) for rows, role in lineup(asked, controls=True)] == [
         ("erm", "base"),
         ("rcad", "asked"),
         ("label_smoothing", "asked"),
         ("rcad_random", "control"),
         ("confidence_penalty", "control"),
     ]
-    assert [label(rows) for rows, _ in lineup(asked, controls=False)] == ["erm", "rcad", "label_smoothing"]
+    assert [method_text(rows) for rows, _ in lineup(asked, controls=False)] == ["erm", "rcad", "label_smoothing"]
     assert [role for _, role in lineup([parse_method("erm"), parse_method("mixup")], controls=True)] == [
         "base",
         "asked",
@@ -252,7 +252,7 @@ def test_rcad_brings_its_controls() -> None:
 
 def test_controls_take_what_they_share() -> None:
     rows = method_rows([("mixup", ()), ("rcad", {"alpha": 2.0, "lam": 0.3, "steps": 4})])
-    assert [label(one) for one in controls_of(rows)] == [
+    assert [method_text(one) for one in controls_of(rows)] == [
         "mixup + rcad_random(alpha=2.0, lam=0.3)",
         "mixup + confidence_penalty(lam=0.3)",
     ]

@@ -252,8 +252,10 @@ def test_alpha_auto_is_measured_on_the_training_examples() -> None:
     where = method_of(settings, problem).terms[-1].where
     assert isinstance(where, GradientStep)
     assert where.alpha == pytest.approx(suggest_alpha(*problem.train), abs=1e-4)
-    with pytest.raises(InputError, match="expected class labels to measure alpha=auto"):
-        method_of(settings, prepare(settings, table(), CPU))
+    reals = replace(settings, method=(("rcad", (("alpha", "auto"), ("lam", "auto"))),))
+    by_table = method_of(reals, prepare(settings, table(), CPU)).terms[-1]
+    assert (by_table.where.alpha, by_table.weight) == (pytest.approx(0.3, rel=0.05), 0.3)
+    assert method_of(reals, problem).terms[-1].weight == 0.1
     other = replace(settings, method=(("mixup", (("alpha", "auto"),)),))
     with pytest.raises(InputError, match="expected alpha=auto for one of rcad"):
         method_of(other, problem)

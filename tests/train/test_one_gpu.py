@@ -111,7 +111,8 @@ def run_together(
 
 
 def config(seed: int = 0, method: str = "rcad", epochs: int = 2, **train: Any) -> RunConfig:
-    rows = [(name.strip(), ()) for name in method.split("+")]
+    step = (("alpha", 0.6), ("lam", 0.03))  # runs that measure theirs are not joined
+    rows = [(name.strip(), step if name.strip() in ("rcad", "rcad_random") else ()) for name in method.split("+")]
     made = configure({"name": "digits[:60]"}, rows, recipe="small", epochs=epochs, seed=seed)
     return replace(made, train=replace(made.train, **{"batch_size": 16, **train}))
 

@@ -40,15 +40,15 @@ class Ball:
         self._std = self._scale(x)
         self._low, self._high = self._bounds()
         if move.norm == "linf":
-            reach = torch.as_tensor(move.alpha / self._scale(x.double()), device=x.device, dtype=torch.float64)
+            reach = torch.as_tensor(move.distance / self._scale(x.double()), device=x.device, dtype=torch.float64)
             self._low = torch.maximum(_limit(x, -reach), self._low)
             self._high = torch.minimum(_limit(x, reach), self._high)
         else:
             # Each coordinate of x' is rounded once, by at most half a unit in its last place.
             half = torch.finfo(x.dtype).eps / 2
-            rounding = half * torch.linalg.vector_norm((x.abs() * self._std + move.alpha).flatten(1), dim=1)
+            rounding = half * torch.linalg.vector_norm((x.abs() * self._std + move.distance).flatten(1), dim=1)
             exact = 1 - ARITHMETIC * torch.finfo(x.dtype).eps
-            self._radius = ((move.alpha - rounding) * exact).clamp(min=0).view(self._ones)
+            self._radius = ((move.distance - rounding) * exact).clamp(min=0).view(self._ones)
 
     def climbed(self, point: Tensor, gradient: Tensor, size: float | Tensor) -> Tensor:
         """The point moved by `size` (a number, or one per example) in the direction of a gradient, and projected."""
@@ -88,7 +88,7 @@ class Ball:
         return sample(shape, generator=generator, device=generator.device, dtype=self.x.dtype).to(self.x.device)
 
     def _away(self, noise: Tensor) -> Tensor:
-        return self.projected(self.x + self.move.alpha * noise / self._std)
+        return self.projected(self.x + self.move.distance * noise / self._std)
 
     def _scale(self, x: Tensor) -> float | Tensor:
         """By what x was divided when it was normalised."""

@@ -39,6 +39,12 @@ def embedding_distance(model: nn.Module, alpha: EmbeddingAlpha) -> float:
     return alpha * float(norms[norms > 0].mean())  # without rows of padding
 
 
+def has_tokens(model: Any) -> bool:
+    """Whether its inputs are tokens, which a table embeds."""
+    table: Any = getattr(model, "get_input_embeddings", lambda: None)()
+    return isinstance(getattr(table, "weight", None), Tensor) and table.weight.ndim == 2
+
+
 def predicts_next(model: Any) -> bool:
     """Whether a model predicts the next token at each position: labels are then those of the position after."""
     generates = getattr(model, "can_generate", None)

@@ -32,10 +32,11 @@ from rcad.integrations.embeddings import (
     EmbeddingAlpha,
     Packs,
     embedding_distance,
+    has_tokens,
     next_tokens,
     predicts_next,
 )
-from rcad.integrations.resolve import MethodLike, Resolved, reread, resolve
+from rcad.integrations.resolve import MethodLike, Resolved, measures_alpha, reread, resolve
 from rcad.loss.criterion import Criterion, Scaler
 from rcad.loss.likelihoods import Bernoulli, Categorical, Likelihood
 from rcad.loss.model_calls import evaluating, logits_of, preserved_rng
@@ -224,7 +225,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             between whole sequences of embeddings; for images in pixels. With `embedding_alpha` RCAD by default.
         embedding_alpha: the distance of the method's step at embeddings, in units of the mean norm of an embedding (as
             `neftune_noise_alpha` is one number for all models), or "auto", which measures it on the table
-            (`rcad.suggest_alpha`); None leaves the method's own alpha.
+            (`rcad.suggest_alpha`); None leaves the method's own alpha, where that is a number.
         mean, std: by which `pixel_values` were normalised; default: what the processing_class says.
         input_key: the input to perturb; default: the embeddings of `input_ids`, else the only floating-point input.
         mask_key: the mask of its real positions; default "attention_mask".
@@ -255,6 +256,8 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self._multi_label = problem_type(self.model) == MULTI_LABEL
         if std is None and not isinstance(method, Criterion):
             mean, std = normalisation(self.processing_class)
+        if embedding_alpha is None and input_key is None and measures_alpha(method) and has_tokens(self.model):
+            embedding_alpha = "auto"
         self.resolved = resolve(
             method,
             parameters=None if embedding_alpha is None else {"alpha": embedding_distance(self.model, embedding_alpha)},

@@ -13,11 +13,12 @@ from torch import Tensor
 from rcad.errors import InputError, one_of, whole
 from rcad.loss.augmentations import Augmentation, augment
 from rcad.loss.criterion import Criterion
-from rcad.loss.likelihoods import Categorical, Likelihood
+from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.method import Method, compose, method
+from rcad.loss.method_rows import AUTO
 from rcad.loss.methods import erm
 from rcad.loss.perturbations import Channels, GradientStep, Perturbation, ProjectedAscent, RandomStep
-from rcad.loss.terms import Term
+from rcad.loss.terms import REAL_WEIGHT, Term
 
 __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
 
@@ -58,13 +59,18 @@ class Resolved:
         return self.criterion.loss.likelihood
 
     @property
+    def terms(self) -> tuple[Term, ...]:
+        """What is summed, also where alpha has yet to be measured."""
+        return self.criterion.asked.terms
+
+    @property
     def needs_raw(self) -> bool:
         """Whether a term looks at the images before augmentation."""
-        return any(term.view == "raw" for term in self.criterion.loss.terms)
+        return any(term.view == "raw" for term in self.terms)
 
     def readable(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The parts of a loss for a log: a negative entropy is turned round and called an entropy."""
-        entropies = [term.name for term in self.criterion.loss.terms if term.measure == "negative_entropy"]
+        entropies = [term.name for term in self.terms if term.measure == "negative_entropy"]
         called = {name: "entropy" if len(entropies) == 1 else f"entropy_{name}" for name in entropies}
         return {called.get(name, name): -value if name in called else value for name, value in parts.items()}
 
@@ -118,7 +124,8 @@ def resolve(
         given: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion, which is used as it is.
         likelihood: what the output means unless the method says so itself; default Categorical().
         mean, std: per-channel numbers by which images were normalised, so that alpha stays in pixels.
-        parameters: e.g. {"alpha": 0.3}; each goes to the one part of the method that has it. None is left out.
+        parameters: e.g. {"alpha": 0.3}; each goes to the one part of the method that has it, or that leaves it "auto".
+            None is left out.
         options: of `Criterion`: input_key, mask_key, units, checks, output.
     """
     if isinstance(given, Criterion):
@@ -132,6 +139,8 @@ def resolve(
             "enlarges it between epochs; use `rcad train`, or rcad.FeatureAscent in a loop of your own"
         )
     chosen = value.likelihood or likelihood or Categorical()
+    if isinstance(chosen, Gaussian):
+        value = _weighed(value)
     for term in value.terms:
         if term.likelihood is not None and type(term.likelihood) is not type(chosen):
             raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
@@ -139,7 +148,7 @@ def resolve(
     wanted = {key: option for key, option in options.items() if option is not None}
     for key, option in wanted.items():
         _check_option(value, key, option)
-    criterion = Criterion(chosen, terms, **wanted)
+    criterion = Criterion(chosen, terms, **wanted, watch=True)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
 
@@ -160,6 +169,7 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
     rows = [(name, dict(values)) for name, values in value.recipe]
     for key, parameter in wanted.items():
         owners = [values for _, values in rows if key in values]
+        owners = [values for values in owners if values[key] == AUTO] or owners
         if len(owners) != 1:
             names = " and ".join(name for name, values in rows if key in values) or "no part of it"
             raise InputError(
@@ -168,6 +178,22 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
             )
         owners[0][key] = parameter
     return compose(*(method(name, **values) for name, values in rows))
+
+
+def measures_alpha(given: MethodLike) -> bool:
+    """Whether a method leaves alpha to be measured; a Criterion sees to it by itself."""
+    if isinstance(given, Criterion):
+        return False
+    return any(dict(values).get("alpha") == AUTO for _, values in as_method(given).recipe)
+
+
+def _weighed(value: Method) -> Method:
+    """The method with lam="auto" as it is for real targets."""
+    rows = [(name, dict(values)) for name, values in value.recipe]
+    if not any(values.get("lam") == AUTO for _, values in rows):
+        return value
+    own = [values | ({"lam": REAL_WEIGHT} if values.get("lam") == AUTO else {}) for _, values in rows]
+    return compose(*(method(name, **values) for (name, _), values in zip(rows, own, strict=True)))
 
 
 def reread(
@@ -183,12 +209,12 @@ def reread(
     def changed(likelihood: Any) -> Any:
         return change(likelihood) if isinstance(likelihood, Categorical) else likelihood
 
-    loss = criterion.loss
+    loss = criterion.asked
     terms = [replace(term, likelihood=changed(term.likelihood)) for term in loss.terms]
     if where is not None:
         terms = [term if term.where is None else replace(term, where=where(term.where)) for term in terms]
     options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
-    return Criterion(changed(loss.likelihood), terms, **options)
+    return Criterion(changed(loss.likelihood), terms, **options, watch=True)
 
 
 def _check_option(value: Method, key: str, option: Any) -> None:

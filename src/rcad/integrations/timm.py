@@ -14,7 +14,7 @@ from rcad.integrations.step import Step
 from rcad.loss.criterion import RCAD, Criterion
 from rcad.loss.likelihoods import Bernoulli, Categorical
 from rcad.loss.model_calls import logits_of
-from rcad.loss.perturbations import Channels
+from rcad.loss.perturbations import Alpha, Channels
 from rcad.models.timm_model import import_timm
 
 timm = import_timm()
@@ -108,7 +108,7 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         self.batches = int((state or {}).get("batches", self.batches))
 
 
-def rcad_for(model: nn.Module, alpha: Any = None, lam: Any = None, **options: Any) -> RCAD:
+def rcad_for(model: nn.Module, alpha: Alpha = "auto", lam: Alpha = "auto", **options: Any) -> RCAD:
     """RCAD for images that were normalised as timm's loader does for this model; alpha stays a distance in pixels.
 
     Args:
@@ -116,13 +116,13 @@ def rcad_for(model: nn.Module, alpha: Any = None, lam: Any = None, **options: An
         options: of `RCAD`; mean and std where the loader was given others than the model's.
 
     Example:
-        >>> criterion = rcad_for(model, alpha=0.5, lam=0.02)  # doctest: +SKIP
+        >>> criterion = rcad_for(model)  # doctest: +SKIP
         >>> loss = criterion(model, input, target)  # in place of loss_fn(model(input), target)  # doctest: +SKIP
     """
-    if not (is_number(alpha) and is_number(lam)) or "method" in options:
+    if not all(is_number(value) or value == "auto" for value in (alpha, lam)) or "method" in options:
         raise InputError(
-            "expected rcad_for(model, alpha=0.5, lam=0.02), but got a method or not both numbers; the text of a method "
-            "goes to RCADTask(model, method=...)"
+            "expected rcad_for(model) or rcad_for(model, alpha=0.5, lam=0.02), but got a method or no numbers; the "
+            "text of a method goes to RCADTask(model, method=...)"
         )
     return RCAD(alpha, lam, **(normalisation(model) | options))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, Protocol
 
@@ -14,11 +14,13 @@ from rcad.errors import InputError, finite, whole
 from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.checks import NOTHING_TO_TRAIN
 from rcad.loss.fused import fused_backward, refusal, third_backward
-from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output, whole_steps
+from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
+from rcad.loss.measured_alpha import Gauge
+from rcad.loss.method_rows import AUTO
+from rcad.loss.model_calls import Inputs, Model, Output, View, whole_steps
 from rcad.loss.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
-from rcad.loss.perturbations import Channels, GradientStep, Norm
-from rcad.loss.terms import Losses, MeasureName, Term
+from rcad.loss.perturbations import Alpha, Channels, GradientStep, Norm
+from rcad.loss.terms import Losses, MeasureName, Plan, Term, weight_for
 
 log = logging.getLogger("rcad")
 
@@ -38,6 +40,12 @@ class Criterion:
         likelihood: what the model's output means.
         terms: what is summed; the default is the plain negative log-likelihood.
         input_key, mask_key, units, checks, output: see `Loss`.
+        watch: warn at the first batch where alpha is far below the distance measured there.
+
+    Attributes:
+        asked: the loss as it was written.
+        loss: what is minimised now: the same with alpha="auto" measured on the first batches, see
+            `rcad.loss.measured_alpha`.
 
     Example:
         >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
@@ -54,13 +62,41 @@ class Criterion:
         units: Units = "pixels",
         checks: Checks = "always",
         output: Output | None = None,
+        watch: bool = False,
     ) -> None:
-        self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
+        self.asked = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
+        self._gauge = Gauge(self.asked, watch=watch)
+        self.loss = self._gauge.loss()
         self._counter = StepCounter()
         self._said: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)})"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the loss will stay as it is: alpha is a number, or its measuring is over."""
+        return self._gauge.settled
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs: how many calls were counted, and alpha as far as it was measured."""
+        return {"step": self._counter.value, "alpha": self._gauge.alpha, "batches": self._gauge.batches}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken; a measured alpha is not measured again."""
+        self._counter.value = state["step"]
+        self._gauge.load(state["alpha"], state["batches"])
+        self.loss = self._gauge.loss()
+
+    def _planned(
+        self, model: Model, x: Inputs, y: Tensor, step: int | None, options: Mapping[str, Any]
+    ) -> tuple[Plan, list[View]]:
+        """The passes of this step and the views that they look at, with alpha measured where that is due."""
+        number = self._counter.next(step)
+        if self._gauge.busy:
+            self.loss = self._gauge.look(model, x, y, number, options)
+        plan = self.loss.plan(number)
+        return plan, self.loss.views(model, plan, x, y, **options)
 
     def __call__(self, model: Model, x: Inputs, y: Tensor | None = None, **options: Any) -> Tensor:
         """The loss, to be run backward by the caller. Options as in `Objective.forward`."""
@@ -79,8 +115,7 @@ class Criterion:
         **options: Any,
     ) -> Losses:
         """The loss with its parts and the model's output. Options as in `Objective.forward`."""
-        plan = self.loss.plan(self._counter.next(step))
-        views = self.loss.views(model, plan, x, y, **options)
+        plan, views = self._planned(model, x, y, step, options)
         return evaluate(self.loss.likelihood, plan, views, generator=generator)
 
     def backward(
@@ -141,8 +176,7 @@ class Criterion:
         options: dict[str, Any],
         runs: int,
     ) -> Losses:
-        plan = self.loss.plan(step)
-        views = self.loss.views(model, plan, x, y, **options)
+        plan, views = self._planned(model, x, y, step, options)
         scale = None if scaler is None else scaler.scale
         reason = refusal(plan, views)
         if reason is None:
@@ -184,8 +218,10 @@ class RCAD(Criterion):
 
     Args:
         alpha: the distance from x to x', in the units of the input: an L2 distance in [0, 1] pixel space for images.
-            Its useful window is set by the distance between classes; a value from another data set is a guess.
-        lam: the weight of the entropy.
+            Its useful window is set by the distance between classes; a value from another data set is a guess. "auto"
+            measures it on the first 16 batches (see `rcad.loss.measured_alpha`) and logs what it found;
+            `rcad.suggest_alpha(x, y)` measures it on the whole training set.
+        lam: the weight of the entropy. "auto" is 0.1, and 0.3 for regression targets (a Gaussian).
         likelihood: Categorical(), Gaussian() or Bernoulli().
         norm: "l2" (each example moves by alpha), "raw" (alpha times the gradient, the paper's formula), "linf".
         steps: ascent steps to that distance.
@@ -199,15 +235,15 @@ class RCAD(Criterion):
         input_key, mask_key, units, checks, output: see `Loss`.
 
     Example:
-        >>> criterion = RCAD(alpha=0.5, lam=0.02)
+        >>> criterion = RCAD()  # or RCAD(alpha=rcad.suggest_alpha(x, y), lam=0.1)
         >>> criterion(model, x, y).backward()      # autograd  # doctest: +SKIP
         >>> criterion.backward(model, x, y)        # the same gradients, faster  # doctest: +SKIP
     """
 
     def __init__(
         self,
-        alpha: float,
-        lam: float,
+        alpha: Alpha = AUTO,
+        lam: Alpha = AUTO,
         *,
         likelihood: Likelihood = Categorical(),
         norm: Norm = "l2",
@@ -224,15 +260,20 @@ class RCAD(Criterion):
         checks: Checks = "always",
         output: Output | None = None,
     ) -> None:
-        finite("lam", lam, minimum=0.0)
+        weight = weight_for(lam, real=isinstance(likelihood, Gaussian))
         where = GradientStep(alpha, norm, bounds, mean, std, steps, loss=direction)
-        terms = (Term("nll"), Term("rcad", measure, lam, where, every))
+        terms = (Term("nll"), Term("rcad", measure, weight, where, every))
         options = {"input_key": input_key, "mask_key": mask_key}
-        super().__init__(likelihood, terms, units=units, checks=checks, output=output, **options)
-        self.alpha, self.lam = alpha, lam
+        super().__init__(likelihood, terms, units=units, checks=checks, output=output, watch=True, **options)
+        self._alpha, self.lam = alpha, weight
+
+    @property
+    def alpha(self) -> Alpha:
+        """The distance; "auto" as long as it has not been measured."""
+        return self._alpha if self._gauge.alpha is None else self._gauge.alpha
 
 
-def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: float, lam: float, **options: Any) -> Tensor:
+def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: Alpha, lam: Alpha, **options: Any) -> Tensor:
     """The RCAD loss of one batch, to be run backward.
 
     Args:
@@ -249,4 +290,9 @@ def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: float, lam: float, *
     call = {key: options.pop(key) for key in CALL_OPTIONS if key in options}
     if options.get("every", 1) != 1 and "step" not in call:
         raise InputError("expected step= with every=, since a function cannot count its calls; or use RCAD(...)")
+    if isinstance(alpha, str):
+        raise InputError(
+            f"expected a number for alpha, since a function cannot remember what it measured, but got {alpha!r}; use "
+            "rcad.suggest_alpha(x, y), or RCAD()"
+        )
     return RCAD(alpha, lam, **options)(model, x, y, **call)

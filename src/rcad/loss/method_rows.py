@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from rcad.errors import InputError, shown, writable
 
@@ -51,8 +51,13 @@ def method_text(rows: Iterable[MethodRow]) -> str:
 
 
 def label(rows: Iterable[MethodRow]) -> str:
-    """The rows of a config as text, with what they meant where a default has changed."""
-    return method_text(as_recorded(rows))
+    """The rows of a config as a user would write them today: with what they meant where a default has changed."""
+
+    def said(name: str, key: str, value: Any) -> bool:
+        changed = _changed(name, key)
+        return changed is None or not changed.silent or value != changed.now
+
+    return method_text((name, tuple(one for one in values if said(name, *one))) for name, values in as_recorded(rows))
 
 
 def parse_method(text: str) -> Rows:
@@ -83,8 +88,10 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
     rows = tuple(rows)
 
     def kept(name: str, key: str, value: Any) -> bool:
-        must = _says(rows, name, key)
-        return not _is_default(defaults.get(name, {}), key, value) if must is None else must
+        changed = _changed(name, key)
+        if changed is None:
+            return not _is_default(defaults.get(name, {}), key, value)
+        return changed.counts(rows) and not (changed.silent and value == changed.before)
 
     return tuple(
         (name, tuple((key, value) for key, value in values if kept(name, key, value))) for name, values in rows
@@ -99,29 +106,37 @@ class Changed(NamedTuple):
         before: its value in a written row that leaves it out.
         now: its default.
         counts: whether the two differ beside these rows.
+        silent: `before` is still left out where it is meant, so that its runs keep their ids.
     """
 
     name: str
     before: Any
     now: Any
-    counts: Callable[[Rows], bool]
+    counts: Callable[[Rows], bool] = lambda rows: True
+    silent: bool = False
 
 
 def _smoothed(rows: Rows) -> bool:
     return any(name == "label_smoothing" or dict(values).get("smoothing") for name, values in rows)
 
 
+AUTO: Final = "auto"
+"""alpha: measured on the data. lam: by the kind of target."""
+SEARCHED = ("alpha", "lam")
+"""What a search tries where the user gives none."""
 DIRECTION = Changed("direction", "training", "plain", _smoothed)
-CHANGED: Mapping[str, Changed] = {
-    "rcad": DIRECTION,
-    "rcad_text": DIRECTION,
-    "rcad_released": Changed("jitter", 0.01, 0.0, lambda rows: True),
+STEP_AND_WEIGHT = (Changed("alpha", 0.5, AUTO, silent=True), Changed("lam", 0.02, AUTO, silent=True))
+CHANGED: Mapping[str, tuple[Changed, ...]] = {
+    "rcad": (DIRECTION, *STEP_AND_WEIGHT),
+    "rcad_random": STEP_AND_WEIGHT,
+    "rcad_text": (DIRECTION,),
+    "rcad_released": (Changed("jitter", 0.01, 0.0),),
 }
 
 
-def spelled(rows: Iterable[MethodRow]) -> Rows:
-    """The rows that a user writes today, with changed defaults written out."""
-    return _filled(tuple(rows), lambda changed: changed.now)
+def spelled(rows: Iterable[MethodRow], *, leave: Collection[str] = ()) -> Rows:
+    """The rows that a user writes today, with changed defaults written out, but for the parameters in `leave`."""
+    return _filled(tuple(rows), lambda changed: changed.now, leave)
 
 
 def as_recorded(rows: Iterable[MethodRow]) -> Rows:
@@ -132,9 +147,12 @@ def as_recorded(rows: Iterable[MethodRow]) -> Rows:
 def as_first_written(rows: Iterable[MethodRow]) -> Rows:
     """The rows less a parameter that makes no difference beside them, as they were before there was one."""
     rows = tuple(rows)
-    return tuple(
-        (name, tuple(one for one in values if _says(rows, name, one[0]) is not False)) for name, values in rows
-    )
+
+    def counts(name: str, key: str) -> bool:
+        changed = _changed(name, key)
+        return changed is None or changed.counts(rows)
+
+    return tuple((name, tuple(one for one in values if counts(name, one[0]))) for name, values in rows)
 
 
 def left_open(rows: Rows) -> list[str]:
@@ -143,23 +161,20 @@ def left_open(rows: Rows) -> list[str]:
         f"{name}.{one.name}, which is read as {one.before!r}, the default when such rows were first written, not as "
         f"today's {one.now!r}"
         for name, values in rows
-        if (one := CHANGED.get(name)) is not None and one.counts(rows) and one.name not in dict(values)
+        for one in CHANGED.get(name, ())
+        if one.counts(rows) and one.name not in dict(values)
     ]
 
 
-def _says(rows: Rows, name: str, key: str) -> bool | None:
-    """Whether a row must say this parameter beside these rows, though it has its default; None: no default changed."""
-    changed = CHANGED.get(name)
-    return None if changed is None or changed.name != key else changed.counts(rows)
+def _changed(name: str, key: str) -> Changed | None:
+    return next((one for one in CHANGED.get(name, ()) if one.name == key), None)
 
 
-def _filled(rows: Rows, value: Callable[[Changed], Any]) -> Rows:
+def _filled(rows: Rows, value: Callable[[Changed], Any], leave: Collection[str] = ()) -> Rows:
     full = []
     for name, values in rows:
-        changed = CHANGED.get(name)
-        if changed is not None and changed.counts(rows) and changed.name not in dict(values):
-            values = tuple(sorted((*values, (changed.name, value(changed)))))
-        full.append((name, values))
+        missing = [one for one in CHANGED.get(name, ()) if one.counts(rows) and one.name not in {*dict(values), *leave}]
+        full.append((name, tuple(sorted((*values, *((one.name, value(one)) for one in missing))))))
     return tuple(full)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rcad.errors import finite
 from rcad.loss.augmentations import Cutmix, Cutout, Flip, Mixup, PadCrop
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
 from rcad.loss.method import METHODS, Method, compose, method, recipe
-from rcad.loss.perturbations import GradientStep, Norm, RandomStep
-from rcad.loss.terms import MeasureName, Term
+from rcad.loss.method_rows import AUTO
+from rcad.loss.perturbations import Alpha, GradientStep, Norm, RandomStep
+from rcad.loss.terms import MeasureName, Term, weight_for
 
 __all__ = [
     "METHODS",
@@ -83,8 +83,8 @@ def confidence_penalty(lam: float = 0.1) -> Method:
 
 @recipe
 def rcad(
-    alpha: float = 0.5,
-    lam: float = 0.02,
+    alpha: Alpha = AUTO,
+    lam: Alpha = AUTO,
     norm: Norm = "l2",
     steps: int = 1,
     measure: MeasureName = "negative_entropy",
@@ -92,7 +92,10 @@ def rcad(
     bounds: Bounds = None,
     direction: Direction = "plain",
 ) -> Method:
-    """-lam * entropy at x', a distance alpha away from log p(y|x). One view, direction from the training batch."""
+    """-lam * entropy at x', a distance alpha away from log p(y|x). One view, direction from the training batch.
+
+    alpha="auto" is measured on the data; lam="auto" is 0.1, and for regression targets 0.3 where those are known.
+    """
     where = GradientStep(alpha, norm, bounds, steps=steps, loss=direction)
     return Method(extra=(_entropy("rcad", lam, where, measure, every),))
 
@@ -112,7 +115,7 @@ def rcad_released(alpha: float = 0.5, lam: float = 0.02, jitter: float = 0.0) ->
 
 @recipe
 def rcad_random(
-    alpha: float = 0.5, lam: float = 0.02, norm: Literal["l2", "linf"] = "l2", bounds: Bounds = None
+    alpha: Alpha = AUTO, lam: Alpha = AUTO, norm: Literal["l2", "linf"] = "l2", bounds: Bounds = None
 ) -> Method:
     """RCAD with a random direction of the same length: the control that tells whether the direction helps."""
     return Method(extra=(_entropy("rcad_random", lam, RandomStep(alpha, norm, bounds)),))
@@ -191,11 +194,10 @@ def cutmix(alpha: float = 1.0, p: float = 1.0) -> Method:
 
 def _entropy(
     name: str,
-    lam: float,
+    lam: Alpha,
     where: GradientStep | RandomStep | None = None,
     measure: MeasureName = "negative_entropy",
     every: int = 1,
     view: Literal["batch", "raw"] = "batch",
 ) -> Term:
-    finite("lam", lam, minimum=0.0)
-    return Term(name, measure, lam, where, every, view)
+    return Term(name, measure, weight_for(lam), where, every, view)

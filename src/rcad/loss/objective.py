@@ -214,6 +214,12 @@ class Objective(nn.Module):
         super().__init__()
         self.model = model
         self.loss = Loss(likelihood, tuple(terms), input_key, mask_key, units, checks, output)
+        for term in self.loss.terms:
+            if isinstance(getattr(term.where, "alpha", None), str):
+                raise InputError(
+                    "expected a number for alpha in an Objective, which may be compiled whole, but got 'auto'; use "
+                    "rcad.suggest_alpha(x, y), or a Criterion, which measures it"
+                )
         self.counter = StepCounter()
 
     def forward(

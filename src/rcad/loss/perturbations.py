@@ -20,9 +20,11 @@ from torch import Tensor
 from rcad.errors import InputError, Value, finite, is_number, one_of, whole
 from rcad.loss.augmentations import Source, drawn
 from rcad.loss.likelihoods import Categorical, Likelihood, full_precision
+from rcad.loss.method_rows import AUTO
 from rcad.loss.model_calls import REENTRANT, Forward, Model, undisturbed
 
 Norm = Literal["l2", "raw", "linf"]
+Alpha = float | Literal["auto"]
 Channels = tuple[float, ...]
 
 
@@ -66,21 +68,25 @@ class Move(Value):
     """What every perturbation shares: a distance, the norm it is measured in, and the space it lives in.
 
     Args:
-        alpha: distance per example, in the units of the input (an L2 distance in [0, 1] pixel space for images).
+        alpha: distance per example, in the units of the input (an L2 distance in [0, 1] pixel space for images); or
+            "auto", for a loss that measures it on its first batches.
         norm: "l2", "linf", or "raw" (alpha times the gradient itself: the paper's formula).
         bounds: (low, high) limits on x' in the same units; None leaves it free.
         mean, std: per-channel numbers by which the inputs were already normalised.
     """
 
-    alpha: float
+    alpha: Alpha
     norm: Norm = "l2"
     bounds: tuple[float, float] | None = None
     mean: Channels | None = None
     std: Channels | None = None
 
     def __post_init__(self) -> None:
-        finite("alpha", self.alpha, minimum=0.0)
         one_of("norm", self.norm, self._norms())
+        if not isinstance(self.alpha, str) or self.alpha != AUTO:
+            finite("alpha", self.alpha, minimum=0.0)
+        elif self.norm != "l2":
+            raise InputError(f"expected a number for alpha with norm={self.norm!r}, since 'auto' is an L2 distance")
         for name in ("bounds", "mean", "std"):
             values = getattr(self, name)
             if values is not None:
@@ -91,6 +97,16 @@ class Move(Value):
             raise InputError(f"expected std to hold positive numbers, but got {self.std}")
         if self.bounds is not None and (self.std is None) != (self.mean is None):
             raise InputError("expected both mean and std with bounds, or neither, but got only one of them")
+
+    @property
+    def distance(self) -> float:
+        """alpha as a number; it is an error if it has yet to be measured."""
+        if isinstance(self.alpha, str):
+            raise InputError(
+                "expected a number for alpha outside of a criterion, which measures 'auto' on its first batches; use "
+                "rcad.suggest_alpha(x, y)"
+            )
+        return self.alpha
 
     def _norms(self) -> tuple[str, ...]:
         return get_args(Norm)
@@ -244,12 +260,12 @@ class GradientStep(_Travel):
         return likelihood
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        size = self.alpha / self.steps
+        size = self.distance / self.steps
         step = size * uphill(None)
         for _ in range(self.steps - 1):
             step = step + size * uphill(step)
         if self.steps > 1 and self.norm == "l2":
-            step = self.alpha * unit(step, "l2")
+            step = self.distance * unit(step, "l2")
         return step + self.jitter * draw(_uniform) if self.jitter else step
 
 
@@ -267,7 +283,7 @@ class RandomStep(_Travel):
         return None
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        return self.alpha * unit(draw(torch.randn), self.norm)
+        return self.distance * unit(draw(torch.randn), self.norm)
 
 
 @dataclass(frozen=True, repr=False)
@@ -297,7 +313,7 @@ class ProjectedAscent(_Travel):
         return None if self.random_start else likelihood
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        size = 2.5 * self.alpha / self.steps if self.step_size is None else self.step_size
+        size = 2.5 * self.distance / self.steps if self.step_size is None else self.step_size
         step = self._start(draw) if self.random_start else None
         for _ in range(self.steps):
             climb = size * uphill(step)
@@ -307,12 +323,12 @@ class ProjectedAscent(_Travel):
 
     def _start(self, draw: Draw) -> Tensor:
         if self.norm == "l2":
-            return self.alpha * unit(draw(torch.randn), "l2")
-        return self.alpha * draw(_uniform)
+            return self.distance * unit(draw(torch.randn), "l2")
+        return self.distance * draw(_uniform)
 
     def _projected(self, step: Tensor) -> Tensor:
         if self.norm == "linf":
-            return step.clamp(-self.alpha, self.alpha)
+            return step.clamp(-self.distance, self.distance)
         length: Tensor = torch.linalg.vector_norm(step.flatten(1), dim=1)
         length = length.clamp(min=torch.finfo(step.dtype).tiny)
-        return step * (self.alpha / length).clamp(max=1.0).view(-1, *[1] * (step.ndim - 1))
+        return step * (self.distance / length).clamp(max=1.0).view(-1, *[1] * (step.ndim - 1))

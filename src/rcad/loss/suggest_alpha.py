@@ -44,7 +44,10 @@ def nearest_other_class(
         one distance per example asked, in the units of x.
     """
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
-        raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")
+        raise InputError(
+            f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}; with regression targets "
+            "begin at alpha = 0.3 deviations of a column"
+        )
     if bool((y == y[0]).all()):
         raise InputError("expected at least two classes, but all labels are equal")
     asked = torch.arange(len(x), device=x.device)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rcad.errors import InputError, Value, finite, html_table, one_of, whole
 from rcad.loss.likelihoods import Likelihood
+from rcad.loss.method_rows import AUTO
 from rcad.loss.perturbations import Perturbation
 
 Measure = Callable[[Likelihood, Tensor, Tensor], Tensor]
@@ -51,6 +52,18 @@ MEASURES: dict[str, Measure] = {
     "negative_entropy": negative_entropy,
     "uniform_cross_entropy": uniform_cross_entropy,
 }
+
+
+WEIGHT, REAL_WEIGHT = 0.1, 0.3
+"""lam="auto" for labels and for regression targets, chosen on held-out data: `results/defaults`, `results/uci`."""
+
+
+def weight_for(lam: float | Literal["auto"], *, real: bool = False) -> float:
+    """The weight of an entropy that a user gave, or left to the kind of target."""
+    if not isinstance(lam, str) or lam != AUTO:
+        finite("lam", lam, minimum=0.0)
+        return lam
+    return REAL_WEIGHT if real else WEIGHT
 
 
 @dataclass(frozen=True, repr=False)

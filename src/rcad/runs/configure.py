@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,21 +36,24 @@ def configure(
     seed: int = 0,
     settings: Sequence[str] = (),
     methods: Mapping[str, Mapping[str, Any]] | None = None,
+    leave: Collection[str] = (),
 ) -> RunConfig:
     """The config of a run.
 
     Args:
         data: a name such as "cifar100[:2000]", or fields of DataConfig.
         method: rows of (name, parameters).
-        recipe: a key of RECIPES; by default the one that suits the data.
+        recipe: a key of RECIPES, with its own values of a method's parameters; by default the one that suits the data,
+            without them.
         epochs: instead of the recipe's.
         settings: "train.batch_size=64" and the like, applied last.
         methods: the parameters of every method and their defaults, for settings such as "method.alpha=1".
+        leave: parameters of methods that stay open where none is given.
     """
     name = data if isinstance(data, str) else str(data.get("name", ""))
-    recipe = default_recipe(name) if recipe is None else recipe
-    one_of("recipe", recipe, RECIPES)
-    config = RECIPES[recipe].config(data, method, seed)
+    one_of("recipe", default_recipe(name) if recipe is None else recipe, RECIPES)
+    chosen = replace(RECIPES[default_recipe(name)], values={}) if recipe is None else RECIPES[recipe]
+    config = chosen.config(data, method, seed, leave=leave)
     if epochs is not None:
         config = replace(config, train=replace(config.train, epochs=epochs))
     return override(config, settings, methods=methods)

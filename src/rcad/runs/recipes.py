@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,10 @@ from rcad.loss.method_rows import MethodRow, method_rows, spelled
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 
 CROP_AND_FLIP: MethodRow = ("data_augmentation", ())
+
+
+def _step_and_weight(alpha: float, lam: float) -> dict[str, dict[str, float]]:
+    return {name: {"alpha": alpha, "lam": lam} for name in ("rcad", "rcad_random")}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -22,6 +26,7 @@ class Recipe(Value):
         data: what it says of the data, e.g. the held-out fraction.
         beside: method rows that are composed with the chosen method, unless it brings them itself.
         variants: the name under which the protocol runs a method, e.g. rcad as rcad_released.
+        values: the protocol's own parameters of a method, where the user gives none.
     """
 
     about: str
@@ -31,25 +36,35 @@ class Recipe(Value):
     data: Mapping[str, Any] = field(default_factory=dict)
     beside: tuple[MethodRow, ...] = ()
     variants: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def rows(self, method: Any) -> tuple[MethodRow, ...]:
-        """The rows of a method under this protocol, with defaults that have changed written out."""
-        chosen = tuple((self.variants.get(name, name), values) for name, values in method_rows(method))
+    def rows(self, method: Any, *, leave: Collection[str] = ()) -> tuple[MethodRow, ...]:
+        """The rows of a method under this protocol, with its own values and defaults that have changed written out.
+
+        Args:
+            leave: parameters that stay open where the user gives none.
+        """
+        chosen = [(self.variants.get(name, name), dict(values)) for name, values in method_rows(method)]
+        own = [{key: one for key, one in self.values.get(name, {}).items() if key not in leave} for name, _ in chosen]
         names = {name for name, _ in chosen}
-        return spelled((*(row for row in self.beside if row[0] not in names), *chosen))
+        full = method_rows([(name, {**more, **values}) for (name, values), more in zip(chosen, own, strict=True)])
+        return spelled((*(row for row in self.beside if row[0] not in names), *full), leave=leave)
 
-    def config(self, data: str | Mapping[str, Any], method: Any, seed: int = 0) -> RunConfig:
+    def config(
+        self, data: str | Mapping[str, Any], method: Any, seed: int = 0, *, leave: Collection[str] = ()
+    ) -> RunConfig:
         """The run of `method` on `data`.
 
         Args:
             data: a name, or fields of DataConfig, which win over the recipe's.
             method: rows of (name, parameters).
+            leave: see `rows`.
         """
         given = {"name": data} if isinstance(data, str) else data
         return RunConfig(
             data=DataConfig(**{**self.data, **given}),
             model=self.model,
-            method=self.rows(method),
+            method=self.rows(method, leave=leave),
             optim=self.optim,
             train=self.train,
             seed=seed,
@@ -62,12 +77,16 @@ PAPER = Recipe(
     optim=OptimConfig(lr=0.1, weight_decay=5e-4, clip=1.0, schedule="multistep", milestones=(100, 150, 180)),
     train=TrainConfig(epochs=200, batch_size=128),
     beside=(CROP_AND_FLIP,),
+    values=_step_and_weight(0.5, 0.02),
 )
 
 RECIPES: Mapping[str, Recipe] = {
     "paper": PAPER,
     "paper-2k": replace(
-        PAPER, about="the paper on CIFAR-100-2k: batches of 32", train=replace(PAPER.train, batch_size=32)
+        PAPER,
+        about="the paper on CIFAR-100-2k: batches of 32, alpha 1, lambda 0.1",
+        train=replace(PAPER.train, batch_size=32),
+        values=_step_and_weight(1.0, 0.1),
     ),
     "paper-10k": replace(
         PAPER, about="the paper on CIFAR-100-10k: batches of 64", train=replace(PAPER.train, batch_size=64)
@@ -87,6 +106,7 @@ RECIPES: Mapping[str, Recipe] = {
         optim=OptimConfig(lr=0.1, weight_decay=1e-4, schedule="multistep", milestones=(75, 150, 225)),
         train=TrainConfig(epochs=300, batch_size=256, selection="last"),
         data={"validation": 0.0, "size": 224},
+        values=PAPER.values,
         beside=(("data_augmentation", (("padding", 28),)),),
     ),
     "released": replace(

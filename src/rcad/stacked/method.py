@@ -136,7 +136,7 @@ class StackedMethod:
                 continue
             own = [term.likelihood for term in column if term.likelihood is not None]
             weights = [term.weight for term in column]
-            distances = [term.where.alpha for term in column if isinstance(term.where, Move)]
+            distances = [term.where.distance for term in column if isinstance(term.where, Move)]
             alpha = numbers(distances) if distances else None
             likelihood = stacked(own) if own else common
             terms.append(StackedTerm(column[0], numbers(weights), alpha, likelihood, min(weights) > 0))

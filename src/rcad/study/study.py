@@ -18,7 +18,7 @@ import torch
 from rcad.data.dataset import Dataset
 from rcad.data.splits import Splits
 from rcad.errors import InputError, command
-from rcad.loss.method_rows import Defaults, MethodRow, label, method_rows, rows_to_plain
+from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import KEYS, RunConfig
@@ -74,6 +74,7 @@ class Asked:
             epochs=self.epochs,
             settings=[*model, *self.settings],
             methods=method_defaults() if of_methods else None,
+            leave=SEARCHED,
         )
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rcad.errors import InputError, one_of, whole
-from rcad.loss.method_rows import label, parse_method
+from rcad.loss.method_rows import method_text, parse_method
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import save
 from rcad.report.numbers import plural
@@ -211,7 +211,7 @@ class _Work:
         self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
         self.settings: dict[str, Any] = {
             "data": first.data.name,
-            "method": label(first.method),
+            "method": method_text(first.method),
             "search": self.search,
             "space": [str(one) for one in self.space],
             "seeds": self.seeds,

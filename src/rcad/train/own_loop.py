@@ -66,7 +66,7 @@ def capture(
         compiled: run batches of the first shape through torch.compile.
 
     Example:
-        >>> step = rcad.capture(model, optimizer, rcad.RCAD(alpha=0.5, lam=0.02))  # doctest: +SKIP
+        >>> step = rcad.capture(model, optimizer, rcad.RCAD())  # doctest: +SKIP
         >>> for x, y in loader:  # doctest: +SKIP
         ...     losses = step(x, y)
     """
@@ -187,6 +187,8 @@ class CapturedStep:
         self.reason = self._lasting
         if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves.values()):
             self.reason = "the batch is part of a larger graph, which learns from it"
+        elif self.reason is None and not self.criterion.settled:
+            self.reason = "alpha is being measured on the first batches"
         elif self.reason is None and kind not in self._held and len(self._held) >= MOST:
             self.reason = f"there are more than {MOST} kinds of steps; {self._differing(kind)} changed again"
         if self.reason is not None:

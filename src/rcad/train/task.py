@@ -21,11 +21,14 @@ from rcad.errors import InputError
 from rcad.loss.calibration import BINS, top_label_error
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from rcad.loss.measured_alpha import REAL_STEP, among_reals
 from rcad.loss.method import Method, compose
+from rcad.loss.method_rows import AUTO as AUTO
 from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import gaussian  # also fills METHODS
 from rcad.loss.model_calls import logits_of
 from rcad.loss.predictions import Labelled, label_scores, value_scores
+from rcad.loss.terms import weight_for
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.train.cluster.ranks import ALONE, Ranks
@@ -43,7 +46,7 @@ def derived(seed: int, *purpose: str | int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
-AUTO, MEASURABLE = "auto", ("rcad", "rcad_random", "rcad_released")
+MEASURABLE = ("rcad", "rcad_random", "rcad_released")
 SMALL_IMAGE = 16
 """Up to this many pixels a side, model "auto" is the small CNN; above, ResNet-18."""
 LARGEST_UNCAPPED = 0.9
@@ -206,11 +209,17 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
 
     def measure() -> float:
-        from rcad.loss.suggest_alpha import suggest_alpha
+        from rcad.loss.suggest_alpha import SAMPLE, suggest_alpha
 
-        return round(suggest_alpha(*problem.train, generator=torch.Generator(problem.device).manual_seed(0)), 4)
+        x, y = problem.train
+        if isinstance(x, Streamed):
+            some = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
+            x, y = x[some], y[some.to(y.device)]
+        if not problem.classes:
+            return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
+        return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
 
-    rows = [measured(row, problem.classes, measure) for row in rows_to_plain(config.method)]
+    rows = [measured(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
     method = suited(Method.from_dict({"methods": rows}), problem.classes)
     if method.growth is not None and isinstance(problem.train[0], Streamed):
         raise InputError(
@@ -226,15 +235,21 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     return method
 
 
-def measured(row: dict[str, Any], classes: int, measure: Callable[[], float]) -> dict[str, Any]:
-    """A method's row with alpha="auto" replaced by the distance measured between classes, of which 0 are none."""
-    if row.get("alpha") != AUTO:
-        return row
-    if not classes:
-        raise InputError("expected class labels to measure alpha=auto, but got regression targets; give alpha a number")
-    if row["name"] not in MEASURABLE:
-        raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
-    return {**row, "alpha": measure()}
+def measured(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
+    """A method's row with numbers for alpha="auto" and lam="auto".
+
+    Args:
+        labels: class labels; else regression targets.
+        measure: the distance, asked only where it is needed.
+    """
+    given = dict(row)
+    if given.get("lam") == AUTO:
+        given["lam"] = weight_for(AUTO, real=not labels)
+    if given.get("alpha") == AUTO:
+        if row["name"] not in MEASURABLE:
+            raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
+        given["alpha"] = measure()
+    return given
 
 
 def suited(method: Method, classes: int) -> Method:

@@ -12,8 +12,9 @@ from torch import Tensor
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
 from rcad.loss.likelihoods import Bernoulli
+from rcad.loss.measured_alpha import REAL_STEP
 from rcad.loss.method import METHODS, Method, compose
-from rcad.loss.method_rows import MethodRow, method_rows, parse_method, rows_to_plain, spelled
+from rcad.loss.method_rows import SEARCHED, MethodRow, method_rows, parse_method, rows_to_plain, spelled
 from rcad.loss.methods import bernoulli
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
@@ -32,8 +33,8 @@ def method_for(
 ) -> Method:
     """The method for standardised training examples.
 
-    What neither the text nor `alpha` and `lam` say is where `rcad tune` begins: of RCAD and its controls alpha measured
-    and lam = 0.1 on class labels, 0.3 and 0.3 for regression; no bounds of pixels. Other methods keep their defaults.
+    What neither the text nor `alpha` and `lam` say has its default: of RCAD and its controls alpha measured and lam =
+    0.1 on class labels, 0.3 and 0.3 for regression. There are no bounds of pixels.
 
     Args:
         method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
@@ -56,7 +57,8 @@ def method_for(
             if isinstance(method, str):
                 _check_agreement(written, key, value)
             rows = _given(rows, key, value)
-    plain = [measured(row, classes or 2 * several, measure) for row in rows_to_plain(rows)]
+    labels = bool(classes) or several
+    plain = [measured(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
     return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
 
 
@@ -83,7 +85,7 @@ def _checked(method: Method) -> Method:
 def distance_of(method: Method) -> float | None:
     """alpha of the method's first step, if it takes one."""
     moves: list[Any] = [term.where for term in method.terms if isinstance(term.where, Move)]
-    return float(moves[0].alpha) if moves else None
+    return moves[0].distance if moves else None
 
 
 def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
@@ -114,7 +116,7 @@ def _rounded(alpha: float) -> float:
 
 def _rows(method: str | Method) -> tuple[MethodRow, ...]:
     if isinstance(method, str):
-        return spelled(parse_method(method))
+        return spelled(parse_method(method), leave=SEARCHED)
     if isinstance(method, Method):
         return method_rows(method.recipe)
     raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
@@ -149,4 +151,4 @@ def _takes(name: str, key: str) -> bool:
     """Mixing has an alpha too, which is no distance."""
     if key not in signature(METHODS[name]).parameters:
         return False
-    return key != "alpha" or distance_of(METHODS[name]()) is not None
+    return key != "alpha" or any(isinstance(term.where, Move) for term in METHODS[name]().terms)
