@@ -45,7 +45,7 @@ def nearest_other_class(
     """
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(
-            f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}; with regression targets "
+            f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}; for regression "
             "begin at alpha = 0.3 deviations of a column"
         )
     if bool((y == y[0]).all()):
