@@ -29,6 +29,7 @@ TESTS = {
     "onnx": ["tests/predict/test_export.py"],
     "mlflow": ["tests/train/test_trackers.py"],
     "tensorboard": ["tests/train/test_trackers.py"],
+    "hub": ["tests/data/test_elsewhere.py", "tests/study/test_card.py"],
     "wandb": ["tests/train/test_trackers.py"],
     "ray": ["tests/train/test_on_ray.py"],
     "report": ["tests/report"],

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,3 +188,28 @@ def _digest(path: Path, length: int) -> str:
         while block := file.read(_BLOCK):
             hasher.update(block)
     return hasher.hexdigest()
+
+
+def send(repo: str, files: Mapping[str, bytes | Path], message: str, *, private: bool = False) -> str:
+    """Commit files to a model's repository, which is made where there is none; the commit's name."""
+    if "/" not in repo:
+        raise InputError(f"expected a repository like owner/name, but got {repo!r}")
+    hub = library()
+    api = hub.HfApi(library_name="rcad")
+    parts = [
+        hub.CommitOperationAdd(
+            path_in_repo=name, path_or_fileobj=str(content) if isinstance(content, Path) else content
+        )
+        for name, content in files.items()
+    ]
+    bars = hub.utils.are_progress_bars_disabled()
+    hub.utils.disable_progress_bars()
+    try:
+        api.create_repo(repo, private=private, exist_ok=True)
+        told = api.create_commit(repo, parts, commit_message=message)
+    except Exception as error:  # no network, no right to write, a name that is taken
+        raise InputError(f"expected to send to {repo}, but got: {why(error)}; log in: hf auth login") from None
+    finally:
+        if not bars:
+            hub.utils.enable_progress_bars()
+    return str(told.oid)

@@ -27,6 +27,8 @@ from rcad.train.progress import SILENT
 
 # These download from official addresses, or the Hub.
 NEED_NETWORK = {
+    "rcad push 3f2a me/digits --comparison rcad-compare",
+    "rcad push 3f2a me/digits --private",
     "rcad train --data hf:scikit-learn/iris --target Species --method rcad",
     "rcad data fetch cifar100 --data-dir data",
     "rcad data fetch cifar10 --data-dir data",
@@ -93,7 +95,7 @@ def test_example(example: str, cli: Cli, prepared: None) -> None:
         words += ["--scale", "smoke"]  # minutes become seconds
     if words[1:3] == ["paper", "report"]:
         cli("paper", "run", "F7", "--scale", "smoke")
-    if words[1] in ("evaluate", "predict", "export"):
+    if words[1] in ("evaluate", "predict", "export", "push"):
         cli("train", "--config", "run.toml", "-q")
     if words[1:2] == ["evaluate"]:
         words += [] if "--limit" in words else ["--limit", "8"]

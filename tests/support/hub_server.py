@@ -135,7 +135,13 @@ def serving() -> Iterator[Hub]:
                     if line["key"] == "file":
                         files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
                 name = hub.put(match[1], files)
-                self.plain({"commitUrl": f"{hub.url}/commit/{name}", "commitOid": name, "success": True})
+                self.plain(
+                    {
+                        "commitUrl": f"{hub.url}/{match[1].partition('/')[2]}/commit/{name}",
+                        "commitOid": name,
+                        "success": True,
+                    }
+                )
             else:
                 self.missing("Entry")
 

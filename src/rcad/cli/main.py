@@ -39,6 +39,7 @@ COMMANDS = {
     "methods": "methods:app",
     "runs": "runs:app",
     "export": "export:export",
+    "push": "push:push",
     "paper": "paper:app",
     "doctor": "doctor:doctor",
 }

@@ -10,7 +10,7 @@ import inspect
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -42,14 +42,20 @@ def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Pro
     repository = Repository(Address.parse(name), "dataset", cache_dir / "hub")
     links = layout(repository.names, repository.address)
     files = repository.fetch(sorted(set(links.values())), progress)
+    source = str(repository)
+    places = {link: files[file] for link, file in links.items()}
+    return Brought(linked(cache_dir, f"{source}:{repository.address.part}", places), source)
+
+
+def linked(cache_dir: Path, key: str, places: Mapping[str, Path]) -> Path:
+    """A folder in the cache with links of these names to files."""
 
     def build(folder: Path) -> None:
-        for link, file in links.items():
+        for link, file in places.items():
             (folder / link).parent.mkdir(parents=True, exist_ok=True)
-            (folder / link).symlink_to(files[file].resolve())
+            (folder / link).symlink_to(file.resolve())
 
-    source = str(repository)
-    return Brought(_kept(cache_dir, f"{source}:{repository.address.part}", build, links), source)
+    return _kept(cache_dir, key, build, places)
 
 
 def layout(names: Sequence[str], address: Address) -> dict[str, str]:
@@ -184,7 +190,7 @@ def _json(names: Sequence[Any]) -> str:
     return json.dumps([" ".join(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in names])
 
 
-def _kept(cache_dir: Path, key: str, build: Callable[[Path], None], files: Any) -> Path:
+def _kept(cache_dir: Path, key: str, build: Callable[[Path], None], files: Iterable[str]) -> Path:
     """The folder in the cache that `build` fills; made again where one of its files is gone."""
     make_folder(cache_dir / "hub", "cache", REMEDY)
     folder = cache_dir / "hub" / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, fitting, html_table, is_number, shaped
+from rcad.hub import PREFIX, Address, Repository
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Gaussian
 from rcad.loss.model_calls import logits_of
@@ -137,11 +138,30 @@ def check_coverage(coverage: float) -> None:
         raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
 
 
+def fetched(name: str) -> Path:
+    """The folder of a run that the Hub keeps, in the cache: safetensors and JSON, verified; nothing is executed."""
+    from rcad.data.cache import cache_root
+    from rcad.data.elsewhere import linked
+    from rcad.runs.record import RunRecord
+    from rcad.runs.store import CONFIG, RECORD, WEIGHTS
+
+    cache = cache_root()
+    repository = Repository(Address.parse(name), "model", cache / "hub")
+    wanted = (RECORD, CONFIG, WEIGHTS)
+    for one in wanted:
+        if one not in repository.names:
+            raise InputError(f"expected {one} in {repository.address}, but it has none; was it sent by rcad push?")
+    files = repository.fetch(wanted)
+    run = RunRecord.from_json(files[RECORD].read_text(), source=f"{RECORD} of {repository.address}").id
+    return linked(cache, str(repository), {f"{run}/{one}": path for one, path in files.items()}) / run
+
+
 def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") -> Predictor:
     """A finished run, ready to predict; its training data need not be there.
 
     Args:
-        run: the folder of a run ("runs/3f2a…", its name may be cut short), or an id or the start of one in `runs`.
+        run: the folder of a run ("runs/3f2a…", its name may be cut short), or an id or the start of one in `runs`; or
+            one that `rcad push` has sent to the Hub, "hf:owner/name" or "hf:owner/name@revision".
         runs: the folder of runs.
         device: "auto", "cpu" or "cuda".
 
@@ -154,10 +174,10 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
     from rcad.train.machine import pick_device
     from rcad.train.task import model_for
 
-    path = Path(run)
+    path = fetched(str(run)) if str(run).startswith(PREFIX) else Path(run)
     is_folder = len(path.parts) > 1 or path.is_dir()
     store = Store.open(path.parent if is_folder else runs, create=False)
-    record = finished(store, path.name if is_folder else str(run))
+    record = finished(store, path.name)
     tensors, kept = load_weights(store, record.id)
     inputs: ImageInputs | TableInputs
     with fitting(f"the weights of run {record.id}", retrain_advice(store, record.id)):

@@ -1,0 +1,49 @@
+"""`rcad push`: a finished run to the Hugging Face Hub, with a model card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rcad.cli.options import RUNS, Json, RunsFolder, about
+
+HELP = about(
+    "Send a finished run to the Hugging Face Hub, with a model card made from its record.",
+    "rcad push 3f2a me/digits --dry-run",
+    "rcad push 3f2a me/digits --private",
+    "rcad push 3f2a me/digits --comparison rcad-compare",
+    more="""It sends the weights (safetensors), record.json, config.toml and the card: test metrics with intervals, over
+    the seeds that lie beside the run too, and with --comparison the paired differences to ERM and both controls. Look
+    at the card first with --dry-run: the config names the data as you did, a local path too. rcad.load and rcad predict
+    take hf:OWNER/NAME. Log in once with: hf auth login.""",
+)
+
+
+def push(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or the start of it.")],
+    repo: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made where there is none.")],
+    comparison: Annotated[
+        Path | None, typer.Option("--comparison", metavar="DIR", help="The --out of an rcad compare on the same data.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make the repository a private one.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the card; send nothing.")] = False,
+    runs: RunsFolder = RUNS,
+    as_json: Json = False,
+) -> None:
+    from rcad.cli.screen import say, say_json
+    from rcad.study import card
+
+    if dry_run:
+        from rcad.evaluate.saved_run.loading import finished
+        from rcad.runs.store import Store
+
+        store = Store.open(runs, create=False)
+        say(card.card(finished(store, run), store, repo, comparison))
+        return
+    commit = card.push(run, repo, runs=runs, comparison=comparison, private=private)
+    if as_json:
+        say_json({"repo": repo, "commit": commit, "address": f"hf:{repo}@{commit}"})
+    else:
+        say(f'sent to hf:{repo}@{commit}\nuse it: rcad.load("hf:{repo}"), or rcad predict hf:{repo} --data new.csv')

@@ -1,0 +1,171 @@
+"""A finished run for the Hugging Face Hub: its weights, its record, and a model card that is made from the record."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rcad.data.splits import parse_spec
+from rcad.errors import InputError
+from rcad.evaluate.saved_run.loading import finished, load_weights, weights_of
+from rcad.hub import PREFIX, Address, send
+from rcad.loss.method_rows import label
+from rcad.report.document import Command, Document, Part, Section, Table
+from rcad.report.markdown import markdown
+from rcad.report.numbers import plural
+from rcad.runs.plain import to_toml
+from rcad.runs.record import RunRecord
+from rcad.runs.store import CONFIG, RECORD, WEIGHTS, Store
+from rcad.runs.words import is_percent, leading, metric, number, title
+from rcad.study.compare import FILE, Comparison
+from rcad.study.compare_page import difference_tables
+from rcad.study.statistics import describe
+
+CARD = "README.md"
+Z = 1.959964
+"""The 97.5% quantile of a normal distribution."""
+
+
+def push(
+    run: str, repo: str, *, runs: Path | str = "runs", comparison: Path | str | None = None, private: bool = False
+) -> str:
+    """Send a finished run to the Hub; `rcad.load("hf:owner/name")` brings it back. Returns the commit's name.
+
+    What is sent: README.md (the card), model.safetensors, record.json and config.toml. Nothing is pickled.
+
+    Args:
+        repo: "owner/name"; it is made where there is none.
+        comparison: the folder of an `rcad compare` on the same data, for the card.
+        private: make the repository a private one.
+    """
+    store = Store.open(runs, create=False)
+    record = finished(store, run)
+    text = card(record, store, repo, comparison)
+    files: dict[str, bytes | Path] = {CARD: text.encode(), CONFIG: to_toml(record.config).encode()}
+    files |= {RECORD: store.folder(record.id) / RECORD, WEIGHTS: weights_of(store, record.id)}
+    return send(repo, files, f"rcad run {record.id}", private=private)
+
+
+def card(record: RunRecord, store: Store, repo: str, comparison: Path | str | None = None) -> str:
+    """The model card: what it is, how good it is and how sure that is, against what, and how it was trained."""
+    Address.parse(f"{PREFIX}{repo}")
+    _, kept = load_weights(store, record.id)
+    sections = [_use(repo), _numbers(record, store)]
+    if comparison is not None:
+        sections.append(_compared(record, comparison))
+    sections.append(_training(record))
+    name = repo.rpartition("/")[2]
+    lead = f"{record.resolved.get('model', record.config.model.name)}, trained with {label(record.config.method)} on "
+    document = Document(name, f"{lead}{record.config.data.name} by rcad.", sections, {})
+    return f"{_metadata(record, repo, kept)}\n{markdown(document)}"
+
+
+def _metadata(record: RunRecord, repo: str, kept: Mapping[str, Any]) -> str:
+    """What the Hub reads, as YAML; JSON is YAML too."""
+    data = parse_spec(record.config.data.name)[0]
+    shape, classes = kept.get("shape") or (), kept.get("classes")
+    task = "image-classification" if len(shape) == 3 else f"tabular-{'classification' if classes else 'regression'}"
+    metrics = [
+        {"type": name.removeprefix("test_"), "name": name.replace("_", " "), "value": record.metrics[name]}
+        for name in _shown(record)
+    ]
+    address = Address.parse(data) if data.startswith(PREFIX) else None
+    source = {"name": data, "type": address.repo if address else data}
+    result = {"task": {"type": task}, "dataset": source, "metrics": metrics}
+    lines: dict[str, Any] = {
+        "library_name": "rcad",
+        "pipeline_tag": task,
+        "tags": list(dict.fromkeys(["rcad", *(name for name, _ in record.config.method), "pytorch"])),
+        **({"datasets": [address.repo]} if address else {}),
+        "model-index": [{"name": repo.rpartition("/")[2], "results": [result]}],
+    }
+    return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in lines.items()), "---", ""])
+
+
+def _shown(record: RunRecord) -> list[str]:
+    tests = [name for name in record.metrics if name.startswith("test_") and record.metrics[name] is not None]
+    return leading(tests, 6)
+
+
+def _use(repo: str) -> Section:
+    code = (
+        f'import rcad\n\nmodel = rcad.load("{PREFIX}{repo}")\nmodel.predict(x)  # a folder of images, a table, arrays'
+    )
+    parts: list[Part] = [Command(code), Command(f"rcad predict {PREFIX}{repo} --data new.csv --out predictions.csv")]
+    return Section("Use", (), parts)
+
+
+def _numbers(record: RunRecord, store: Store) -> Section:
+    """Every test metric of this run, and over the seeds that lie beside it."""
+    others = [
+        one
+        for one in store.records(on_error=lambda error: None)
+        if one.status == "done" and replace(one.config, seed=0) == replace(record.config, seed=0)
+    ]
+    size, rows = record.splits["test"].size if "test" in record.splits else 0, []
+    for name in _shown(record):
+        values = [value for one in others if (value := one.metrics.get(name)) is not None]
+        found = describe(values) if len(values) > 1 else None
+        value = record.metrics[name]
+        assert value is not None
+        alone = metric(name, value)
+        if name == "test_accuracy" and size:
+            alone += " [{:.1f}, {:.1f}]".format(*_wilson(value / 100, size))
+        over = "-"
+        if found is not None and found.low is not None and found.high is not None:
+            percent = is_percent(name)
+            low, high = (max(found.low, 0.0), min(found.high, 100.0)) if percent else (found.low, found.high)
+            digits = (lambda v: f"{v:.1f}") if percent else number
+            over = f"{digits(found.mean)} [{digits(low)}, {digits(high)}]"
+        rows.append([name.removeprefix("test_"), alone, over])
+    about = f"Of {plural(size, 'test example')}, which nothing was chosen by."
+    if any(row[1].endswith("]") for row in rows):
+        about += " In brackets of one run: Wilson's 95% interval of its accuracy over test examples."
+    seeds = f"Over seeds: the mean of {plural(len(others), 'seed')} with its 95% interval."
+    about += f" {seeds}" if len(others) > 1 else " One seed: how much another one would differ is not known."
+    return Section("Test metrics", (about,), [Table(["metric", "this run", "over seeds"], rows)])
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share, in percent."""
+    middle, half = share + Z * Z / (2 * count), Z * math.sqrt(share * (1 - share) / count + (Z / (2 * count)) ** 2)
+    return 100 * (middle - half) / (1 + Z * Z / count), 100 * (middle + half) / (1 + Z * Z / count)
+
+
+def _compared(record: RunRecord, path: Path | str) -> Section:
+    place = Path(path).expanduser()
+    found = Comparison.read(place / FILE if place.is_dir() else place)
+    if parse_spec(found.record["data"])[0] != parse_spec(record.config.data.name)[0]:
+        raise InputError(
+            f"expected a comparison on {record.config.data.name}, but {place} is on {found.record['data']}; "
+            "name another"
+        )
+    about = (
+        f"Every method with the same search on {plural(len(found.record['seeds']), 'split')} of the data, paired by "
+        f"split, with 95% intervals; made by `{found.record['command']}`. These are results of the method, not of this "
+        "one run."
+    )
+    return Section("Against ERM and the controls", (*found.record["sentences"], about), difference_tables(found.record))
+
+
+def _training(record: RunRecord) -> Section:
+    config, optim, sizes = record.config, record.config.optim, {name: one.size for name, one in record.splits.items()}
+    facts = {
+        "run": f"{title(config)} ({record.id})",
+        "data": record.resolved.get("data", config.data.name),
+        "examples": ", ".join(f"{size:,} {name}" for name, size in sizes.items()),
+        "sha256 of the data": record.data_sha256,
+        "method": record.resolved.get("method", label(config.method)),
+        "optimizer": f"{optim.name}, learning rate {optim.lr:g}, weight decay {optim.weight_decay:g}",
+        "epochs": f"{record.last_epoch}, batches of {config.train.batch_size}, {config.train.precision}",
+        "selected": f"epoch {number(int(record.metrics.get('selected_epoch') or 0))} ({config.train.selection})",
+        "device": record.device,
+        "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+    }
+    rows = [[name, text] for name, text in facts.items() if text]
+    about = "All of it, and the numbers of every epoch, is in `record.json`; the same config trains it again."
+    return Section("Training", (about,), [Table(["", ""], rows)])
