@@ -55,7 +55,7 @@ def test_the_picture_of_few_labels_is_that_of_the_records() -> None:
 def test_the_first_screen_says_what_it_is_and_how_it_stands() -> None:
     first = re.sub(r"<!--.*?-->\n+", "", README, flags=re.DOTALL)[:3600]  # what a reader sees
     assert "drop-in loss" in first
-    assert "rcad.RCAD(" in first
+    assert "rcad.RCAD()" in first
     assert "make demo" in first
     assert "**Do not use it**" in " ".join(first.split())
 
