@@ -4,10 +4,12 @@
 >>> loss.backward()  # doctest: +SKIP
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # `typing` takes longer than all the rest of this file, and a signal meanwhile would be unheard
 if TYPE_CHECKING:
+    from typing import Any
+
     from rcad.errors import InputError as InputError
     from rcad.errors import MissingExtraError as MissingExtraError
     from rcad.loss import methods as methods
@@ -74,6 +76,8 @@ __all__ = [*sorted(_HOME), "methods"]
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name == "methods":
         return import_module("rcad.loss.methods")
     if name not in _HOME:

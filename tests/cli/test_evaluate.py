@@ -16,6 +16,7 @@ from PIL import Image
 
 from cli.conftest import Cli, Forked, Refused, until
 from made import files, images, png, table
+from rcad.runs.files import unsealed
 from rcad.runs.store import Store
 from report.test_html import Tree
 from trained import run_id
@@ -209,7 +210,7 @@ def test_an_unfinished_run_and_changed_data(cli: Cli, refused: Refused) -> None:
     (run,) = Store.open("runs").ids()
     record = Path("runs") / run / "record.json"
     whole = record.read_text()
-    record.write_text(json.dumps({**json.loads(whole), "status": "interrupted", "finished": None}))
+    record.write_text(json.dumps({**unsealed(json.loads(whole)), "status": "interrupted", "finished": None}))
     refused("evaluate", run, says=f"{run} is interrupted")
     record.write_text(whole)
     files(my_dot_csv=table(61))

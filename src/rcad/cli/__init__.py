@@ -1,1 +1,37 @@
 """The `rcad` command. Nothing heavy is imported until a command needs it."""
+
+import atexit
+import os
+import signal
+import sys
+
+
+def end(number: int, frame: object = None) -> None:
+    """A signal where nothing is under way, or a second one at the very end: over at once, with one line at most."""
+    if _untold:
+        try:  # noqa: SIM105  # what `contextlib` needs takes as long as Python's own start
+            os.write(2, b"rcad: interrupted\n")
+        except OSError:
+            pass
+    os._exit(128 + (signal.SIGINT if number == signal.SIGINT else signal.SIGTERM))
+
+
+_untold = [True]
+told = _untold.clear
+"""The command has said why it ends."""
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+USUAL = (signal.SIG_DFL, signal.default_int_handler, end)
+"""What a signal does where nobody has said otherwise: under nohup, a closed terminal is ignored."""
+
+
+def _hear(handler: object) -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) in USUAL:
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+# Only where this process is the command, and as early as can be: importing the rest takes a while. At the very end,
+# when Python would let a signal kill it whatever its exit code is, none is heard any more.
+if os.path.basename(getattr(sys, "argv", [""])[0]) in ("rcad", "rcad.exe", "-m"):
+    _hear(end)
+    atexit.register(_hear, signal.SIG_IGN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,7 @@ def evaluate(
     from rcad.cli.screen import say, say_json
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
     from rcad.train.progress import shown
+    from rcad.train.stop import Interrupted
 
     suites = parse_suites(suite)
     eps = Settings.attack_eps if attack_eps is None else [_number(part) for part in attack_eps.split(",")]
@@ -93,9 +95,9 @@ def evaluate(
                 device=device,
                 progress=progress,
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         kept = "every finished suite is kept beside its run; run the same command again to go on"
-        raise KeyboardInterrupt(f"interrupted; {kept}") from None
+        raise Interrupted(getattr(stop, "number", signal.SIGINT), f"interrupted; {kept}") from None
     page = str(report.files[0])
     if as_json:
         say_json({**report.record, "page": page})

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rcad.cli import SIGNALS, USUAL, end, told
 from rcad.errors import InputError, MissingExtraError, one_line
-from rcad.train.stop import SIGNALS, Interrupted, exit_code
+from rcad.train.stop import Interrupted, exit_code
 
 if TYPE_CHECKING:
     import typer
@@ -60,23 +61,44 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "±" must not end a command on a terminal without one
     with _signals_heard():
-        sys.exit(run(sys.argv[1:]))
+        try:
+            code = run(sys.argv[1:])
+        except KeyboardInterrupt as stop:  # it came while the end was being told
+            code = _interrupted(stop)
+    sys.exit(code)
 
 
 @contextlib.contextmanager
 def _signals_heard() -> Iterator[None]:
-    """Where no scheduler waits for them, SIGTERM and a closed terminal end the command as Ctrl-C does: in one line."""
+    """Where no scheduler waits for it, a signal ends the command in one line; a second one, or a late one, at once."""
+    ending = False
 
     def interrupt(number: int, frame: object) -> None:
+        nonlocal ending
+        if ending or _ending:
+            end(number)
+        ending = True
         raise Interrupted(number)
 
-    heard = [number for number in SIGNALS[1:] if signal.getsignal(number) == signal.SIG_DFL]
+    heard = [number for number in SIGNALS if signal.getsignal(number) in USUAL]
     before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:
+        _ending.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_ending: list[bool] = []
+
+
+def _interrupted(stop: KeyboardInterrupt) -> int:
+    _ending.append(True)
+    code: int = getattr(stop, "exit_code", None) or exit_code(getattr(stop, "number", signal.SIGINT))
+    _fail(str(stop) or "interrupted", code)
+    told()
+    return code
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -91,7 +113,7 @@ def run(arguments: Sequence[str]) -> int:
         _close_stdout()
         return BROKEN_PIPE
     except KeyboardInterrupt as stop:
-        return _fail(str(stop) or "interrupted", exit_code(getattr(stop, "number", signal.SIGINT)))
+        return _interrupted(stop)
     except (InputError, MissingExtraError) as error:
         return _fail(str(error), USAGE)
     except Exception as error:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from signal import SIGINT
 from typing import Any
 
 from rcad.errors import InputError, command, one_of, whole
@@ -45,6 +46,7 @@ from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
 from rcad.train.run import method_defaults
+from rcad.train.stop import exit_code
 from rcad.train.task import prepare, read
 
 log = logging.getLogger("rcad")
@@ -242,7 +244,7 @@ class _Work:
                 self._compete(one, backend, cells, Portion(progress, number, 1, len(self.contestants), one.name))
         except KeyboardInterrupt as stop:
             done = f"{len(cells)} of {plural(len(self.contestants), 'method')} done"
-            code = stop.exit_code if isinstance(stop, Stopped) else 130
+            code = stop.exit_code if isinstance(stop, Stopped) else exit_code(getattr(stop, "number", SIGINT))
             raise Stopped(f"stopped with {done}; the same command goes on from here", code) from stop
         found = Comparison(self._record(cells))
         found = found if self.out is None else found.save(self.out)

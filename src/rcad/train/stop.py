@@ -61,7 +61,9 @@ def stopping(minutes: float | None = None) -> Iterator[Stop]:
 
     def ask(number: int, frame: object) -> None:
         if stop.signal is not None:
-            raise Interrupted(number)
+            raise Interrupted(
+                number, "stopped at once: the last checkpoints are kept; the same command goes on from there"
+            )
         stop.signal = number
 
     # Under nohup a closed terminal is ignored, and stays so.

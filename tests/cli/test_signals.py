@@ -1,0 +1,86 @@
+"""Ctrl-C, SIGTERM and a closed terminal: 130 or 143, and one line, whenever they come and however often."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
+# The script, with a pause at some moment of its start: what is under way there is what a signal meets.
+SCRIPT = """\
+import sys
+sys.path.insert(0, {src!r})
+import builtins, time
+def pause():
+    print("here", flush=True)
+    time.sleep(60)
+{moment}
+from rcad.cli.main import main
+main()
+"""
+MOMENTS = {
+    "its own imports": "import rcad.cli; pause()",
+    "the command's imports": """\
+real = builtins.__import__
+def importing(name, *rest):
+    if name == "rcad.runs.store" and "typer" in sys.modules:
+        builtins.__import__ = real
+        pause()
+    return real(name, *rest)
+builtins.__import__ = importing
+""",
+    "its work": "import rcad.runs.store as store; store.Store.records = lambda *_, **__: pause()",
+    "its end": "import rcad.cli, atexit; atexit.register(pause)",
+}
+
+
+def started(moment: str, tmp_path: Path) -> subprocess.Popen[str]:
+    """The command, where it pauses."""
+    script = tmp_path / "rcad"
+    script.write_text(SCRIPT.format(src=str(SRC), moment=MOMENTS[moment]))
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    command = [sys.executable, str(script), "runs", "list"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stdout is not None
+    while process.stdout.readline() not in ("here\n", ""):
+        pass
+    return process
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_signal_ends_the_command_whenever_it_comes(moment: str, twice: bool, tmp_path: Path) -> None:
+    for number in [*SIGNALS][:: 1 if moment == "its work" else 2]:
+        process = started(moment, tmp_path)
+        process.send_signal(number)
+        if twice:
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (SIGNALS[number], "rcad: interrupted\n")
+
+
+def test_a_closed_terminal_is_ignored_under_nohup(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = started("its work", tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.terminate()
+    assert process.communicate(timeout=60)[1] == "rcad: interrupted\n"
+
+
+def test_importing_the_command_changes_no_handler() -> None:
+    code = "import signal, rcad.cli.main; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "True\n"
