@@ -133,6 +133,19 @@ def test_gradient_checkpointing_changes_nothing(make: Any, tmp_path: Path) -> No
     same_parameters(plain, thrifty, **NEAR)
 
 
+@pytest.mark.filterwarnings("error::UserWarning:rcad.*")
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_a_resumed_run_is_one_that_was_never_stopped(make: Any, tmp_path: Path) -> None:
+    """Also where the file leaves out the last layer, which is the table: nothing is missing then."""
+    changed = {"save_strategy": "epoch"}
+    whole = train(make(), tmp_path, changed=changed).model
+    made = RCADTrainer(
+        make(), arguments(tmp_path, **changed), train_dataset=sentences(), method=METHOD, embedding_alpha=ALPHA
+    )
+    made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    same_parameters(whole, made.model)
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_lora_equals_a_loop_written_out(checkpointing: bool, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft", reason="peft is not installed")
