@@ -8,8 +8,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` takes longer than all the rest of this file, and a signal meanwhile would be unheard
 if TYPE_CHECKING:
-    from typing import Any
-
     from rcad.errors import InputError as InputError
     from rcad.errors import MissingExtraError as MissingExtraError
     from rcad.loss import methods as methods
@@ -75,7 +73,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*sorted(_HOME), "methods"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name == "methods":
