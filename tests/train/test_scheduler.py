@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from made import images
 from rcad.errors import InputError
 from rcad.runs import locks
 from rcad.runs.config import RunConfig
@@ -424,6 +425,31 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth: int, place: Place, monke
     resumed = schedule([one], place).records
     straight = schedule([one], Place(Store.open(place.store.path / "other"), device="cpu")).records
     assert resumed[0].metrics == straight[0].metrics
+
+
+def test_a_signal_while_data_are_read_ends_it_at_once(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images(classes=2, each=8)
+    told: list[int] = []
+
+    class Reading(Silent):
+        def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+            told.append(done)
+            if len(told) == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    place = replace(place, cache_dir=tmp_path / "cache")
+    settings = ("model.width=4", "train.epochs=1")
+    one = configure("images", [("erm", ())], settings=settings)
+    outcome = schedule([one, replace(one, seed=1)], place, Reading())
+    assert (outcome.exit_code, outcome.records, outcome.unfinished) == (143, (), 2)
+    assert outcome.words() == "stopped: 2 runs left; the same command goes on from here"
+    assert len(told) == 1
+    assert place.store.ids() == []
+    assert not list((tmp_path / "cache").rglob("*partial*"))
+    assert schedule([one], place).complete
 
 
 def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from rcad.train.joined import Seat, Team
 from rcad.train.machine import deterministic, keep_kernels, own_randomness
 from rcad.train.run import TOO_LARGE, begin
 from rcad.train.scheduler import Work, one_by_one
+from rcad.train.stop import NotBegun
 from rcad.train.task import AUTO, Reader
 
 log = logging.getLogger("rcad")
@@ -191,6 +192,8 @@ class _Teams:
             record: RunRecord | None = team.resume(seat)
         except BusyError as error:
             self.listener.busy(seat.run, error)
+        except NotBegun:
+            pass
         except torch.OutOfMemoryError:
             short = True
         else:

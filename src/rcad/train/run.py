@@ -310,7 +310,7 @@ def begin(
     whose = f"run {config_id(config)}"
     try:
         with timed("data", whose, device):
-            dataset = ranks.together(lambda: reader(config.data, progress))
+            dataset = ranks.together(lambda: reader(config.data, _Heard(progress, stop)))
     except InputError:
         if ranks.size == 1 and (record := _finished(store, config)) is not None:
             return record  # a result stays good when its data are no longer there
@@ -321,6 +321,7 @@ def begin(
         raise InputError(f"expected {config.data.name} to be the same for all {ranks.size} processes, but it is not")
     if (record := ranks.told(lambda: _finished(store, config))) is not None:
         return record
+    stop.before_work()
     with timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
@@ -330,6 +331,18 @@ def begin(
         if (record := ranks.told(lambda: _finished(store, config))) is not None:
             return record
         return (yield from Execution(config, place, trainer, beside, ranks).course(stop))
+
+
+class _Heard:
+    """A Progress of work that a signal ends at once."""
+
+    def __init__(self, progress: Progress, stop: Stop) -> None:
+        self._progress, self._stop = progress, stop
+        self.overall, self.note = progress.overall, progress.note
+
+    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+        self._stop.before_work()
+        self._progress.detail(what, done, total, unit)
 
 
 def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> None:

@@ -23,7 +23,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.words import plural, said, said_held_out, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
-from rcad.train.stop import Stop, exit_code, stopping
+from rcad.train.stop import NotBegun, Stop, exit_code, stopping
 from rcad.train.trackers import Observer
 
 log = logging.getLogger("rcad")
@@ -331,6 +331,8 @@ def one_by_one(work: Work) -> None:
             record = engine.run(config, work.place, progress, stop=work.stop, reader=reader)
         except BusyError as error:
             work.listener.busy(config, error)
+        except NotBegun:
+            return
         else:
             work.listener.ended(record)
             if not record.is_final:

@@ -23,6 +23,10 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
+class NotBegun(Interrupted):
+    """A signal that came before the first step of a run: there is nothing to save."""
+
+
 class Stop:
     """Whether work should end at the next good moment.
 
@@ -45,6 +49,11 @@ class Stop:
     def ask(self) -> None:
         """Ask without a signal."""
         self._asked = True
+
+    def before_work(self) -> None:
+        """Raises `NotBegun` where a signal has come: for long work of which nothing is kept, such as reading data."""
+        if self.signal is not None:
+            raise NotBegun(self.signal)
 
     def is_set(self) -> bool:
         """Whether anybody has asked."""
