@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -21,7 +22,9 @@ def test_list(cli: Cli) -> None:
     assert [row["name"] for row in rows] == [*(f"T{k}" for k in range(1, 9)), *(f"F{k}" for k in range(1, 8))]
     assert rows[0]["needs data"] == "cifar100, tiny-imagenet, cifar10, svhn"
     assert (rows[0]["full scale"], rows[6]["full scale"]) == ("420 runs, GPU", "4 min, CPU")
-    assert cli("paper", "list").out.count("\n") == 17
+    lines = cli("paper", "list").out.splitlines()
+    assert lines[17:] == ["", ANY, "  rcad paper run T4 --scale smoke --out trial"]
+    assert "runs on a GPU, or minutes on one CPU core" in lines[18]  # what "420 runs, GPU" means
     needs = rows[4]
     assert (needs["needs data"], needs["full scale"]) == ("imagenet, resnet50 weights", "35 runs, GPU")
 

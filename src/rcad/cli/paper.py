@@ -94,8 +94,9 @@ RESULTS = Path("results")
     ),
 )
 def list_targets(as_json: Json = False) -> None:
-    from rcad.cli.screen import say_json, table
+    from rcad.cli.screen import say, say_json, table
     from rcad.paper.targets import TARGETS
+    from rcad.report.terminal import paragraph
 
     rows = [
         [one.name, f"{one.folder}/{one.stem}", one.cost, ", ".join(one.data) or "none", one.about]
@@ -106,6 +107,8 @@ def list_targets(as_json: Json = False) -> None:
         say_json([dict(zip(header, row, strict=True)) for row in rows])
         return
     table(header, rows, spare=["files", "needs data"])
+    told = "Full scale: training runs on a GPU, or minutes on one CPU core. To try one in seconds:"
+    say("\n".join(["", *paragraph(told), "  rcad paper run T4 --scale smoke --out trial"]))
 
 
 @app.command(

@@ -47,7 +47,7 @@ def _suite(name: str, about: str, runs: int, data: tuple[str, ...]) -> Target:
 TARGETS = {
     one.name: one
     for one in (
-        _suite("T1", "adversarial rivals on six image sets, ResNet-18", 420, IMAGES),
+        _suite("T1", "adversarial baselines on six image sets, ResNet-18", 420, IMAGES),
         _suite("T2", "ME-ADA and RCAD on top of label smoothing", 300, IMAGES),
         _suite("T3", "a wide network: ERM, ME-ADA, RCAD", 150, ("cifar100",)),
         _suite("T4", "low data: 500 to 50,000 images of CIFAR-100", 420, ("cifar100",)),
@@ -57,7 +57,7 @@ TARGETS = {
         _suite("T6", "accuracy under a small FGSM attack", 210, ("cifar100", "cifar10")),
         Target("T7", "test likelihood on five UCI regressions, 20 splits", "uci", "uci", ("uci",), 4),
         Target("T8", "accuracy on two moons among noise dimensions", "moons", "moons", (), 36),
-        _suite("F1", "images up the loss, and bars of RCAD and its rivals", 70, ("cifar100",)),
+        _suite("F1", "images up the loss, and bars of RCAD and its baselines", 70, ("cifar100",)),
         _suite("F2", "RCAD on top of five regularisers: 30 pairs of bars", 720, IMAGES),
         _suite("F3", "gains over ERM, by data set and by data size", 990, IMAGES),
         _suite("F4", "accuracy against alpha; its other panels are T3, T7", 200, ("cifar100",)),
