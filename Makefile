@@ -5,7 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 RELEASE := build/release
 
-.PHONY: help check test test-ray lint format demo docs lowest dist release clean
+MINUTES ?= 20
+
+.PHONY: help check test test-ray attack lock lint format demo docs lowest dist release clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -26,6 +28,9 @@ test: lint  ## Lint, type-check and run every test
 test-ray: $(STAMP)  ## The tests of the Ray backend: adds the extra ray to the environment (240 MB, half a minute), two minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -n 0 tests/train/test_on_ray.py $(ARGS)
+
+attack: $(STAMP)  ## Kills, damages, mutants, full disks, bad commands for MINUTES=20; the record: results/attack/attack.json
+	PYTHONPATH=src:tests:tests/support OMP_NUM_THREADS=1 $(BIN)/python -m attack --minutes $(MINUTES) $(ARGS)
 
 lint: $(STAMP)  ## Format check, lint and types
 	$(BIN)/ruff format --check .

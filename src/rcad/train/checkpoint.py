@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,9 @@ def _meta(header: dict[str, str], path: Path) -> dict[str, Any]:
 
 _META = {
     **dict.fromkeys(("epoch", "step", "best_epoch"), int),
-    "rows": [{str: (float, None)}],
+    "rows": [{str: (Real, None)}],  # of a validation that went wrong a number may be infinite
     "seconds": float,
-    "best_score": ([float], None),
+    "best_score": ([Real], None),
 }
 """What a checkpoint says beside its tensors, at least."""
 
@@ -145,6 +146,7 @@ def restore_trainer(trainer: Trainer, path: Path) -> None:
     _check_whose(trainer, path, meta)
     try:
         meta = shaped("the checkpoint", meta, _META)
+        shaped("the checkpoint", meta, {"rows": [{"epoch": float}]})
     except InputError as error:
         raise _damaged(path, error) from None
     fresh, nothing_done = _state(trainer)

@@ -67,9 +67,13 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Gives the optimizer the memory that `optimizer_tensors` took."""
+    """Gives the optimizer the memory that `optimizer_tensors` took; a ValueError where it is of others."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".", 1)
+        wanted = torch.Size() if key == "step" else parameters[int(index)].shape
+        if value.shape != wanted or (key == "step" and not 0 <= value.item() < 2**53):
+            raise ValueError(f"a memory of the optimizer, {name}, that fits no parameter")
         state.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

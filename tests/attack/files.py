@@ -1,0 +1,283 @@
+"""Every kind of file that rcad reads, whole and small, with the commands that read it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from attack import mutants
+from attack.damage import Said, rcad
+from attack.mutants import Mutate
+from made import images, png, table
+from rcad.train.stop import Stop
+
+RESULTS = Path(__file__).parents[2] / "results"
+TRAIN = ("train", "--data", "my.csv", "--target", "colour", "--quiet")
+FEW = (*TRAIN, "--epochs", "2")
+BEGUN = (*TRAIN, "--epochs", "4", "--method", "rcad(alpha=0.5)", "--runs", "begun", "--set", "train.batch_size=8")
+
+
+class Kind(NamedTuple):
+    """A kind of file.
+
+    Args:
+        file: its path in the workshop.
+        mutate: how its mutants are made.
+        commands: those that read it; a mutant meets one of them.
+        resets: what a command may change, and is put back after each mutant.
+        weight: how often it has its turn, relative to the others.
+    """
+
+    file: str
+    mutate: Mutate
+    commands: tuple[tuple[str, ...], ...]
+    resets: tuple[str, ...] = ()
+    weight: float = 10
+
+
+def _made(*words: str) -> None:
+    done = rcad(*words)
+    assert done.code == 0, (words, done)
+
+
+def workshop() -> dict[str, Kind]:
+    """Make the files in the current folder; the kinds by name."""
+    os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
+    os.environ["RCAD_DATA"] = str(Path("data").absolute())
+    Path("my.csv").write_text(table())
+    _made(*FEW, "--method", "erm")
+    finished = next(path.parent.name for path in Path("runs").glob("*/record.json"))
+    _made("evaluate", finished, "--suite", "calibration", "--out", "evaluation")
+    _made("runs", "pack", "runs", "--out", "study.jsonl.gz")
+    begun = _begun()
+    images()
+    _made("data", "import", "images")
+    cached = next(Path("cache/images").glob("folders-*"))
+    return {
+        **_runs(f"runs/{finished}", finished),
+        **_unfinished(f"begun/{begun}"),
+        **_own_data(),
+        "cache manifest": Kind(
+            f"{cached}/manifest.json",
+            mutants.as_manifest,
+            (("data", "import", "images"), ("data", "verify")),
+            ("cache",),
+        ),
+        "cached images": Kind(
+            f"{cached}/train_x.npy", mutants.as_array, (("data", "import", "images"), ("data", "verify")), ("cache",)
+        ),
+        **_studies(),
+        **_estimator(),
+    }
+
+
+class _Soon(Stop):
+    """Asks after a few steps."""
+
+    def is_set(self) -> bool:
+        self._looks = getattr(self, "_looks", 0) + 1
+        return self._looks > 11
+
+
+def _begun() -> str:
+    """A run that was stopped, with a checkpoint."""
+    with mock.patch("rcad.train.scheduler.stopping", return_value=contextlib.nullcontext(_Soon())):
+        rcad(*BEGUN)
+    return next(path.parent.parent.name for path in Path("begun").glob("*/checkpoint/last.safetensors"))
+
+
+def _runs(folder: str, run: str) -> dict[str, Kind]:
+    read = (
+        ("runs", "list"),
+        ("runs", "show", run),
+        ("runs", "list", "--json"),
+        ("runs", "show", run, "--json"),
+        ("runs", "export", "all.csv", "--force"),
+        (*FEW, "--method", "erm"),
+        ("evaluate", run, "--suite", "calibration"),
+        ("runs", "pack", "runs", "--out", "again.jsonl.gz", "--force"),
+        ("predict", run, "--data", "my.csv", "--out", "p.csv"),
+    )
+    packed = (("runs", "list", "--runs", "study.jsonl.gz"), ("runs", "unpack", "study.jsonl.gz", "--out", "unpacked"))
+    weighed = (
+        ("predict", run, "--data", "my.csv", "--out", "p.csv"),
+        ("evaluate", run, "--suite", "calibration", "--again", "--out", "evaluation"),
+        (*FEW, "--method", "erm", "--set", f"model.weights={folder}/model.safetensors", "--runs", "from"),
+    )
+    evaluated = (
+        ("evaluate", run, "--suite", "calibration", "--out", "evaluation"),
+        ("runs", "pack", "runs", "--out", "again.jsonl.gz", "--force"),
+    )
+    return {
+        "record": Kind(f"{folder}/record.json", mutants.as_json, read, ("runs",), 20),
+        "log": Kind(
+            f"{folder}/log.jsonl", mutants.as_lines, (("runs", "show", run), (*FEW, "--method", "erm")), ("runs",), 4
+        ),
+        "config of a run": Kind(f"{folder}/config.toml", mutants.as_toml, read[:2], ("runs",), 4),
+        "weights": Kind(f"{folder}/model.safetensors", mutants.as_tensors, weighed, ("runs", "from"), 8),
+        "evaluation": Kind(
+            f"{folder}/evaluation/calibration.json", mutants.as_json, evaluated, ("runs", "evaluation"), 4
+        ),
+        "evaluation report": Kind("evaluation/evaluation.json", mutants.as_json, evaluated[:1], ("evaluation",), 1),
+        "pack": Kind("study.jsonl.gz", mutants.as_pack, packed, ("unpacked",), 10),
+        "config": Kind(
+            f"{folder}/config.toml",
+            mutants.as_toml,
+            (
+                ("train", "--config", f"{folder}/config.toml", "--dry-run"),
+                ("train", "--config", f"{folder}/config.toml", "--dry-run", "--json"),
+                (
+                    "train",
+                    "--config",
+                    f"{folder}/config.toml",
+                    "--runs",
+                    "from",
+                    "--epochs",
+                    "1",
+                    "--method",
+                    "erm",
+                    "--data",
+                    "my.csv",
+                    "--quiet",
+                ),
+            ),
+            ("runs", "from"),
+            15,
+        ),
+    }
+
+
+def _unfinished(folder: str) -> dict[str, Kind]:
+    go_on = (BEGUN,)
+    return {
+        "checkpoint": Kind(f"{folder}/checkpoint/last.safetensors", mutants.as_tensors, go_on, ("begun",), 10),
+        "log of a run under way": Kind(f"{folder}/log.jsonl", mutants.as_lines, go_on, ("begun",), 4),
+        "record of a run under way": Kind(f"{folder}/record.json", mutants.as_json, go_on, ("begun",), 4),
+    }
+
+
+def _own_data() -> dict[str, Kind]:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+    import torch
+
+    rows = pa.csv.read_csv("my.csv")
+    pq.write_table(rows, "my.parquet")
+    pq.write_table(pa.table({"img": [{"bytes": png(seed=i)} for i in range(8)], "label": [0, 1] * 4}), "photos.parquet")
+    numbers = np.random.default_rng(0).normal(size=(60, 2))
+    np.save("my.npy", np.column_stack([numbers, numbers.sum(1) > 0]))
+    np.savez("my.npz", x=numbers.astype(np.float32), y=(numbers.sum(1) > 0).astype(np.int64))
+    np.savez_compressed("pixels.npz", x_train=np.zeros((6, 5, 5), np.uint8) + 9, y_train=np.array(list("ababab")))
+    Path("a.tar.gz").write_bytes(mutants.tar_of({f"a/{c}/{i}.png": png(seed=i) for c in "xy" for i in range(2)}))
+    shutil.make_archive("b", "zip", "images")
+    for suffix in ("bmp", "jpg", "gif", "tif", "webp", "ppm"):
+        _image(suffix)
+    labels = [f"{i}.png,{'ab'[i % 2]}" for i in range(4)]
+    Path("flat").mkdir(exist_ok=True)
+    for i in range(4):
+        Path(f"flat/{i}.png").write_bytes(png(seed=i))
+    Path("flat/labels.csv").write_text("\n".join(["file,label", *labels]) + "\n")
+    torch.save({"head.weight": torch.zeros(3), "x": torch.ones(2, 2)}, "w.pt")
+
+    def imported(file: str, *more: str) -> tuple[tuple[str, ...], ...]:
+        return (("data", "import", file, *more), ("data", "import", file, *more, "--json"))
+
+    target = ("--target", "colour")
+    kinds = {
+        "CSV": Kind(
+            "my.csv",
+            mutants.as_text,
+            (
+                *imported("my.csv", *target),
+                (*FEW, "--method", "erm", "--runs", "from"),
+                ("suggest-alpha", "--data", "my.csv", *target),
+            ),
+            ("from",),
+            20,
+        ),
+        "Parquet": Kind("my.parquet", mutants.raw, imported("my.parquet", *target), (), 10),
+        "Parquet images": Kind("photos.parquet", mutants.raw, imported("photos.parquet"), ("cache",), 10),
+        "npy": Kind("my.npy", mutants.as_array, imported("my.npy", "--target", "2"), (), 10),
+        "npz": Kind("my.npz", mutants.as_zip, imported("my.npz"), (), 10),
+        "npz images": Kind("pixels.npz", mutants.as_zip, imported("pixels.npz"), (), 8),
+        "tar": Kind("a.tar.gz", mutants.as_tar, imported("a.tar.gz"), ("cache",), 10),
+        "zip": Kind("b.zip", mutants.as_zip, imported("b.zip"), ("cache",), 8),
+        "labels": Kind("flat/labels.csv", mutants.as_text, imported("flat"), ("cache",), 6),
+        "PyTorch weights": Kind(
+            "w.pt",
+            mutants.as_zip,
+            ((*FEW, "--method", "erm", "--set", "model.weights=w.pt", "--runs", "from"),),
+            ("from",),
+            6,
+        ),
+    }
+    for suffix in ("png", "bmp", "jpg", "gif", "tif", "webp", "ppm"):
+        file = f"images/class0/0.{suffix}"
+        kinds[f"image {suffix}"] = Kind(
+            file,
+            mutants.raw,
+            (("data", "import", "images"), ("data", "import", "images", "--skip-bad")),
+            ("images", "cache"),
+            3,
+        )
+    return kinds
+
+
+def _image(suffix: str) -> None:
+    from PIL import Image
+
+    file = Path(f"images/class0/0.{suffix}")
+    Image.open(io.BytesIO(png(seed=7))).save(file)
+
+
+def _studies() -> dict[str, Kind]:
+    """Records of the paper's studies, as committed, one to a folder of results."""
+    kinds = {}
+    for name, folder in (
+        ("T1", "T1"),
+        ("F1", "F1"),
+        ("alpha", "alpha"),
+        ("moons", "moons"),
+        ("boundaries", "moons"),
+        ("uci", "uci"),
+        ("T4-tuned-small_cnn", "T4"),
+        ("step_time_cpu", "benchmarks"),
+    ):
+        file = Path(f"study-{name}/{folder}/{name}.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(RESULTS / folder / f"{name}.json", file)
+        out = f"study-{name}"
+        kinds[f"study {name}, listed"] = Kind(str(file), mutants.as_json, (("paper", "status", "--out", out),), (), 1)
+        kinds[f"study {name}, shown"] = Kind(
+            str(file), mutants.as_json, (("paper", "report", "--results", out, "--out", f"report-{name}"),), (), 0.3
+        )
+    return kinds
+
+
+def _estimator() -> dict[str, Kind]:
+    from rcad.integrations.sklearn import RCADClassifier
+
+    numbers = np.random.default_rng(0).normal(size=(40, 3))
+    made = RCADClassifier(hidden_layer_sizes=(4,), max_iter=2).fit(numbers, np.where(numbers[:, 0] > 0, "a", "b"))
+    made.save("estimator.safetensors")
+    return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, (("estimator",),), (), 10)}
+
+
+def estimator() -> Said:
+    """What a program does with a saved estimator."""
+    from rcad.errors import InputError
+    from rcad.integrations.sklearn import RCADClassifier
+
+    try:
+        RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+    except InputError as error:
+        return Said(2, "", f"rcad: {error}\n")
+    return Said(0, "", "")

@@ -1,0 +1,341 @@
+"""Commands that are killed at random moments, share a folder with others, or find the disk full: nothing is lost.
+
+Every round makes in the end what one undisturbed call makes: the same records, bit for bit but for times, the same
+weights, and no run or epoch twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from attack.files import RESULTS
+from made import table
+from rcad.cli.main import run
+from rcad.runs.files import loads, read_log
+from rcad.train.place import Place
+
+TIMES = frozenset(
+    {"started", "finished", "timings", "seconds", "versions", "commit", "peak_memory_bytes", "sha256", "checksum"}
+    | {"train_seconds", "test_seconds", "device", "cost", "cpu_seconds"}
+)
+"""Keys of records whose values differ from one call to the next."""
+OWN = ("--data", "my.csv", "--target", "colour")
+MOST_KILLS = 12
+"""Of one round; then the command is left alone."""
+
+
+class Round(NamedTuple):
+    """A command that is disturbed.
+
+    Args:
+        words: of the command.
+        out: the folder that it fills.
+        given: folders that are there before it starts.
+    """
+
+    words: tuple[str, ...]
+    out: str
+    given: tuple[str, ...] = ()
+
+
+ROUNDS = {
+    "train": Round(("train", *OWN, "--method", "rcad", "--epochs", "12", "--seeds", "3", "--batch-size", "8"), "runs"),
+    "tune": Round(("tune", *OWN, "--method", "rcad", "--budget", "3", "--epochs", "4", "--out", "tuned"), "tuned"),
+    "compare": Round(
+        (
+            "compare",
+            *OWN,
+            "--methods",
+            "erm,rcad",
+            "--budget",
+            "2",
+            "--seeds",
+            "3",
+            "--epochs",
+            "3",
+            "--out",
+            "compared",
+        ),
+        "compared",
+    ),
+    "evaluate": Round(
+        ("evaluate", "all", "--suite", "calibration,ood", "--runs", "done", "--out", "seen"), "done", ("done",)
+    ),
+    "paper": Round(("paper", "run", "F7", "--scale", "smoke", "--out", "results"), "results"),
+    "report": Round(("paper", "report", "--results", "records", "--out", "report"), "report", ("records",)),
+}
+
+
+class Child:
+    """The command in a copy of this process, which has loaded everything already."""
+
+    def __init__(self, words: tuple[str, ...], largest_file: int | None = None) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 70
+            try:
+                os.setpgid(0, 0)
+                handle = os.open(f"said-{os.getpid()}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+                for stream in (1, 2):
+                    os.dup2(handle, stream)
+                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+                if largest_file is not None:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+                code = run(words)
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """The exit code, negative for a signal; None where it has not ended in time."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            found, status = os.waitpid(self.pid, 0 if deadline is None else os.WNOHANG)
+            if found:
+                return os.waitstatus_to_exitcode(status)
+            if deadline is not None and time.monotonic() >= deadline:
+                return None
+            time.sleep(0.002)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    @property
+    def said(self) -> str:
+        path = Path(f"said-{self.pid}")
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+def plain(value: Any) -> Any:
+    """Parsed JSON without what differs from one call to the next."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if key not in TIMES}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def made(folder: Path) -> dict[str, Any]:
+    """What a command has left, as far as it must be the same every time."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.name.startswith(".") or not path.is_file() or path.name in ("lock", "owner"):
+            continue
+        if path.suffix == ".json":
+            found[name] = plain(loads(path.read_text(), name))
+        elif path.name == "log.jsonl":
+            found[name] = plain(read_log(path))
+        elif path.name == "model.safetensors":
+            found[name] = _weights(path)
+        elif path.suffix in (".html", ".md", ".png", ".pdf", ".tex"):
+            found[name] = "there"
+        else:
+            found[name] = path.read_bytes() if path.suffix == ".toml" else "there"
+    return found
+
+
+def _weights(path: Path) -> dict[str, bytes]:
+    from safetensors.numpy import load_file
+
+    return {name: values.tobytes() for name, values in load_file(path).items()}
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """The final records below a folder, whole."""
+    found = {}
+    for path in folder.rglob("record.json"):
+        record = json.loads(path.read_text())
+        if record["status"] == "done":
+            found[str(path)] = record
+    return found
+
+
+class Attack:
+    """Rounds of disturbed commands, what was tried and what went wrong."""
+
+    def __init__(self, seed: int, only: tuple[str, ...] = tuple(ROUNDS)) -> None:
+        self.draw, self.only = Random(seed), only
+        self.kills: Counter[str] = Counter()
+        self.tried: Counter[str] = Counter()
+        self.faults: list[dict[str, Any]] = []
+        self.seconds: dict[str, float] = {}
+        self.reference: dict[str, Any] = {}
+
+    def prepare(self) -> None:
+        """Undisturbed calls, which load all that is needed and say what must come out, and how long it takes."""
+        Path("my.csv").write_text(table())
+        (Path("records") / "alpha").mkdir(parents=True)
+        shutil.copy(RESULTS / "alpha" / "alpha.json", "records/alpha/alpha.json")
+        few = ("train", *OWN, "--epochs", "1", "--runs", "done", "--quiet")
+        for method in ("erm", "rcad"):
+            assert run((*few, "--method", method)) == 0
+        for name, one in ((name, ROUNDS[name]) for name in self.only):
+            self._enter(name)
+            # In this process: what it imports, its children need not.
+            assert run(one.words) == 0, name
+            shutil.rmtree(one.out)
+            for folder in one.given:
+                shutil.copytree(f"../{folder}", folder, dirs_exist_ok=True)
+            started, child = time.monotonic(), Child(one.words)
+            code = child.wait()
+            assert code == 0, (name, code, child.said)
+            self.seconds[name], self.reference[name] = time.monotonic() - started, made(Path(one.out))
+            self._leave()
+
+    def _enter(self, name: str) -> None:
+        folder = Path(f"round-{name}")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        shutil.copy("my.csv", folder)
+        for given in ROUNDS[name].given:
+            shutil.copytree(given, folder / given)
+        os.chdir(folder)
+
+    def _leave(self) -> None:
+        os.chdir("..")
+
+    def _fault(self, kind: str, name: str, what: str) -> None:
+        self.faults.append({"fault": kind, "command": name, "what": what[:600]})
+        print(json.dumps(self.faults[-1]), flush=True)
+
+    def _looked(self, name: str, before: dict[str, Any]) -> dict[str, Any]:
+        """After a kill: what was done before is there as it was."""
+        try:
+            after = finished(Path(ROUNDS[name].out))
+        except (OSError, ValueError) as error:
+            self._fault("damaged", name, str(error))
+            return before
+        for path, record in before.items():
+            if path not in after:
+                self._fault("lost", name, path)
+            elif after[path] != record:
+                self._fault("different", name, path)
+        return after
+
+    def _end(self, name: str, child: Child, code: int | None) -> None:
+        """An undisturbed call has the last word."""
+        if code != 0:
+            kind = (
+                "exception"
+                if code == 1 or "unexpected" in child.said
+                else "crash"
+                if code is None or code < 0
+                else "refused"
+            )
+            self._fault(kind, name, f"exit code {code}: {child.said[-400:]}")
+            return
+        found, wanted = made(Path(ROUNDS[name].out)), self.reference[name]
+        for path in wanted.keys() - found.keys():
+            self._fault("lost", name, path)
+        for path in found.keys() - wanted.keys():
+            self._fault("doubled", name, path)
+        for path in wanted.keys() & found.keys():
+            if found[path] != wanted[path]:
+                self._fault("different", name, path)
+        left = [str(path) for path in Path(ROUNDS[name].out).rglob(".*.partial")]
+        if left and name in ("train", "evaluate"):
+            self._fault("left behind", name, ", ".join(left))
+
+    def killed(self, name: str) -> None:
+        """A round in which the command is killed until it is done."""
+        self._enter(name)
+        before: dict[str, Any] = {}
+        for _ in range(MOST_KILLS):
+            child = Child(ROUNDS[name].words)
+            code = child.wait(self.draw.uniform(0.0, 0.6 * self.seconds[name]))
+            if code is not None:
+                break
+            child.kill()
+            self.kills[name] += 1
+            before = self._looked(name, before)
+        child = Child(ROUNDS[name].words)
+        self._end(name, child, child.wait(300))
+        self._leave()
+
+    def shared(self, name: str = "train") -> None:
+        """A round of several processes on one sweep, of which one is killed."""
+        self._enter(name)
+        children = [Child(ROUNDS[name].words) for _ in range(3)]
+        time.sleep(self.draw.uniform(0.0, self.seconds[name]))
+        children[0].kill()
+        self.kills[name] += 1
+        for child in children[1:]:
+            code = child.wait(300)
+            if code not in (0, 2) or "unexpected" in child.said:
+                self._fault("exception" if code == 1 else "crash", name, f"beside others, {code}: {child.said[-300:]}")
+        child = Child(ROUNDS[name].words)
+        self._end(name, child, child.wait(300))
+        self.tried["processes on one sweep"] += 3
+        self._leave()
+
+    def full(self, name: str) -> None:
+        """A round on a disk that holds no file larger than so much, then on one with room again."""
+        self._enter(name)
+        largest = self.draw.choice((0, 100, 1000, 3000, 10_000, 30_000))
+        child = Child(ROUNDS[name].words, largest)
+        code = child.wait(300)
+        lines = [line for line in child.said.splitlines() if line.startswith("rcad: expected")]
+        if code not in (0, 2) or (code == 2 and not lines and largest > len(child.said)):
+            self._fault("exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said[-400:]}")
+        child = Child(ROUNDS[name].words)
+        self._end(name, child, child.wait(300))
+        self.tried["full disks"] += 1
+        self._leave()
+
+    def rounds(self) -> Iterator[Callable[[], None]]:
+        """Without end: mostly kills, in between several processes and full disks."""
+        often = [name for name in self.only for _ in range(3 if name == "train" else 1)]
+        while True:
+            for name in self.draw.sample(often, len(often)):
+                yield lambda name=name: self.killed(name)  # type: ignore[misc]
+            yield self.shared if "train" in self.only else lambda: None
+            yield lambda: self.full(self.draw.choice(self.only))
+
+
+def main(arguments: list[str]) -> None:
+    """Attack until `--until`; a line of JSON for each fault, and one at the end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--until", type=float, required=True, help="seconds since the epoch")
+    parser.add_argument("--kills", type=int, default=10**9, help="stop after so many")
+    parser.add_argument("--only", nargs="*", default=tuple(ROUNDS))
+    parser.add_argument("--folder", type=Path, required=True, help="a new one, to work in")
+    given = parser.parse_args(arguments)
+    given.folder.mkdir(parents=True)
+    os.chdir(given.folder)
+    os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
+    # So often that most kills meet a checkpoint, or the middle of one.
+    Place.of = staticmethod(lambda runs, **options: _often(of(runs, **options)))  # type: ignore[method-assign]
+    attack = Attack(given.seed, tuple(given.only))
+    attack.prepare()
+    for one in attack.rounds():
+        if time.time() >= given.until or attack.kills.total() >= given.kills:
+            break
+        one()
+    tried = {"kills": dict(attack.kills), **attack.tried}
+    print(json.dumps({"tried": tried, "seconds": attack.seconds}), flush=True)
+
+
+of = Place.of
+
+
+def _often(place: Place) -> Place:
+    return replace(place, checkpoint_seconds=0.01)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
