@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,25 @@ def test_the_whole_file_is_replaced_or_none_of_it(tmp_path: Path) -> None:
         fail_halfway()
     assert path.read_bytes() == "é\n".encode()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path: Path) -> None:
+    child = os.fork()
+    if not child:
+        with replacing(tmp_path / "a.txt") as temporary:
+            temporary.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    at_work = left.with_name(left.name.replace(f"{child:06x}", f"{os.getpid():06x}"))
+    other = "fff" if left.name.split(".")[-2][:3] != "fff" else "eee"  # another machine
+    elsewhere, old = (tmp_path / f".{name}.{other}{'0' * 9}.partial" for name in ("b", "c"))
+    mine = tmp_path / ".film.partial"
+    for path in (at_work, elsewhere, old, mine):
+        path.write_text("x")
+    os.utime(old, (0, 0))
+    write_text(tmp_path / "b.txt", "b")
+    assert {path.name for path in tmp_path.iterdir()} == {"b.txt", at_work.name, elsewhere.name, mine.name}
 
 
 def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:

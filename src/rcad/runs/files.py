@@ -11,14 +11,16 @@ are.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
 import math
 import os
 import re
-import secrets
+import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +90,8 @@ FOLDER = "a folder that can be written; choose another"
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to: it takes the place of `path` at the end, or vanishes on an error."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    _sweep(path.parent)
+    temporary = path.with_name(f".{path.name}.{_machine()}{os.getpid():06x}{next(_writes) % 4096:03x}.partial")
     try:
         with expecting(path, WRITABLE):
             yield temporary
@@ -141,6 +144,39 @@ def check_folder(folder: Path) -> None:
     there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     with expecting(folder, FOLDER), tempfile.TemporaryFile(dir=there) as file:
         file.write(b"0")
+
+
+_writes = itertools.count()
+_swept: set[Path] = set()
+
+
+@functools.cache
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:3]
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what writers that were killed left in a folder; once in a process, when it first writes there."""
+    if (folder := folder.absolute()) not in _swept:
+        _swept.add(folder)
+        for path in folder.glob(".*.partial"):
+            with contextlib.suppress(OSError):
+                if _PARTIAL.fullmatch(path.name) and _abandoned(path):
+                    path.unlink()
+
+
+def _abandoned(path: Path) -> bool:
+    """Whether nobody can be writing to it: its process is gone or, on another machine, has not touched it for a day."""
+    token = path.name.split(".")[-2]
+    if token[:3] != _machine() or os.name != "posix":
+        return time.time() - path.stat().st_mtime > 86_400
+    try:
+        os.kill(int(token[3:9], 16), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # another user's
+    return False
 
 
 def leftovers(folder: Path) -> list[Path]:

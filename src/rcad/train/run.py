@@ -310,7 +310,8 @@ def begin(
     whose = f"run {config_id(config)}"
     try:
         with timed("data", whose, device):
-            dataset = ranks.together(lambda: reader(config.data, _Heard(progress, stop)))
+            heard = _Heard(progress, stop) if ranks.size == 1 else progress
+            dataset = ranks.together(lambda: reader(config.data, heard))
     except InputError:
         if ranks.size == 1 and (record := _finished(store, config)) is not None:
             return record  # a result stays good when its data are no longer there
@@ -321,7 +322,8 @@ def begin(
         raise InputError(f"expected {config.data.name} to be the same for all {ranks.size} processes, but it is not")
     if (record := ranks.told(lambda: _finished(store, config))) is not None:
         return record
-    stop.before_work()
+    if ranks.size == 1:
+        stop.before_work()
     with timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
