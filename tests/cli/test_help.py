@@ -11,6 +11,17 @@ from cli.conftest import Cli
 from contracts.house import commands
 
 HEAVY = ("torch", "numpy", "pyarrow", "scipy", "sklearn", "PIL", "pandas", "safetensors", "tensorboard")
+HEAVY += (
+    "wandb",
+    "mlflow",
+    "huggingface_hub",
+    "datasets",
+    "torchvision",
+    "transformers",
+    "matplotlib",
+    "jinja2",
+    "ray",
+)
 
 
 PATHS = [path for path, _ in commands()]
@@ -24,7 +35,15 @@ def loaded_by(words: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["--version"], ["methods", "list"], ["methods", "show", "rcad"]]
+    "words",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["push", "--help"],
+        ["--version"],
+        ["methods", "list"],
+        ["methods", "show", "rcad"],
+    ],
 )
 def test_nothing_heavy_is_imported(words: list[str]) -> None:
     loaded = loaded_by(words)
