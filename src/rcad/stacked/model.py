@@ -185,6 +185,7 @@ class Passes:
         self._values = [gradient.new_empty(shape) for shape in shapes[1:]]
         self._grads = [gradient.new_empty(shape) for shape in shapes[:-1]]
         self._bias_sums = [torch.empty_like(g) for g in self._bias_grads]
+        self._layers = [(w.transpose(1, 2), b[:, None]) for w, b in zip(model.weights, model.biases, strict=True)]
         self._x: Tensor | None = None
         self._fresh = True
 
@@ -196,8 +197,8 @@ class Passes:
         """(R, B, D) -> (R, B, K), valid until the next forward."""
         self._x = x
         last = len(self._values) - 1
-        for k, (weight, bias) in enumerate(zip(self.model.weights, self.model.biases, strict=True)):
-            value = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2), out=self._values[k])
+        for k, (weight, bias) in enumerate(self._layers):
+            value = torch.baddbmm(bias, x, weight, out=self._values[k])
             x = value if k == last else value.relu_()
         return self._values[-1]
 
@@ -273,6 +274,7 @@ class StackedOptimizer:
         self.first = torch.zeros_like(like) if self._adam or self.shared.momentum else None
         self.second = torch.zeros_like(like) if self._adam else None
         self._work = torch.empty_like(like)
+        self._shrinking: tuple[float, Tensor] | None = None  # what decay leaves of the weights, at a rate's factor
 
     @property
     def _adam(self) -> bool:
@@ -312,14 +314,20 @@ class StackedOptimizer:
         assert self.first is not None
         assert self.second is not None
         if self._decay is not None:
-            torch.mul(self._decay, self._rate, out=self._work).mul_(-factor).add_(1.0)
-            flat.mul_(self._work)
+            flat.mul_(self._left(self._decay, factor))
         first, second = (1 - beta**self.steps for beta in BETAS)
         self.first.lerp_(gradient, 1 - BETAS[0])
         self.second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         torch.sqrt(self.second, out=self._work).mul_(second**-0.5).add_(EPSILON)
         torch.div(self.first, self._work, out=gradient)
         self._descend(flat, gradient, factor / first)
+
+    def _left(self, decay: Tensor, factor: float) -> Tensor:
+        """The share of each weight that decay leaves in a step; a constant rate has it once."""
+        if self._shrinking is None or self._shrinking[0] != factor:
+            room = torch.empty_like(self._work) if self._shrinking is None else self._shrinking[1]
+            self._shrinking = factor, torch.mul(decay, self._rate, out=room).mul_(-factor).add_(1.0)
+        return self._shrinking[1]
 
     def _descend(self, flat: Tensor, step: Tensor, factor: float) -> None:
         if isinstance(self._rate, Tensor):

@@ -8,6 +8,7 @@ short one: for nets this small autograd, which gives the same numbers, takes lon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,21 +21,46 @@ from rcad.stacked.model import Passes
 Closed = Callable[[StackedLikelihood, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
+class Known(NamedTuple):
+    """What follows from a term and the size of the batch alone.
+
+    Attributes:
+        each: what one example weighs, (R, 1, 1).
+        closed: the measure with its gradient, where there is a short form.
+        alpha, size: the distance to x' and that of one of its steps, (R, 1, 1); None at x itself.
+    """
+
+    each: Tensor
+    closed: Closed | None
+    alpha: Tensor | None
+    size: Tensor | None
+
+    @classmethod
+    def of(cls, term: StackedTerm, batch: int) -> Known:
+        alpha = None if term.alpha is None else term.alpha.view(-1, 1, 1)
+        steps = getattr(term.term.where, "steps", 1)
+        closed = _closed(term.likelihood, term.term.measure)
+        return cls((term.weight / batch).view(-1, 1, 1), closed, alpha, None if alpha is None else alpha / steps)
+
+
 def pulled(
-    terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None
+    terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None, known: Known | None = None
 ) -> tuple[Tensor, Tensor]:
     """The weighted sum of the terms for each replica (R,), and its gradient with respect to the output (R, B, K).
 
-    `shares` (R * B,) says what each example counts in a mean.
+    Args:
+        output: of the model, without a graph.
+        shares: what each example counts in a mean, (R * B,).
+        known: of the first term.
     """
     only = terms[0]
-    if len(terms) == y.ndim == 1 and (closed := _closed(only.likelihood, only.term.measure)) is not None:
-        with torch.no_grad():
-            values, slopes = closed(only.likelihood, output.detach().flatten(0, 1), y)
+    if len(terms) == y.ndim == 1:
+        each, closed, _, _ = Known.of(only, output.shape[1]) if known is None else known
+        if closed is not None:
+            values, slopes = closed(only.likelihood, output.flatten(0, 1), y)
             if shares is not None:
                 values, slopes = shares * values, slopes.mul_(shares[:, None])
-            means = values.view(len(only.weight), -1).mean(1)
-            return only.weight * means, slopes.view_as(output).mul_((only.weight / output.shape[1]).view(-1, 1, 1))
+            return only.weight * values.view(output.shape[0], -1).mean(1), slopes.view_as(output).mul_(each)
     return _by_autograd(terms, output, y, shares)
 
 
@@ -52,8 +78,7 @@ def _by_autograd(
 def nll_slopes(likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> Tensor:
     """The gradient of the summed negative log-likelihood with respect to the output, (R, B, K)."""
     if y.ndim == 1 and (closed := _closed(likelihood, "nll")) is not None:
-        with torch.no_grad():
-            return closed(likelihood, output.detach().flatten(0, 1), y)[1].view_as(output)
+        return closed(likelihood, output.flatten(0, 1), y)[1].view_as(output)
     leaf = output.detach().flatten(0, 1).requires_grad_(True)
     (slopes,) = torch.autograd.grad(likelihood.nll(leaf, y).sum(), leaf)
     return slopes.view_as(output)
@@ -82,33 +107,28 @@ def _label_negative_entropy(likelihood: StackedLikelihood, output: Tensor, y: Te
 
 
 def _real_nll(likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    mean, log_variance = _split(likelihood, output)
+    mean, log_variance, above = _split(likelihood, output)
     error, precision = mean - y, (-log_variance).exp_()
     slope = error * precision
     square = slope * error
     values = (log_variance + square).add_(LOG_2PI).mul_(0.5)
-    return values, torch.stack([slope, _above(likelihood, output, (1 - square).mul_(0.5))], 1)
+    return values, torch.stack([slope, (1 - square).mul_(0.5).mul_(above)], 1)
 
 
 def _real_negative_entropy(likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    mean, log_variance = _split(likelihood, output)
+    mean, log_variance, above = _split(likelihood, output)
     cap: float | None = getattr(likelihood.base, "cap", None)
     limit = float("inf") if cap is None else cap
     slope = (log_variance < limit).to(output.dtype).mul_(-0.5)
     values = log_variance.clamp_(max=limit).add_(LOG_2PI + 1).mul_(-0.5)
-    return values, torch.stack([torch.zeros_like(mean), _above(likelihood, output, slope)], 1)
+    return values, torch.stack([torch.zeros_like(mean), slope.mul_(above)], 1)
 
 
-def _split(likelihood: StackedLikelihood, output: Tensor) -> tuple[Tensor, Tensor]:
+def _split(likelihood: StackedLikelihood, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, log-variance, and where the latter is not below its floor, under which it has no slope."""
     assert isinstance(likelihood.base, Gaussian)
     mean, log_variance = output.unbind(1)
-    return mean, log_variance.clamp(min=likelihood.base.floor)
-
-
-def _above(likelihood: StackedLikelihood, output: Tensor, slope: Tensor) -> Tensor:
-    """No slope below the floor of the log-variance."""
-    assert isinstance(likelihood.base, Gaussian)
-    return slope.mul_(output[:, 1] >= likelihood.base.floor)
+    return mean, log_variance.clamp(min=likelihood.base.floor), log_variance >= likelihood.base.floor
 
 
 CLOSED: dict[tuple[type, str], Closed] = {
@@ -124,6 +144,25 @@ Step = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor | Non
 """Writes the gradients of a batch (x, target, number, shares); gives the losses and the outputs. See `StackedStep`."""
 
 
+class _Terms(NamedTuple):
+    """The terms of a step, and what follows from them and the batch's size alone.
+
+    Attributes:
+        clean, moved: at x, and at x'.
+        wanted: the losses whose gradient with respect to x is needed, see `StackedStep._directions`.
+        exact: whether the clean backward gives the one direction that is wanted.
+        undo: what makes that of a weighted mean the sum's, (R, 1, 1).
+        known: of the first term at x, and of each at x'.
+    """
+
+    clean: list[StackedTerm]
+    moved: list[StackedTerm]
+    wanted: dict[bool, StackedLikelihood]
+    exact: bool
+    undo: Tensor | None
+    known: tuple[Known | None, list[Known]]
+
+
 class StackedStep:
     """The gradients of one batch.
 
@@ -131,10 +170,12 @@ class StackedStep:
         method: the terms, with their numbers per replica.
         passes: through the model, for batches of this size.
         noise: standard normal numbers of shape (R, B, D), each replica's from its own stream.
+        outputs: whether the outputs at x are asked for.
     """
 
-    def __init__(self, method: StackedMethod, passes: Passes, noise: Noise) -> None:
-        self.method, self.passes, self.noise = method, passes, noise
+    def __init__(self, method: StackedMethod, passes: Passes, noise: Noise, *, outputs: bool = True) -> None:
+        self.method, self.passes, self.noise, self.outputs = method, passes, noise, outputs
+        self._always: _Terms | None = None  # where no term ever rests
 
     def __call__(
         self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
@@ -147,38 +188,50 @@ class StackedStep:
             shares: what each example counts in its mean, (R, B); 1 each by default.
 
         Returns:
-            The total loss of each replica (R,), and the output at x (R, B, K) where it was computed.
+            The total loss of each replica (R,), and the output at x (R, B, K) where it was computed and asked for.
         """
-        terms = self.method.active(number)
-        clean = [term for term in terms if term.alpha is None]
-        moved = [term for term in terms if term.alpha is not None]
+        clean, moved, wanted, exact, undo, (first, others) = self._terms(number, x.shape[1])
         y = target.flatten(0, 1)
         shares = None if shares is None else shares.reshape(-1)
-        wanted = self._directions(moved)
-        total = x.new_zeros(len(x))
+        total: Tensor | None = None
         output: Tensor | None = None
         gradients: dict[bool, Tensor] = {}
         self.passes.start()
         if clean or wanted:
             output = self.passes.forward(x)
-            fused = shares is None and self._is_exact(clean, wanted)  # a share of 0 would erase a direction
+            fused = shares is None and exact  # a share of 0 would erase a direction
             for plain, likelihood in wanted.items():
                 if not fused:
                     gradients[plain] = self._direction(likelihood, output, y)
             if clean:
-                share, pull = pulled(clean, output, y, shares)
-                total += share
+                total, pull = pulled(clean, output, y, shares, first)
                 uphill = self.passes.backward(pull, inputs=fused)
                 if uphill is not None:
                     # The backward ran on a weighted mean: undo that for directions that keep the gradient's length.
-                    scale = x.shape[1] / clean[0].weight
-                    gradients[next(iter(wanted))] = uphill * scale.view(-1, 1, 1)
-            output = output.clone() if moved else output
-        for term in moved:
-            share, pull = pulled([term], self.passes.forward(self._moved(term, x, y, gradients)), y, shares)
-            total += share
+                    assert undo is not None
+                    gradients[next(iter(wanted))] = uphill * undo
+            output = output.clone() if moved and self.outputs else output
+        for term, known in zip(moved, others, strict=True):
+            x_adv = self._moved(term, known, x, y, gradients)
+            share, pull = pulled([term], self.passes.forward(x_adv), y, shares, known)
+            total = share if total is None else total + share
             self.passes.backward(pull)
-        return total, output
+        return x.new_zeros(len(x)) if total is None else total, output if self.outputs else None
+
+    def _terms(self, number: int, batch: int) -> _Terms:
+        if self._always is not None:
+            return self._always
+        terms = self.method.active(number)
+        clean = [term for term in terms if term.alpha is None]
+        moved = [term for term in terms if term.alpha is not None]
+        wanted = self._directions(moved)
+        exact = self._is_exact(clean, wanted)
+        undo = (batch / clean[0].weight).view(-1, 1, 1) if exact else None
+        known = Known.of(clean[0], batch) if clean else None, [Known.of(term, batch) for term in moved]
+        found = _Terms(clean, moved, wanted, exact, undo, known)
+        if all(term.term.every == 1 for term in self.method.terms):
+            self._always = found
+        return found
 
     def _directions(self, terms: Sequence[StackedTerm]) -> dict[bool, StackedLikelihood]:
         """The losses whose gradient with respect to x is needed: the training loss, the plain one, or both."""
@@ -205,15 +258,14 @@ class StackedStep:
         assert uphill is not None
         return uphill.clone()
 
-    def _moved(self, term: StackedTerm, x: Tensor, y: Tensor, gradients: dict[bool, Tensor]) -> Tensor:
+    def _moved(self, term: StackedTerm, known: Known, x: Tensor, y: Tensor, gradients: dict[bool, Tensor]) -> Tensor:
         """x' of a term, (R, B, D): what the term's perturbation does, with a distance per replica."""
-        where = term.term.where
-        assert term.alpha is not None
-        alpha = term.alpha.view(-1, 1, 1)
+        where, alpha, size = term.term.where, known.alpha, known.size
+        assert alpha is not None
+        assert size is not None
         if isinstance(where, RandomStep):
             return _within(where, x + alpha * _unit(self.noise(tuple(x.shape)), where.norm))
         assert isinstance(where, GradientStep)
-        size = alpha / where.steps
         step = size * _unit(gradients[self._is_plain(where)], where.norm)
         for _ in range(where.steps - 1):
             output = self.passes.forward(_within(where, x + step))

@@ -49,6 +49,7 @@ class Group:
         self.method, self.optimizer, self.result, self.selection = method, optimizer, result, selection
         self.train: Examples = problem.train
         self.shares: Tensor | None = None  # what each example counts, (R, n); 1 each where there are none
+        self.counted = bool(problem.classes)  # whether the labels that were hit are counted
         self.best = model.flat.new_full((len(index), 2), -float("inf"), dtype=torch.float64)
         self.alive = torch.ones_like(index, dtype=torch.bool)  # those that have not diverged
         self.gradient = torch.empty_like(model.flat)
@@ -68,21 +69,28 @@ class Group:
         """One pass of every replica over its own permutation of its examples."""
         for seed, generator in zip(self.seeds, self.generators, strict=False):
             generator.manual_seed(derived(seed, "noise", epoch))
+        count = -(-self.train.length // batch_size)
+        losses, hits = self.sums.zero_().unbind(0)
+        for number, (batch, target, shares) in enumerate(self._batches(self._orders(epoch), batch_size)):
+            size = batch.shape[1]
+            loss, output = self._step(size)(batch, target, epoch * count + number, shares)
+            self.optimizer.step(self.model.flat, self.gradient, epoch + number / count)
+            losses += loss * size
+            if self.counted and output is not None:
+                hits += (output.argmax(2) == target).sum(1)
+
+    def _batches(self, orders: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """The examples of every replica in its order, (R, B, D) at a time, with targets and shares."""
         x, y = self.train.x.flatten(0, 1), self.train.y.flatten(0, 1)
-        batches = torch.split(self._orders(epoch), batch_size, dim=1)
-        self.sums.zero_()
-        for number, rows in enumerate(batches):
-            chosen = rows.reshape(-1)
-            shape = rows.shape
-            target = y.index_select(0, chosen).view(*shape, *y.shape[1:])
-            step = self._step(shape[1])
-            batch = x.index_select(0, chosen).view(*shape, -1)
-            shares = None if self.shares is None else self.shares.flatten().index_select(0, chosen).view(shape)
-            loss, output = step(batch, target, epoch * len(batches) + number, shares)
-            self.optimizer.step(self.model.flat, self.gradient, epoch + number / len(batches))
-            self.sums[0] += loss * shape[1]
-            if self.problem.classes and output is not None:
-                self.sums[1] += (output.argmax(2) == target).sum(1)
+        shares = None if self.shares is None else self.shares.flatten()
+        # One replica's are gathered once an epoch; those of many would not fit where a batch of them does.
+        for rows in (orders,) if len(orders) == 1 else torch.split(orders, batch_size, dim=1):
+            chosen, shape = rows.reshape(-1), rows.shape
+            found = [x.index_select(0, chosen).view(*shape, -1), y.index_select(0, chosen).view(*shape, *y.shape[1:])]
+            if shares is not None:
+                found.append(shares.index_select(0, chosen).view(shape))
+            for batch, target, *weight in zip(*(torch.split(one, batch_size, dim=1) for one in found), strict=True):
+                yield batch, target, weight[0] if weight else None
 
     def end_epoch(self, epoch: int, *, last: bool) -> None:
         """Writes the numbers, gives up what diverged, selects, grows."""
@@ -129,7 +137,8 @@ class Group:
 
     def _step(self, batch: int) -> Step:
         if batch not in self.steps:
-            self.steps[batch] = StackedStep(self.method, Passes(self.model, self.gradient, batch), self._noise)
+            passes = Passes(self.model, self.gradient, batch)
+            self.steps[batch] = StackedStep(self.method, passes, self._noise, outputs=self.counted)
         return self.steps[batch]
 
     def _noise(self, shape: tuple[int, ...]) -> Tensor:

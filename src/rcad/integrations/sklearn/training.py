@@ -136,6 +136,7 @@ class OneNetwork(Group):
         super().__init__(index, [seed], problem, model, stacked, network.optimizer, result, "last")
         self.whole, self.seed = method, seed
         self.core: CoreStep | None = None
+        self.counted = False
         self.shares = None if examples.weight is None else examples.weight[None]
         captured = captured and model.flat.device.type in DEVICES
         if captured or not lean:
