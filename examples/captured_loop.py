@@ -1,4 +1,4 @@
-"""RCAD's step in one's own loop as one function: one CUDA graph on a GPU, the plain loop bit for bit on a CPU.
+"""RCAD's step in your own loop as one function: one CUDA graph on a GPU, the plain loop bit for bit on a CPU.
 Scikit-learn's digits with 200 labels, AdamW, a schedule, clipping, a moving average and a smaller last batch."""
 
 import copy

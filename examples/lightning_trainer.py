@@ -1,4 +1,4 @@
-"""RCAD in Lightning's Trainer: a callback for a module that stays as it is, a mixin for one's own training step.
+"""RCAD in Lightning's Trainer: a callback for a module that stays as it is, a mixin for your own training step.
 Both train on 100 of scikit-learn's digits and end with the same weights up to rounding; no file is written."""
 
 import logging

@@ -1,4 +1,4 @@
-"""RCAD in one's own training loop: scikit-learn's digits with 100 labels, against ERM and two controls.
+"""RCAD in your own training loop: scikit-learn's digits with 100 labels, against ERM and two controls.
 The controls tell what helps: a step of the same length in a random direction, and no step at all."""
 
 import torch

@@ -119,7 +119,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     os.kill(process.pid, signal.SIGINT)
     found = process.end()
     assert found.code == 130, found.err
-    assert "the same command goes on from here" in found.err
+    assert "run the same command to continue" in found.err
     kept = json.loads((OUT / "compare.json").read_text())["methods"]
     assert 1 <= len(kept) < 5
     assert cli(*words).out.count("there already") == len(kept)

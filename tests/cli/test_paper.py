@@ -216,7 +216,7 @@ def test_status_of_a_study(cli: Cli) -> None:
 def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     result = cli("paper", "run", "T4", "--scale", "smoke", "--only", "n=500", "--seeds", "1", "--minutes", "1e-6")
     assert result.code == 2
-    assert result.err == "rcad: the time is up: 7 runs left; the same command goes on from here\n"
+    assert result.err == "rcad: the time is up: 7 runs left; run the same command to continue\n"
     assert not Path("results/T4/T4.json").exists()
 
 

@@ -207,7 +207,7 @@ def test_an_interruption_stops_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engine, "run", _fake("interrupted", "interrupted; the same command goes on"))
     result = cli(*SMALL, "--method", "erm", "--seeds", "3", "--json")
     assert result.code == 130
-    assert result.err == "rcad: stopped: 3 runs left; the same command goes on from here\n"
+    assert result.err == "rcad: stopped: 3 runs left; run the same command to continue\n"
     assert [run["status"] for run in json.loads(result.out)] == ["interrupted"]
 
 

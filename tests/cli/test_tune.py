@@ -105,7 +105,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     os.kill(process.pid, signal.SIGINT)
     found = process.end()
     assert found.code == 130, found.err
-    assert "of 200 trials; the same command goes on from here" in found.err
+    assert "of 200 trials; run the same command to continue" in found.err
     done = len(record()["trials"])
     assert 1 <= done < 200
     assert "not finished" in Path("rcad-tune/rcad.html").read_text()

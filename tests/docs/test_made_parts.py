@@ -73,7 +73,7 @@ def test_every_method_is_in_one_group() -> None:
     named = [name for names in cards.GROUPS.values() for name in names]
     assert sorted(named) == sorted(METHODS)
     assert cards.pages(ROOT)["methods/rcad.md"] == (ROOT / "methods" / "rcad.md").read_text(encoding="utf-8")
-    assert "| [rcad](rcad.md) | `alpha=0.5`, `lam=0.02` | 2.00 |" in cards.pages(ROOT)["methods/index.md"]
+    assert "| [rcad](rcad.md) | `alpha='auto'`, `lam='auto'` | 2.00 |" in cards.pages(ROOT)["methods/index.md"]
 
 
 def test_the_reference_has_defaults_and_examples() -> None:

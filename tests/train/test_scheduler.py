@@ -108,7 +108,7 @@ def test_whatever_stops_it_nothing_finished_is_repeated(
         outcome = schedule(CONFIGS, place)
         assert (outcome.exit_code, outcome.unfinished, outcome.complete) == (143, 4 - at, False)
         left = "1 run" if at == 3 else f"{4 - at} runs"
-        assert outcome.words() == f"stopped: {left} left; the same command goes on from here"
+        assert outcome.words() == f"stopped: {left} left; run the same command to continue"
     except (KeyboardInterrupt, RuntimeError):
         assert how is not asked_to_stop
     assert sum(run.made.values()) == at
@@ -146,7 +146,7 @@ def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypat
     outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, Passing(), minutes=1)
     assert [record.status for record in outcome.records] == ["done", "interrupted"]
     assert (outcome.exit_code, outcome.out_of_time, outcome.signal) == (2, True, None)
-    assert outcome.words() == "the time is up: 2 runs left; the same command goes on from here"
+    assert outcome.words() == "the time is up: 2 runs left; run the same command to continue"
     assert schedule(CONFIGS[:1], place, minutes=1e-9).records == (done,)
 
 
@@ -445,7 +445,7 @@ def test_a_signal_while_data_are_read_ends_it_at_once(
     one = configure("images", [("erm", ())], settings=settings)
     outcome = schedule([one, replace(one, seed=1)], place, Reading())
     assert (outcome.exit_code, outcome.records, outcome.unfinished) == (143, (), 2)
-    assert outcome.words() == "stopped: 2 runs left; the same command goes on from here"
+    assert outcome.words() == "stopped: 2 runs left; run the same command to continue"
     assert len(told) == 1
     assert place.store.ids() == []
     assert not list((tmp_path / "cache").rglob("*partial*"))

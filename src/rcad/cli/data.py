@@ -70,7 +70,7 @@ def list_data(data_dir: DataFolder = None, as_json: Json = False) -> None:
         "Download a known data set from its official address.",
         "rcad data fetch cifar10 --data-dir data",
         "rcad data fetch svhn --extra --data-dir data",
-        more="A download that was cut goes on where it stopped. Its checksum is compared with the published one.",
+        more="An interrupted download continues where it stopped. Its checksum is compared with the published one.",
     ),
 )
 def fetch_data(

@@ -114,6 +114,6 @@ def tune(
         say("\n".join(["", *map(str, found.files)]))
     done, outcome = len(found.record["trials"]), found.outcome
     if outcome is not None and not outcome.complete:
-        warn(f"stopped after {done} of {found.record['planned']} trials; the same command goes on from here")
+        warn(f"stopped after {done} of {found.record['planned']} trials; run the same command to continue")
         raise typer.Exit(outcome.exit_code)
     raise typer.Exit(int(found.best is None))

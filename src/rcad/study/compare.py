@@ -245,7 +245,7 @@ class _Work:
         except KeyboardInterrupt as stop:
             done = f"{len(cells)} of {plural(len(self.contestants), 'method')} done"
             code = stop.exit_code if isinstance(stop, Stopped) else exit_code(getattr(stop, "number", SIGINT))
-            raise Stopped(f"stopped with {done}; the same command goes on from here", code) from stop
+            raise Stopped(f"stopped with {done}; run the same command to continue", code) from stop
         found = Comparison(self._record(cells))
         found = found if self.out is None else found.save(self.out)
         numbers = {f"question/{key}": value for key, value in found.question.items()}

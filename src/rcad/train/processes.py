@@ -159,7 +159,7 @@ class _Crew:
             if self._deaths[config] >= ATTEMPTS:
                 self._problem = InputError(
                     f"expected a worker process to go on, but {ATTEMPTS} ended with {worker.process.exitcode} (killed, "
-                    f"or out of memory) on {title(config)}; the same command goes on from here, --workers 1 takes less "
+                    f"or out of memory) on {title(config)}; run the same command to continue, --workers 1 takes less "
                     "memory"
                 )
                 return

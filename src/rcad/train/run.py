@@ -94,7 +94,7 @@ class Execution:
                 outcome = "interrupted"
         if outcome != "diverged":
             save_trainer(self.trainer, self.checkpoint)
-            return self._write("interrupted", message="stopped between two steps; the same command goes on from here")
+            return self._write("interrupted", message="stopped between two steps; run the same command to continue")
         epoch = self.trainer.epoch
         return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
 

@@ -112,7 +112,7 @@ class Outcome:
 
     def words(self) -> str:
         """Why it is not complete and what is left, in one line; empty where it is."""
-        again = "the same command goes on from here"
+        again = "run the same command to continue"
         if self.signal is not None or self.out_of_time:
             why = "stopped" if self.signal is not None else "the time is up"
             kept = f"{plural(self.unfinished, 'run')} left" if self.unfinished else "every run is done"
