@@ -78,7 +78,9 @@ class WandB:
             config=dict(subject.config),
             resume="allow",
             reinit="create_new",  # several runs of one process are under way at once
-            settings=self._wandb.Settings(console="off", silent=True, disable_git=True, save_code=False),
+            settings=self._wandb.Settings(
+                console="off", silent=True, disable_git=True, save_code=False, init_timeout=30
+            ),
         )
 
     @staticmethod
