@@ -122,6 +122,7 @@ def test_whatever_stops_it_nothing_finished_is_repeated(
 
 def test_a_signal_in_a_runs_last_moment_is_not_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def finishing(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
+        options["stop"].at_once = False  # type: ignore[attr-defined]  # as a run says when it begins
         os.kill(os.getpid(), signal.SIGINT)
         place.store.write(record := written(config))
         return record
@@ -262,14 +263,15 @@ import sys
 if "spawn_main" in " ".join(sys.orig_argv):  # not in the process that only keeps account
     import os, signal
     from pathlib import Path
-    from rcad.train import run as execution
-    keep, folder = execution.Execution._keep, Path({str(folder)!r})
-    def killed(self, log, epoch, row):
-        keep(self, log, epoch, row)
-        if self.config.seed == {seed} and epoch >= 2 and len(list(folder.glob("died*"))) < {times}:
+    from rcad.train.loop import Trainer
+    end, folder = Trainer._end_epoch, Path({str(folder)!r})
+    def killed(self, *words):
+        finite = end(self, *words)
+        if self.config.seed == {seed} and self.epoch >= 2 and len(list(folder.glob("died*"))) < {times}:
             (folder / f"died{{len(list(folder.glob('died*')))}}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-    execution.Execution._keep = killed
+        return finite
+    Trainer._end_epoch = killed
 """
 
 
@@ -450,6 +452,22 @@ def test_a_signal_while_data_are_read_ends_it_at_once(
     assert place.store.ids() == []
     assert not list((tmp_path / "cache").rglob("*partial*"))
     assert schedule([one], place).complete
+
+
+def test_a_signal_while_it_starts_ends_it_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While torch is imported, say: an hour of that would be heard through otherwise."""
+    after: list[str] = []
+
+    def starting(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        after.append("heard through")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "run", starting)
+        outcome = schedule([config()], place)
+    assert (outcome.exit_code, outcome.unfinished, after) == (130, 1, [])
+    assert outcome.words() == "stopped: 1 run left; the same command goes on from here"
+    assert schedule([config()], place).complete
 
 
 def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -324,6 +324,7 @@ def begin(
         return record
     if ranks.size == 1:
         stop.before_work()
+    stop.at_once = False
     with timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)

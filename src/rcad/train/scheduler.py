@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -148,15 +149,20 @@ def schedule(
     every = {config_id(config): config for config in map(canonical, configs)}
     with stopping(minutes) as stop:
         listener = Listener(every, place, progress, told)
-        listener.look()
-        fresh = [config for run, config in every.items() if run not in listener.already]
-        if fresh:
-            work = Work(fresh, place, stop, listener)
-            (backend or suitable(fresh, place, at_once, processes))(work)
-            # By now the other process may have finished a run that was left to it, or have been stopped.
-            if listener.left and not stop.is_set():
-                listener.look_again()
-                one_by_one(replace(work, configs=[one for one in fresh if config_id(one) in listener.left]))
+        with suppress(NotBegun):
+            stop.at_once = True  # until a run has something to save
+            listener.look()
+            fresh = [config for run, config in every.items() if run not in listener.already]
+            if fresh:
+                work = Work(fresh, place, stop, listener)
+                chosen = backend or suitable(fresh, place, at_once, processes)
+                stop.at_once = chosen is one_by_one
+                chosen(work)
+                # By now the other process may have finished a run that was left to it, or have been stopped.
+                if listener.left and not stop.is_set():
+                    listener.look_again()
+                    one_by_one(replace(work, configs=[one for one in fresh if config_id(one) in listener.left]))
+        stop.at_once = False
         return listener.outcome(stop)
 
 

@@ -35,10 +35,12 @@ class Stop:
 
     Attributes:
         signal: the number of the signal that asked, if one did.
+        at_once: whether a signal raises `NotBegun`: while nothing is under way that should be saved.
     """
 
     def __init__(self, minutes: float | None = None) -> None:
         self.signal: int | None = None
+        self.at_once = False
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._asked = False
 
@@ -74,6 +76,8 @@ def stopping(minutes: float | None = None) -> Iterator[Stop]:
                 number, "stopped at once: the last checkpoints are kept; the same command goes on from there"
             )
         stop.signal = number
+        if stop.at_once:
+            raise NotBegun(number)
 
     # Under nohup a closed terminal is ignored, and stays so.
     heard = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
