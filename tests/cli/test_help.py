@@ -62,7 +62,7 @@ def test_help_has_examples_and_explains_every_option(
 ) -> None:
     command = dict(commands())[path]
     assert all(option.help for option in command.params)
-    monkeypatch.setenv("COLUMNS", "90")
+    monkeypatch.setenv("COLUMNS", "80")
     result = cli(*path, "--help")
     assert (result.code, result.err) == (0, "")
     assert cli(*path, "-h") == result

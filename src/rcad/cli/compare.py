@@ -26,8 +26,8 @@ HELP = about(
     "Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.",
     "rcad compare --data my.csv --target colour --epochs 3 --budget 2",
     "rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes",
-    "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3 --json",
-    'rcad compare --data my.csv --target price --methods "rcad(alpha=0.3), me_ada" -q',
+    "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3",
+    'rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"',
     more="""The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data.
     ERM is always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
     OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
@@ -42,7 +42,9 @@ def compare(
     data: Data = None,
     methods: Annotated[
         Text,
-        typer.Option("--methods", metavar="A,B,..", help="Default: erm,label_smoothing,rcad; for regression erm,rcad."),
+        typer.Option(
+            "--methods", metavar="A,B,..", help="Default: erm, label_smoothing, rcad; for regression erm, rcad."
+        ),
     ] = None,
     images: Images = None,
     reading: Reading,

@@ -93,7 +93,10 @@ LabelColumn = Annotated[
     typer.Option("--label-column", metavar="COLUMN", help="The column of --labels with classes. Default: found."),
 ]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out unreadable images and rows without a target, and count them.")
+    bool,
+    typer.Option(
+        "--skip-bad", help="Leave out unreadable images and, when training, rows without a target; count them."
+    ),
 ]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Read images from disk while training. Default: if they do not fit in memory.")

@@ -26,8 +26,8 @@ from rcad.cli.options import (
 HELP = about(
     "Tune a method's hyperparameters on the validation split; the test split is never read.",
     "rcad tune --data diabetes --method rcad --budget 4 --epochs 2",
-    'rcad tune --data diabetes --method rcad --space "lam=log(0.01, 1)" --epochs 2',
-    "rcad tune --data digits[:100] --method rcad --search grid --budget 4 --epochs 2",
+    'rcad tune --data diabetes --method rcad --space "lam=log(0.1, 1)" --epochs 2',
+    "rcad tune --data diabetes --method rcad --search grid --budget 4 --epochs 2",
     "rcad tune --data my.csv --target colour --method label_smoothing --seeds 2",
     "rcad tune --data my.csv --target colour --method rcad --budget 3 --json",
     more="""The budget counts trials and is the same for every method; the first trial is the method's default. Each
