@@ -1,6 +1,7 @@
 """How time per example and memory grow: with the batch, the images, the classes, the network and the runs at once.
 
     python benchmarks/scaling.py --minutes 2.5 --out results/benchmarks/scaling_h200.json
+    python benchmarks/scaling.py --more --minutes 2.5 --out results/benchmarks/scaling_h200.json   # what it lacks
     python benchmarks/scaling.py --axes batch,runs --batches 32,128 --runs 1,8
     python benchmarks/scaling.py --device cpu --model small_cnn --side 8 --batch 8 --batches 4,8 --sides 8,12 \
         --class-counts 3,9 --models small_cnn@8 --runs 1,2,4 --team 2 --seconds 0.01
@@ -248,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.12, help="of one round")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no point after so many")
+    parser.add_argument("--more", action="store_true", help="keep the record that is there; measure what it lacks")
     parser.add_argument("--out", type=Path, help="write the record here, as it grows")
     options = parser.parse_args(arguments)
     options.size, options.channels = options.side, 3  # as `problem_of` calls them
@@ -262,11 +264,19 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         "rows": [],
         "left_out": [],
     }
+    done: set[Point] = set()
+    if options.more and options.out and options.out.is_file():
+        before = json.loads(options.out.read_text())
+        record["rows"] = [row for row in before["rows"] if "error" not in row]
+        record["dates"] = [*before.get("dates", [before["date"]]), record["date"]]
+        done = {Point(*(row[name] for name in Point._fields)) for row in record["rows"]}
     print("  ".join(f"{key:>14}" for key in COLUMNS), flush=True)
     with deterministic(False, device):
         bench = Bench(options)
         record["tflops_of_a_matrix_product"] = round(bench.rate / 1e12, 2)
         for point, axes in points_of(options).items():
+            if point in done:
+                continue
             if time.perf_counter() - start > 60 * options.minutes:
                 record["left_out"].append({"axes": axes, **point._asdict()})
                 continue

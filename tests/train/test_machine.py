@@ -72,3 +72,12 @@ def test_several_devices_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch)
         pick_devices("0,4")
     with pytest.raises(InputError, match="got both: cuda:1 and 2"):
         pick_devices("2", "cuda:1")
+
+
+def test_what_is_so_already_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch loads its compiler to be told, a second at the start of every run."""
+    asked: list[bool] = []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", asked.append)
+    with deterministic(False, CPU):
+        pass
+    assert asked == []

@@ -74,6 +74,9 @@ def test_growing_axes_share_their_point_and_errors_stay_in_their_row(
     command += ["--team", "2", "--run-batch", "2", "--seconds", "0.001", "--rounds", "1", "--out"]
     importlib.import_module("scaling").main([*command, str(tmp_path / "a.json")])
     rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    more = importlib.import_module("scaling").main([*command, str(tmp_path / "a.json"), "--more"])
+    assert [row for row in more["rows"] if "error" not in row] == [row for row in rows if "error" not in row]
+    assert len(more["dates"]) == 2
     assert [(row["axes"], row["method"]) for row in rows[:2]] == [
         (["batch", "model"], "erm"),
         (["batch", "model"], "rcad"),

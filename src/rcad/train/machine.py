@@ -101,13 +101,19 @@ def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
     """Deterministic algorithms where wanted; else, on a GPU, the fastest convolutions, found by trying them."""
     cudnn = torch.backends.cudnn
     before = torch.are_deterministic_algorithms_enabled(), cudnn.benchmark
-    torch.use_deterministic_algorithms(wanted or before[0])
+    _be_deterministic(wanted or before[0])
     cudnn.benchmark = before[1] or (device.type == "cuda" and not wanted)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        _be_deterministic(before[0])
         cudnn.benchmark = before[1]
+
+
+def _be_deterministic(wanted: bool) -> None:
+    """Where it is not so already: torch loads its compiler to be told, which takes a second."""
+    if wanted != torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(wanted)
 
 
 _turns = threading.RLock()
