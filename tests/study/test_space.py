@@ -114,13 +114,14 @@ def test_the_budget_is_at_least_one() -> None:
 SPACE = parse_space("alpha=log(0.05, 2), steps=int(1, 3), norm=choice(l2, linf)")
 
 
-def asked(count: int) -> list[Values]:
-    study = OptunaSearch(SPACE, {"alpha": 9.0}, seed=0)
-    found = []
-    for k in range(count):
-        point = study.ask()
-        found.append(point)
-        study.tell(None if k == 2 else -abs(point["alpha"] - 0.5))
+def asked(count: int, at_a_time: int = 1) -> list[Values]:
+    study = OptunaSearch(SPACE, {"alpha": 9.0}, seed=0, side_by_side=at_a_time > 1)
+    found: list[Values] = []
+    while len(found) < count:
+        points = [study.ask() for _ in range(at_a_time)]
+        for k, point in enumerate(points, len(found)):
+            study.tell(None if k == 2 else -abs(point["alpha"] - 0.5))
+        found += points
     return found
 
 
@@ -134,6 +135,13 @@ def test_it_stays_in_the_space_and_repeats_itself() -> None:
         assert point["steps"] in (1, 2, 3)
         assert point["norm"] in ("l2", "linf")
         assert float(f"{point['alpha']:.4g}") == point["alpha"]
+
+
+def test_several_points_may_be_asked_for_before_the_first_is_told_of() -> None:
+    pytest.importorskip("optuna")
+    points = asked(16, at_a_time=4)
+    assert points == asked(16, at_a_time=4)
+    assert len({tuple(point.items()) for point in points}) == 16
 
 
 def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

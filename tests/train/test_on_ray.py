@@ -21,12 +21,15 @@ import pytest
 from rcad.errors import InputError, MissingExtraError
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
+from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
+from rcad.train.cluster.on_ray import OnRay, _Crew, _sent
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Silent
-from rcad.train.scheduler import schedule
+from rcad.train.scheduler import Work, schedule
+from rcad.train.stop import Stop
 
 RUNS = 12
 TIMES = ("started", "finished", "timings", "peak_memory_bytes", "sha256")
@@ -49,6 +52,81 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     place = Place(Store.open(tmp_path / "runs"), device="cpu", executor=Executor())
     with pytest.raises(MissingExtraError, match="ray"):
         schedule([configure("digits[:60]", [("erm", ())], epochs=1)], place)
+
+
+class PretendedRay:
+    """What of Ray the backend asks, with a task that has ended."""
+
+    def __init__(self, answer: Any = None, **resources: float) -> None:
+        self.answer, self.resources = answer, resources
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    def get(self, reference: str) -> Any:
+        return self.answer
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.records: list[RunRecord] = []
+
+    def progress(self, config: RunConfig) -> Silent:
+        return Silent()
+
+    def ended(self, record: RunRecord) -> None:
+        self.records.append(record)
+
+    def busy(self, config: RunConfig, error: BusyError) -> None:
+        raise AssertionError
+
+
+def crew(place: Place, config: RunConfig, answer: Any) -> Any:
+    """One task of one run, which has ended with this answer."""
+    work = Work([config], place, Stop(), Heard())
+    return _Crew(PretendedRay(answer), Executor(), work, on_gpu=False, tasks={"task": [config]})
+
+
+def test_the_log_of_a_run_that_failed_lies_in_its_folder(tmp_path: Path) -> None:
+    place, config = Place(Store.open(tmp_path / "runs"), device="cpu"), configure("digits[:60]", [("erm", ())])
+    found = crew(place, config, (("failed", "KeyError: 'x'", "on node-7, process 12\nTraceback ..."), []))
+    found._ended("task")
+    assert str(found.problem).startswith("KeyError: 'x'; its log is ")
+    assert Path(str(found.problem).rpartition("its log is ")[2]).read_text().startswith("on node-7, process 12")
+
+
+def test_files_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
+    config = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
+    there, here = (Place(Store.open(tmp_path / name), device="cpu") for name in ("there", "here"))
+    schedule([config], there)
+    files = _sent(there.store, config)
+    damaged = {**files, "files": {**files["files"], WEIGHTS: files["files"][WEIGHTS][:-1]}}
+    with pytest.raises(InputError, match="but its files differ"):
+        crew(here, config, (("over",), [damaged]))._ended("task")
+    assert here.store.record(config) is None
+    found = crew(here, config, (("over",), [files]))
+    found._ended("task")
+    assert found.work.listener.records == [there.store.get(config_id(config))]
+    assert (here.store.folder(config_id(config)) / WEIGHTS).read_bytes() == files["files"][WEIGHTS]
+
+
+def test_a_task_holds_as_many_runs_as_share_its_gpu(tmp_path: Path) -> None:
+    configs = [configure("digits[:60]", [("erm", ())], seed=seed) for seed in range(20)]
+    place = Place(Store.open(tmp_path / "runs"), joined=5)
+    work, cluster = Work(configs, place, Stop(), Heard()), PretendedRay(CPU=16.0, GPU=2.0)
+
+    def sizes(backend: OnRay, on_gpu: bool = True) -> list[int]:
+        return [len(share) for share in backend._shares(cluster, work, on_gpu)]
+
+    assert sizes(OnRay(Executor())) == [10, 10]  # two teams of five on each GPU
+    assert sizes(OnRay(Executor(), 5)) == [5, 5, 5, 5]
+    assert sizes(OnRay(Executor(gpus_per_run=0.1))) == [5, 5, 5, 5]  # half of a GPU each
+    assert sizes(OnRay(Executor()), on_gpu=False) == [1] * 20
+    assert OnRay(Executor())._on_gpu(cluster, place)
+    assert not OnRay(Executor(gpus_per_run=0.0))._on_gpu(cluster, place)
+    assert not OnRay(Executor())._on_gpu(PretendedRay(CPU=2.0), place)
+    with pytest.raises(InputError, match="expected GPUs in the Ray cluster"):
+        OnRay(Executor(gpus_per_run=0.5))._on_gpu(PretendedRay(CPU=2.0), place)
 
 
 @pytest.fixture(scope="module")
