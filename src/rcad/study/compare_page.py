@@ -86,9 +86,10 @@ def _direction(record: Record) -> list[str]:
         return []
     level = [one["against"] for one in rivals if one["outcome"] != "better"]
     if level:
+        controls = f"its control{'s' if len(level) > 1 else ''} {listed(level)}"
         return [
-            f"{question['method']} is not shown to be better than its control {listed(level)}: the adversarial "
-            "direction may not be what helps."
+            f"{question['method']} is not shown to be better than {controls}: the adversarial direction may not be "
+            "what helps."
         ]
     return [f"{question['method']} is better than its controls too: the adversarial direction is what helps."]
 
