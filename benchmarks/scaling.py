@@ -43,8 +43,8 @@ from rcad.train.task import Problem
 
 AXES = ("batch", "classes", "model", "side", "runs")
 METHODS = ("erm", "rcad")
-WARM_STEPS, STEPS_MORE, MOST_STEPS = 2, 3, 64
-"""Steps that choose algorithms; those in which the step is captured; at most so many in a round."""
+WARM_STEPS, STEPS_MORE, LEAST_STEPS, MOST_STEPS = 2, 3, 4, 64
+"""Steps that choose algorithms; those in which the step is captured; at least and at most so many in a round."""
 COLUMNS = ("axes", "model", "batch", "side", "classes", "runs", "method", "us_per_example", "ratio_to_erm")
 COLUMNS = (*COLUMNS, "ratio_to_floor", "peak_memory_gib", "engine")
 
@@ -204,7 +204,7 @@ class Bench:
             for teams in self.teams.values():
                 teams.grow(point, *self.problem)
         each = {method: loop.run(2) / 2 for method, loop in loops.items()}
-        steps = {m: max(2, min(MOST_STEPS, int(self.options.seconds / each[m]))) for m in METHODS}
+        steps = {m: max(LEAST_STEPS, min(MOST_STEPS, int(self.options.seconds / each[m]))) for m in METHODS}
         gc.collect()
         gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
         try:
@@ -217,7 +217,9 @@ class Bench:
             examples = point.batch * point.runs
             row: dict[str, Any] = {"method": method, "ms_per_step_of_all": round(seconds * 1e3, 4)}
             row["us_per_example"] = round(seconds / examples * 1e6, 4)
-            row["ratio_to_erm"] = round(statistics.median(times[method] / times["erm"] for times in rounds), 4)
+            ratios = sorted(times[method] / times["erm"] for times in rounds)
+            row["ratio_to_erm"] = round(statistics.median(ratios), 4)
+            row["least_ratio"], row["most_ratio"] = round(ratios[0], 4), round(ratios[-1], 4)
             row["floor_us_per_example"] = round(floor * PASSES.get(method, 1.0), 5)
             row["ratio_to_floor"] = round(row["us_per_example"] / row["floor_us_per_example"], 3)
             row |= {"peak_memory_gib": None, "held_memory_gib": None, "steps": steps[method], "engine": loop.engine}
