@@ -157,6 +157,21 @@ def test_a_tracker_that_fails_costs_one_line_and_no_run(
         assert [one[2] for one in heard.told if one[:2] == ("finish", record.id)] == ["done"]
 
 
+def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
+    tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(path: Path, text: str) -> None:
+        raise InputError("expected space on the disk")
+
+    def damaged(path: Path) -> list[Row]:
+        raise InputError("expected an object")
+
+    monkeypatch.setattr(trackers, "write_text", no_space)
+    monkeypatch.setattr(trackers, "read_log", damaged)
+    assert schedule([config()], place(tmp_path)).records[0].status == "done"
+    assert steps(heard.told) == [1, 2, 3]
+
+
 def test_it_does_not_matter_who_made_a_run(tmp_path: Path, heard: type[Heard]) -> None:
     """Another process, or a machine of a cluster: the scheduler hears of records alone."""
 

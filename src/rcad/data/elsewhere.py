@@ -10,6 +10,7 @@ import inspect
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -53,7 +54,10 @@ def linked(cache_dir: Path, key: str, places: Mapping[str, Path]) -> Path:
     def build(folder: Path) -> None:
         for link, file in places.items():
             (folder / link).parent.mkdir(parents=True, exist_ok=True)
-            (folder / link).symlink_to(file.resolve())
+            try:
+                (folder / link).symlink_to(file.resolve())
+            except OSError:  # not every system allows links
+                shutil.copyfile(file, folder / link)
 
     return _kept(cache_dir, key, build, places)
 

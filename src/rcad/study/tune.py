@@ -224,6 +224,14 @@ class _Work:
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
+        found = self._searched(progress)
+        rows = [{"trial": one.number, **(one.metrics or {})} for one in self.trials]
+        status = "done" if found.outcome is not None and found.outcome.complete else "interrupted"
+        numbers = {"trials": len(rows), **((found.best or {}).get("metrics") or {})}
+        tell_trackers(found, self.place, KIND, self.settings, numbers, rows, status)
+        return found
+
+    def _searched(self, progress: Progress) -> Tuning:
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -273,12 +281,7 @@ class _Work:
             if all(run in records for run in ids):
                 self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
         found = Tuning(self._record(), outcome=outcome)
-        found = found if self.out is None else found.save(self.out, self.stem)
-        rows = [{"trial": one.number, **(one.metrics or {})} for one in self.trials]
-        status = "done" if outcome.complete else "interrupted"
-        numbers = {"trials": len(rows), **((found.best or {}).get("metrics") or {})}
-        tell_trackers(found, self.place, KIND, self.settings, numbers, rows, status)
-        return found
+        return found if self.out is None else found.save(self.out, self.stem)
 
     def _record(self) -> dict[str, Any]:
         number = command = None

@@ -6,6 +6,7 @@ matter who made the run, in which process or when. A tracker that fails costs on
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -235,7 +236,8 @@ class Tracked:
         size = path.stat().st_size if path.exists() else 0
         if size != self._size:
             self._size = size
-            self.rows(read_log(path))
+            with contextlib.suppress(InputError):  # a damaged log is for whoever goes on with the run
+                self.rows(read_log(path))
 
     def finish(self, status: str, row: Row, files: Sequence[Path] = ()) -> None:
         """Send the end. One that is not final is sent again with the next."""
@@ -275,7 +277,9 @@ class Tracked:
         return found if isinstance(found, dict) else {}
 
     def _remember(self) -> None:
-        if self._subject.folder.is_dir():
+        if not self._subject.folder.is_dir():
+            return
+        with contextlib.suppress(InputError, OSError):  # a full disk: then it is sent again
             write_text(self._subject.folder / SENT, dumps(self._sent, indent=1) + "\n")
 
 
