@@ -32,6 +32,7 @@ from rcad.train.scheduler import Outcome, canonical
 
 _METRICS, _METRICS_LISTED = 3, 2
 _EPOCHS_SHOWN, _COLUMNS_SHOWN = 8, 6
+RESOLVED = (("network", "model"), ("trained", "method"))
 _LONGEST_WAIT = 36_500.0
 
 
@@ -81,8 +82,8 @@ def final_line(outcome: Outcome) -> str:
     return "  ".join([f"{len(done)} of {len(outcome.records)} runs done{spread}", *means])
 
 
-def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:
-    """What would be run: a TOML file that `--config` reads, the id in a comment. The method is checked too."""
+def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None = None) -> None:
+    """What would be run: a TOML file that `--config` reads, id and plan in comments. The method is checked too."""
     from rcad.loss.methods import Method
     from rcad.train.task import AUTO
 
@@ -93,7 +94,8 @@ def print_configs(configs: Sequence[RunConfig], as_json: bool) -> None:
     if as_json:
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
         return
-    say("\n\n".join(f"# run {config_id(config)}\n{to_toml(config).rstrip()}" for config in configs))
+    about = f"# {plan}\n" if plan else ""
+    say("\n\n".join(f"# run {config_id(config)}\n{about}{to_toml(config).rstrip()}" for config in configs))
 
 
 def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
@@ -140,6 +142,7 @@ def show_record(record: RunRecord, store: Store) -> None:
         ("status", record.status + (f": {record.message}" if record.message else "")),
         ("started", _when(record.started)),
         ("time", duration(seconds(record))),
+        *((name, record.resolved[key]) for name, key in RESOLVED if key in record.resolved),
         ("device", record.device or "-"),
         ("memory", "-" if record.peak_memory_bytes is None else size(record.peak_memory_bytes)),
         ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()) or "-"),

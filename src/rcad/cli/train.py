@@ -135,6 +135,7 @@ def train(
     from rcad.cli.screen import warn
     from rcad.runs.plain import config_id
     from rcad.train.place import Place, follows, world
+    from rcad.train.plan import plan_of
     from rcad.train.progress import shown
     from rcad.train.repair import refuse_damaged
     from rcad.train.repair import repair as mend
@@ -160,7 +161,8 @@ def train(
         config, None if seed is None and seeds is None else parse_seeds(seed, seeds, training.setting)
     )
     if dry_run:
-        print_configs(configs, as_json)
+        at = Place.of(runs, **reading.places, device=device, stream=stream)
+        print_configs(configs, as_json, None if as_json else plan_of(configs[0], at))
         return
     told = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     where = {**reading.places, **machines.places(device), "stream": stream, "track": told}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -172,7 +172,7 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
     from rcad.predict.inputs import ImageInputs, TableInputs
     from rcad.runs.store import Store
     from rcad.train.machine import pick_device
-    from rcad.train.task import model_for
+    from rcad.train.task import as_built, model_for
 
     path = fetched(str(run)) if str(run).startswith(PREFIX) else Path(run)
     is_folder = len(path.parts) > 1 or path.is_dir()
@@ -193,8 +193,7 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
                 f"expected the weights of run {record.id} to say the size of its images, but it was trained by an "
                 f"earlier version; {retrain_advice(store, record.id)}"
             )
-    config = replace(record.config, model=replace(record.config.model, weights=None))
-    model, where = model_for(config, inputs.shape, len(kept["classes"]), mean, std), pick_device(device)
+    model, where = model_for(as_built(record), inputs.shape, len(kept["classes"]), mean, std), pick_device(device)
     model = restored(model, tensors, store, record.id, where)
     target = kept["target"] and (kept["target"]["mean"], kept["target"]["scale"])
     return Predictor(record, model, tuple(kept["classes"]), inputs, target, where)

@@ -308,7 +308,10 @@ class RunConfig(Value):
 
     def _check_together(self) -> None:
         if not self.train.epochs and (self.model.weights is None or self.train.selection == "best"):
-            whole("train.epochs", self.train.epochs, minimum=1)
+            raise InputError(
+                "expected train.epochs to be a whole number >= 1, but got 0; 0 measures weights as they are, with "
+                "model.weights and train.selection=last"
+            )
         if self.data.validation == 0:
             remedy = "hold some out, e.g. data.validation=0.1"
             if self.train.selection == "best":

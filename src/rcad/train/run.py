@@ -35,6 +35,7 @@ from rcad.train.machine import (
     timed,
 )
 from rcad.train.place import Place
+from rcad.train.plan import described, network_words
 from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
@@ -224,13 +225,12 @@ class Execution:
 
     def _resolved(self) -> dict[str, str]:
         """What the config left open."""
-        parameters = sum(p.numel() for p in self.trainer.model.parameters())
         # Times and memory are those of all the runs that shared the device.
         shared = f", {self.beside} runs at once" if self.beside > 1 else ""
         source = self.trainer.problem.source
         return {
             **({"data": source} if source else {}),
-            "model": f"{type(self.trainer.model).__name__}, {parameters:,} parameters",
+            "model": network_words(self.trainer.model),
             "method": repr(self.trainer.method),
             "engine": f"{self.trainer.stepper.name}{shared}",
         }
@@ -329,6 +329,7 @@ def begin(
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
     progress.note(_words(dataset, problem))
+    progress.note(described(trainer.model, method, device, config, len(problem.train[1])))
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
     with claim, suitable_threads(problem.train[0]):
         if (record := ranks.told(lambda: _finished(store, config))) is not None:

@@ -31,6 +31,7 @@ from rcad.loss.predictions import Labelled, label_scores, value_scores
 from rcad.loss.terms import weight_for
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
+from rcad.runs.record import RunRecord
 from rcad.train.cluster.ranks import ALONE, Ranks
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
@@ -48,7 +49,11 @@ def derived(seed: int, *purpose: str | int) -> int:
 
 MEASURABLE = ("rcad", "rcad_random", "rcad_released")
 SMALL_IMAGE = 16
-"""Up to this many pixels a side, model "auto" is the small CNN; above, ResNet-18."""
+"""Up to this many pixels a side, model "auto" is the small CNN."""
+FEW_IMAGES, FEW_SIDE = 5_000, 32
+"""It is too for so few training images of this size; for more and larger ones it is ResNet-18."""
+BUILT = {"SmallCNN": "small_cnn", "MLP": "mlp", "ResNet": "resnet18"}
+"""What a record says of the networks that "auto" chooses among."""
 LARGEST_UNCAPPED = 0.9
 """From this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it."""
 
@@ -291,7 +296,20 @@ def check_cap(method: Method) -> None:
 
 def model_of(config: RunConfig, problem: Problem) -> nn.Module:
     """The config's model, with weights that depend on the seed alone."""
-    return model_for(config, tuple(problem.train[0].shape[1:]), problem.classes, problem.mean, problem.std)
+    shape = tuple(problem.train[0].shape[1:])
+    few = len(shape) == 3 and max(shape[1:]) <= FEW_SIDE and len(problem.train[1]) <= FEW_IMAGES
+    if few and config.model.name == AUTO:
+        config = replace(config, model=replace(config.model, name="small_cnn"))
+    return model_for(config, shape, problem.classes, problem.mean, problem.std)
+
+
+def as_built(record: RunRecord) -> RunConfig:
+    """A finished run's config with the network that "auto" stood for, and no weights to begin with."""
+    model = replace(record.config.model, weights=None)
+    built = BUILT.get(record.resolved.get("model", "").split(",")[0])
+    if model.name == AUTO and built is not None:
+        model = replace(model, name=built)
+    return replace(record.config, model=model)
 
 
 def model_for(

@@ -30,7 +30,7 @@ from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.machine import pick_device
 from rcad.train.streamed import in_parts
-from rcad.train.task import SMALL_IMAGE, Problem, model_of, prepare, read, same_data
+from rcad.train.task import SMALL_IMAGE, Problem, as_built, model_of, prepare, read, same_data
 
 Progress = Callable[[str, int, int], None]
 BATCH = 512
@@ -106,8 +106,7 @@ class RunLoader:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
         record = finished(self.store, run)
         config = record.config
-        # What these settings name at training is inside the weights by now.
-        bare = replace(config, model=replace(config.model, weights=None))
+        bare = as_built(record)
         try:
             dataset = self.dataset(config.data)
         except SizesDifferError:  # they did not when it was trained
