@@ -71,6 +71,11 @@ def test_it_is_logged_when_it_is_found_and_when_it_is_fixed(caplog: pytest.LogCa
     assert last == f"alpha = {criterion.alpha:.4g}, measured on 112 examples of the first 16 batches"
 
 
+def test_it_prints_that_alpha_is_still_measured() -> None:
+    assert repr(RCAD()) == "RCAD(Categorical(), [Term(name='nll')]; alpha is measured on the first batches)"
+    assert "measured" not in repr(RCAD(alpha=1.0))
+
+
 def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests() -> None:
     criterion, (x, y) = RCAD(), images(6)
     net = smooth_net()

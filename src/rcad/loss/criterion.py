@@ -71,7 +71,8 @@ class Criterion:
         self._said: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)})"
+        waiting = "" if self.settled else "; alpha is measured on the first batches"
+        return f"{type(self).__name__}({self.loss.likelihood}, {list(self.loss.terms)}{waiting})"
 
     @property
     def settled(self) -> bool:
