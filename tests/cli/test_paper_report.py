@@ -36,3 +36,11 @@ def test_a_table_and_its_report(cli: Cli, tmp_path: Path) -> None:
         for width in (390, 1280):
             with Image.open(pictured(page, tmp_path, width)) as picture:
                 assert len(picture.convert("RGB").getcolors(2**24) or ()) > 50  # not a blank page
+
+
+def test_a_folder_without_records_is_named_in_one_line(cli: Cli) -> None:
+    Path("nothing").mkdir()
+    asked = cli("paper", "report", "--results", "nothing")
+    assert asked.code == 2
+    assert asked.err.startswith("rcad: expected records of studies in nothing, but there are none; e.g. rcad paper run")
+    assert not Path("report").exists()

@@ -47,7 +47,6 @@ def test_markdown_says_all_but_what_is_folded() -> None:
         "| **rcad** (alpha 1) | - |  |\n| mean | 0.9 |  |",
         "Next:",
         "```\nrcad compare\n```",
-        "## Two",
         "- made by: us\n",
     ]
 

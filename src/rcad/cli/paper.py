@@ -239,8 +239,11 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("report"),
 ) -> None:
     from rcad.cli.screen import say
+    from rcad.errors import InputError
     from rcad.paper.report import build
 
+    if not any(file.suffix in (".json", ".gz") for file in results.rglob("*")):
+        raise InputError(f"expected records of studies in {results}, but there are none; e.g. rcad paper run F5 first")
     for file in build(results, out):
         say(str(file))
 

@@ -33,6 +33,7 @@ MOST_LEVELS = 100
 _FEW_ROWS = 10
 _ID_NAME = re.compile(r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id")
 _UNITS = re.compile(r"[$€£¥₹%]|\b(?:USD|EUR|GBP|CHF|JPY)\b")
+_MONEY = re.compile(r"[^\W\d_]|[$€£¥₹]")
 _SPACES = re.compile(r"[\s\u00a0\u2009\u202f'\u2019]")
 _GROUPED = r"[+-]?(?:\d{{1,3}}(?:{0}\d{{3}})+|\d+)(?:{1}\d+)?"
 _POINT, _COMMA = (re.compile(_GROUPED.format(*two)) for two in ((",", r"\."), (r"\.", ",")))
@@ -174,6 +175,8 @@ def style_of(column: Numbers | Text) -> Style | None:
             return "point" if point else "comma"
         if point and not any("," in text or "." in text for text in bare):
             return "point"  # units and spaces only
+        if point and any(_MONEY.search(text) for text in texts):  # three digits after the mark: thousands, not cents
+            return "point" if any("," in text for text in bare) else "comma"
     for style in ("date", "day first", "month first"):
         other = {"day first": "month first", "month first": "day first"}.get(style)
         if all(_days(text, style) is not None for text in texts) and not (

@@ -57,7 +57,8 @@ def load(
     parts, hidden = _parts(path, target) if path.is_dir() else ([read_table(path)], "")
     t = _target_position(parts[0], target)
     for name in drop:
-        column_position(parts[0], name, "drop")
+        if column_position(parts[0], name, "drop") == t:
+            raise InputError(f"expected columns to leave out beside the target, but got {name!r}, which is the target")
     kept = [with_targets(part, part.names.index(parts[0].names[t]), skip_bad) for part in parts]
     skipped = sum(count for _, count in kept)
     table = kept[0][0] if len(kept) == 1 else joined([part for part, _ in kept], path)

@@ -163,7 +163,7 @@ def among_reals(x: Tensor, target: Tensor) -> float | None:
     """
     rows = x.flatten(1).float()
     if x.ndim == 2:
-        return REAL_STEP * rows.var(0).mean().sqrt().item() or None
+        return REAL_STEP * rows.var(0, correction=0).mean().sqrt().item() or None
     y = target.flatten(1).float() if target.ndim > 1 else target.float()[:, None]
     near = torch.cdist(y, y) < y.std(0).norm()
     distance = torch.cdist(rows, rows).masked_fill(near, torch.inf).amin(1)

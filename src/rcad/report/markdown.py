@@ -29,7 +29,8 @@ def markdown(document: Document, *, figures: str = "figures") -> str:
     """
     parts = [f"# {escaped(document.title)}", escaped(document.lead)]
     for section in document.sections:
-        parts += section_parts(section, figures=figures)
+        found = section_parts(section, figures=figures)
+        parts += found if len(found) > 1 else []  # one that has pictures of the page alone
     parts.append("\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in document.facts.items()))
     return "\n\n".join(part for part in parts if part) + "\n"
 
