@@ -33,6 +33,8 @@ runs list --status done --method rcad
 runs show {run} --json
 runs export table.csv
 runs prune
+runs verify --json
+push {run} owner/name --dry-run --json
 evaluate {run} --limit 20 --json
 predict {run} --data images/cat --json
 export {run} --out model.pt2 --json

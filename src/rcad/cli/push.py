@@ -40,7 +40,11 @@ def push(
         from rcad.runs.store import Store
 
         store = Store.open(runs, create=False)
-        say(card.card(finished(store, run), store, repo, comparison))
+        text = card.card(finished(store, run), store, repo, comparison)
+        if as_json:
+            say_json({"repo": repo, "card": text})
+        else:
+            say(text)
         return
     commit = card.push(run, repo, runs=runs, comparison=comparison, private=private)
     if as_json:
