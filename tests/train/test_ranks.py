@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
@@ -27,17 +29,19 @@ from rcad.train.run import run
 from workers import in_ranks
 
 EPOCHS = 5
+# Its last batch has ten examples: of one alone, whose last layers have single numbers, BatchNorm makes rounding large.
+WHOLE = ["model.norm=batch", "train.batch_size=19"]
 CASES = {
     "erm, GroupNorm": ("erm", ["model.norm=group"]),
     "rcad, GroupNorm": ("rcad", ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
-    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", ["model.norm=batch"]),
-    "rcad, SyncBatchNorm": ("rcad", ["model.norm=batch", "train.ema=0.9"]),
-    "a random direction": ("data_augmentation + rcad_random", ["model.norm=batch"]),
+    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", WHOLE),
+    "rcad, SyncBatchNorm": ("rcad", [*WHOLE, "train.ema=0.9"]),
+    "a random direction": ("data_augmentation + rcad_random", WHOLE),
 }
 
 
 def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
-    """10 steps an epoch, the last with a single example: fewer than there are processes."""
+    """10 steps an epoch; with batches of 20 the last has a single example: fewer than there are processes."""
     method, settings = CASES[case]
     few = [
         "model.width=4",
@@ -48,6 +52,12 @@ def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
         "optim.schedule=constant",
     ]
     return configure("digits[:240]", parse_method(method), epochs=epochs, settings=[*few, *settings])
+
+
+def streamed_config(folder: Path) -> RunConfig:
+    """The same of class folders of images, which each process reads for itself."""
+    few = ["model.width=4", "train.batch_size=16", "optim.name=sgd", "optim.lr=0.05", "model.norm=batch"]
+    return configure(str(folder), parse_method("data_augmentation + rcad"), epochs=2, settings=few)
 
 
 def place_in(folder: Path, **more: Any) -> Place:
@@ -79,6 +89,9 @@ def in_a_rank(folder: Path) -> None:
         for case in CASES:
             config = config_of(case)
             assert make_together(ranks, config, place, SILENT, minutes=None).complete
+        images = folder.with_name("images")
+        streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
+        assert make_together(ranks, streamed_config(images), streaming, SILENT, minutes=None).complete
         again = make_together(ranks, config, place, SILENT, minutes=None)
         assert again.already == {config_id(config)}
 
@@ -87,6 +100,11 @@ def in_a_rank(folder: Path) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int) -> None:
     alone, several = place_in(tmp_path / "alone"), place_in(tmp_path / "several")
+    draw = np.random.default_rng(0)
+    for k in range(100):
+        path = tmp_path / "images" / ("val" if k % 5 == 4 else "train") / str(k % 3) / f"{k}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(path)
     in_ranks(size, PROGRAM, several.store.path)
     for case in CASES:
         config = config_of(case)
@@ -100,7 +118,10 @@ def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int
         for one, other in zip(found.epochs, wanted.epochs, strict=True):
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
             assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.6)
-    assert len(several.store.records()) == len(CASES)
+    config = streamed_config(tmp_path / "images")
+    run(config, alone)
+    assert_alike(weights(several, config), weights(alone, config))
+    assert len(several.store.records()) == len(CASES) + 1
 
 
 @pytest.fixture
