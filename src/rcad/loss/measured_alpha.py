@@ -62,7 +62,8 @@ class Gauge:
     @property
     def busy(self) -> bool:
         """Whether the next batch is to be looked at."""
-        return (self._watches or not self.settled) and torch.is_grad_enabled()
+        watches = self._watches and not torch.compiler.is_compiling()
+        return (watches or not self.settled) and torch.is_grad_enabled()
 
     def loss(self) -> Loss:
         """The loss with alpha as it is known now."""
@@ -74,8 +75,6 @@ class Gauge:
 
     def look(self, model: Model, x: Inputs, target: Tensor, step: int, options: Mapping[str, Any]) -> Loss:
         """The loss for this batch, which is looked at first."""
-        if torch.compiler.is_compiling():
-            raise InputError(f"expected alpha to be measured before a whole step is compiled; {REMEDY}")
         plan = self.asked.plan(step)
         views = self.asked.views(model, plan, x, target, **options)
         for look, view in zip(plan.looks, views, strict=True):
