@@ -15,6 +15,9 @@ help:  ## List the targets
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy
+ifdef HASHES
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+endif
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --target $(VENV)/timm timm torchvision
 	@touch $@
@@ -31,6 +34,9 @@ test-ray: $(STAMP)  ## The tests of the Ray backend: adds the extra ray to the e
 
 attack: $(STAMP)  ## Kills, damages, mutants, full disks, bad commands for MINUTES=20; the record: results/attack/attack.json
 	PYTHONPATH=src:tests:tests/support OMP_NUM_THREADS=1 $(BIN)/python -m attack --minutes $(MINUTES) $(ARGS)
+
+lock: $(STAMP)  ## Hashes for every package of the environment: requirements.lock; `make test HASHES=1` installs by them
+	$(BIN)/python tools/lock.py
 
 lint: $(STAMP)  ## Format check, lint and types
 	$(BIN)/ruff format --check .

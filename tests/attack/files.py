@@ -157,7 +157,7 @@ def _runs(folder: str, run: str) -> dict[str, Kind]:
 def _unfinished(folder: str) -> dict[str, Kind]:
     go_on = (BEGUN,)
     return {
-        "checkpoint": Kind(f"{folder}/checkpoint/last.safetensors", mutants.as_tensors, go_on, ("begun",), 10),
+        "checkpoint": Kind(f"{folder}/checkpoint/last.safetensors", mutants.as_tensors, go_on, ("begun",), 5),
         "log of a run under way": Kind(f"{folder}/log.jsonl", mutants.as_lines, go_on, ("begun",), 4),
         "record of a run under way": Kind(f"{folder}/record.json", mutants.as_json, go_on, ("begun",), 4),
     }

@@ -285,11 +285,11 @@ class Attack:
     def full(self, name: str) -> None:
         """A round on a disk that holds no file larger than so much, then on one with room again."""
         self._enter(name)
-        largest = self.draw.choice((0, 100, 1000, 3000, 10_000, 30_000))
+        largest = self.draw.choice((3000, 5000, 10_000, 30_000))
         child = Child(ROUNDS[name].words, largest)
         code = child.wait(300)
         lines = [line for line in child.said.splitlines() if line.startswith("rcad: expected")]
-        if code not in (0, 2) or (code == 2 and not lines and largest > len(child.said)):
+        if code not in (0, 2) or (code == 2 and not lines and len(child.said) < largest):
             self._fault("exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said[-400:]}")
         child = Child(ROUNDS[name].words)
         self._end(name, child, child.wait(300))

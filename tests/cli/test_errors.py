@@ -184,3 +184,14 @@ def test_a_terminal_without_the_characters_gets_others(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
     assert done.returncode == 0
     assert b"rcad_random" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no full device")
+def test_a_full_disk_behind_stdout_is_the_users_to_mend(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rcad.cli", "methods", "list"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rcad: expected room for what is written, but got: No space left on device; free some, and run it again\n"
+    )

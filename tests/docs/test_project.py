@@ -88,3 +88,45 @@ def test_a_release_needs_its_dated_section() -> None:
 def test_versions_agree() -> None:
     assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {PROJECT['version']} (" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_a_lock_has_a_line_for_each_package_and_says_what_no_index_has() -> None:
+    def package(name: str, version: str, digest: str | None) -> dict[str, object]:
+        hashes = {"hashes": {"sha256": digest}} if digest else {}
+        download = {"url": "file:///some/where", "archive_info": hashes}
+        return {"metadata": {"name": name, "version": version}, "download_info": download}
+
+    lock = tool("lock")
+    needed = [
+        package("Some_Thing", "1.0", "ab" * 32),
+        package("torch", "2.0+cpu", "cd" * 32),
+        package("odd", "1", None),
+    ]
+    text = lock.locked(needed, [needed[0], package("optuna", "5", "ef" * 32)], "a system")
+    assert text.splitlines()[1:] == [
+        "# odd==1: a build of this machine, which no index has",
+        "# torch==2.0+cpu: a build of this machine, which no index has",
+        f"some-thing==1.0 --hash=sha256:{'ab' * 32}",
+        "# Pins that are installed apart, or belong to extras of users:",
+        f"# optuna==5 --hash=sha256:{'ef' * 32}",
+    ]
+    bill = tool("release").bill("0.1.0", text)
+    assert [(one["name"], one["version"], "hashes" in one) for one in bill["components"]] == [
+        ("odd", "1", False),
+        ("torch", "2.0+cpu", False),
+        ("some-thing", "1.0", True),
+        ("optuna", "5", True),
+    ]
+
+
+def test_the_lock_knows_every_pin_and_no_address() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    assert "://" not in text
+    pins = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    lost = [f"{name}=={version}" for name, version in pins if not _holds(text, name, version)]
+    assert lost == [], "make lock"
+
+
+def _holds(lock: str, name: str, version: str) -> bool:
+    plain = re.sub("[-_.]+", "-", name).lower()
+    return re.search(rf"^(# )?{plain}=={re.escape(version)}[ +]", lock, re.MULTILINE) is not None

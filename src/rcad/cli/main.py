@@ -48,7 +48,8 @@ COMMANDS = {
 TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
 UNEXPECTED, USAGE, BROKEN_PIPE = 1, 2, 141
 # What a path or a disk can be like, whatever the program does.
-MENDABLE = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MENDABLE = (errno.ENAMETOOLONG, *FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP)
 
 
 def main() -> None:
@@ -198,6 +199,10 @@ def _unusual(error: Exception) -> int:
         return _fail(
             f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it",
             USAGE,
+        )
+    if isinstance(error, OSError) and error.errno in FULL:  # what writes does not always know to which file
+        return _fail(
+            f"expected room for what is written, but got: {error.strerror}; free some, and run it again", USAGE
         )
     kind = type(error).__name__
     return _fail(f"unexpected {kind}: {error}; run it again with {TRACEBACK}=1 to see where", UNEXPECTED)

@@ -24,6 +24,7 @@ MAKERS: dict[str, Callable[[Path, str, str], str]] = {
     "all step times": lambda root, folder, argument: "All step times: [cost of a step](evidence/cost-of-a-step.md).",
     "memory": lambda root, folder, argument: summary.memory(root),
     "scaling": lambda root, folder, argument: evidence.scaling(root, folder),
+    "attack": lambda root, folder, argument: summary.attack(root),
     "damages": lambda root, folder, argument: summary.damages(root),
     "headline claims": lambda root, folder, argument: summary.headlines(root),
     "picture": lambda root, folder, argument: evidence.picture(root, argument, folder),

@@ -245,3 +245,14 @@ def damages(root: Path) -> str:
         by = dict.fromkeys(f"`{row['damages'][kind]['command']}`" for kind in kinds)
         lines.append(f"| {file} | {' | '.join(cells)} | {row['heals']}: {', '.join(by)} |")
     return "\n".join(lines)
+
+
+def attack(root: Path) -> str:
+    """What the last long attack tried, and how often something did not hold."""
+    found = json.loads((root / "results/attack/attack.json").read_text(encoding="utf-8"))
+    tried = [f"| {name} | {count:,} |" for name, count in found["tried"].items()]
+    held = [f"| {name} | {count:,} |" for name, count in found["held"].items()]
+    about = f"{found['minutes']:g} minutes on {found['cores']} cores, {found['date']}, seed {found['seed']}."
+    return "\n".join(
+        [about, "", "| tried | times |", "|---|---|", *tried, "", "| faults | times |", "|---|---|", *held]
+    )
