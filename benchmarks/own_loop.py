@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from step_jobs import Job, Layout, problem_of, wait
+from step_jobs import Job, Layout, criterion_of, problem_of, wait
 from torch import Tensor, nn
 
 import rcad
@@ -79,7 +79,7 @@ class Loop:
         # Learning rates are numbers in one loop and float32 in the other, so they are a power of two to compare bits.
         rest: dict[str, Any] = {"lr": 2.0**-7, "fused": True} if exact else {"lr": 0.01}
         self.optimizer = torch.optim.SGD(self.net.parameters(), momentum=0.9, weight_decay=5e-4, **rest)
-        self.criterion = rcad.method(method).criterion(units="input", checks="first")
+        self.criterion = criterion_of(method)
         self.autocast = torch.bfloat16 if gpu else None
         self.captured = rcad.capture(
             self.net, self.optimizer, self.criterion, clip=1.0, autocast=self.autocast, compiled="compiled" in kind

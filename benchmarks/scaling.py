@@ -31,7 +31,7 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before 
 
 import torch
 from step_floor import flops_of, rate_of
-from step_jobs import PASSES, Job, Layout, memory, problem_of, take_step, wait
+from step_jobs import PASSES, Job, Layout, criterion_of, memory, problem_of, take_step, wait
 from torch import nn
 
 import rcad
@@ -73,7 +73,7 @@ class Loop:
         net = network(point, device)
         net = net.to(memory_format=torch.channels_last if gpu else torch.contiguous_format)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
-        criterion = rcad.method(method).criterion(units="input", checks="first")
+        criterion = criterion_of(method)
         self.step = rcad.capture(net, optimizer, criterion, clip=1.0, autocast=torch.bfloat16 if gpu else None)
         self.run(WARM_STEPS)
         memory(device)  # the peak is counted from here: algorithms were chosen with memory that goes again

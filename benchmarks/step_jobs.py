@@ -15,6 +15,8 @@ from torch import Tensor
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Likelihood
+from rcad.loss.method import Method
+from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.model_calls import frozen_batch_stats
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Losses, Term
@@ -25,13 +27,15 @@ from rcad.train.place import Engine
 from rcad.train.task import Problem, method_of, model_of, prepare
 
 CROP = ("data_augmentation", ())
+FIXED = (("alpha", 0.5), ("lam", 0.02))
+"""Of every step: where alpha is measured, the first batches are other steps, and runs are not joined."""
 METHODS: dict[str, tuple[Any, ...]] = {
     "erm": (("erm", ()),),
-    "rcad": (("rcad", ()),),
-    "rcad reference": (("rcad", ()),),
-    "rcad autograd": (("rcad", ()),),
-    "rcad naive": (("rcad", ()),),
-    "rcad every=4": (("rcad", (("every", 4),)),),
+    "rcad": (("rcad", FIXED),),
+    "rcad reference": (("rcad", FIXED),),
+    "rcad autograd": (("rcad", FIXED),),
+    "rcad naive": (("rcad", FIXED),),
+    "rcad every=4": (("rcad", (*FIXED, ("every", 4))),),
     "fgsm": (("adversarial_training", ()),),
     "pgd 10": (("adversarial_training", ()),),
     "rcad_released": (("rcad_released", ()),),
@@ -82,7 +86,8 @@ class Autograd(Criterion):
     """What `criterion(model, x, y).backward()` does: one graph for all passes."""
 
     def backward(self, model: Any, x: Any, y: Tensor, **options: Any) -> Losses:
-        options.pop("accumulate")
+        for name in ("accumulate", "share"):
+            options.pop(name, None)
         after_pass = options.pop("after_pass")
         losses = self.losses(model, x, y, **options)
         losses.total.backward()  # type: ignore[no-untyped-call]
@@ -124,6 +129,12 @@ CRITERIA: dict[str, type[Criterion]] = {
     "rcad naive": Naive,
     "pgd 10": Multistep,
 }
+
+
+def criterion_of(method: str) -> Criterion:
+    """The loss of a method with the numbers of `METHODS`, for one's own loop."""
+    value = Method.from_dict({"methods": rows_to_plain(METHODS[method])})
+    return value.criterion(units="input", checks="first")
 
 
 def problem_of(
