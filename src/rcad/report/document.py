@@ -108,6 +108,14 @@ class Table:
         return dict(sorted(Counter(row[column].text for row in self.cells).items()))
 
 
+def file_stem(text: str) -> str:
+    """A text as a part of a file's name, which never leads out of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:LONGEST_STEM]
+
+
+LONGEST_STEM = 100
+
+
 @dataclass(frozen=True)
 class Figure:
     """A picture.
@@ -118,7 +126,8 @@ class Figure:
         caption: stands below it.
         alt: says the same to who cannot see it.
         wide: it takes the page's whole width.
-        name: the stem of its files; Markdown and LaTeX show figures that have one.
+        name: the stem of its files; Markdown and LaTeX show figures that have one. What a file's name should not hold
+            becomes a hyphen: it may come from a record of somebody else's.
     """
 
     drawing: Any
@@ -126,6 +135,9 @@ class Figure:
     alt: str
     wide: bool = False
     name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", file_stem(self.name))
 
     @property
     def svg(self) -> str:

@@ -244,3 +244,19 @@ def test_a_damaged_evaluation_or_benchmark_is_named(tmp_path: Path) -> None:
     text = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
     for name in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json"):
         assert any(name in line for line in text.splitlines() if "Could not be read: expected" in line), name
+
+
+@pytest.mark.parametrize("target", ["../../evil", "/evil", "..", "evil/../.."])
+def test_no_record_leads_out_of_the_folder(target: str, tmp_path: Path) -> None:
+    (source,) = (Path(__file__).parents[3] / "results" / "moons").glob("moons.json")
+    record = json.loads(source.read_text(encoding="utf-8")) | {
+        "target": target if target != "/evil" else f"{tmp_path}/evil"
+    }
+    (tmp_path / "in" / "moons").mkdir(parents=True)
+    (tmp_path / "in" / "moons" / "moons.json").write_text(json.dumps(record))
+    before = set(tmp_path.rglob("*"))
+    files = build(tmp_path / "in", tmp_path / "deep" / "out")
+    new = {path for path in tmp_path.rglob("*") if path not in before and path.is_file()}
+    assert {path.resolve() for path in files} == new
+    assert all(path.is_relative_to(tmp_path / "deep" / "out") for path in new)
+    assert any("evil" in path.name or path.suffix == ".tex" for path in new)

@@ -5,7 +5,6 @@ Reads records alone; nothing is computed but means, intervals and pictures.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from rcad.paper.report import chapters, costs, few_labels, overview
 from rcad.paper.report.reading import Found, read
 from rcad.paper.report.tables import Links, grid
 from rcad.report import drawing, html, latex, markdown
-from rcad.report.document import Document, Section
+from rcad.report.document import Document, Section, file_stem
 from rcad.runs.files import make_folder, write_text
 
 __all__ = ["Report", "build", "gather"]
@@ -104,7 +103,7 @@ def _facts(found: Found) -> dict[str, str]:
 
 def _stem(study: Study) -> str:
     """Of the table's file; a foreign record's target may be anything."""
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", study.stem).strip("-.") or "table"
+    return file_stem(study.stem) or "table"
 
 
 def _tables(found: Found, folder: Path) -> list[Path]:
