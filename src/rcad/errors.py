@@ -46,12 +46,12 @@ def one_line(text: str, most: int = LONGEST) -> str:
         head = " ".join(_cut(word, longest) for word in head.split(" "))
         if len(head) <= room:
             break
-    return "; ".join(filter(None, [_cut(head, room), command]))
+    return "; ".join(filter(None, [_cut(head, room, 2 * room // 3), command]))
 
 
-def _cut(text: str, most: int) -> str:
-    """The beginning and the end, which tells more, of a long text."""
-    first = most // 6
+def _cut(text: str, most: int, first: int | None = None) -> str:
+    """The beginning, of `first` characters, and the end of a long text; the end of a name tells more."""
+    first = most // 6 if first is None else first
     return text if len(text) <= most else f"{text[:first]}...{text[first + 3 - most :]}"
 
 

@@ -313,7 +313,6 @@ STUDIES: list[tuple[tuple[object, ...], str]] = [
     ((*COMPARE, "--methods", " , "), "--methods"),
     ((*COMPARE, "--methods", "erm,rcda"), "did you mean 'rcad'?"),
     ((*COMPARE, "--methods", "rcad(alpha=-1)"), "expected alpha to be"),
-    ((*COMPARE, "--methods", "rcad(alpha=auto)"), "to measure alpha=auto"),
     ((*COMPARE, "--methods", "erm", "--no-controls"), "expected a method to compare ERM with, but got erm; "),
     ((*COMPARE, "--budget", 0), "expected budget to be a whole number >= 1"),
     ((*COMPARE, "--seeds", "x"), "--seeds"),
@@ -329,7 +328,6 @@ STUDIES: list[tuple[tuple[object, ...], str]] = [
     (("suggest-alpha", "--data", "digits", "--figure", "a.gif"), "to end in .png or .svg, but got 'a.gif'"),
     (("suggest-alpha", "--data", "digits", "--figure", "no/a.png"), "expected a folder to write no/a.png to"),
     (("suggest-alpha", "--data", "digits", "--figure", "a.png", "--no-check"), "expected --check with --figure"),
-    (("train", "--data", "diabetes", "--method", "rcad(alpha=auto)"), "expected class labels to measure alpha=auto"),
     (
         ("train", "--data", "diabetes", "--method", "gaussian(cap=none) + rcad(alpha=0.3, lam=0.95)"),
         "expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=0.95",

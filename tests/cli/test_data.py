@@ -198,7 +198,7 @@ def test_methods(cli: Cli) -> None:
     listed = cli("methods", "list").out
     assert "rcad_random" in listed
     found = {one["name"]: one for one in json.loads(cli("methods", "list", "--json").out)}
-    assert found["rcad"]["parameters"]["alpha"] == "0.5"
+    assert found["rcad"]["parameters"]["alpha"] == "'auto'"
     card = cli("methods", "show", "rcad").out
     assert card.startswith("# rcad\n")
     assert card == cli("methods", "show", "rcad", "--raw").out

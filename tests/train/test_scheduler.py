@@ -466,7 +466,7 @@ def test_a_signal_while_it_starts_ends_it_at_once(place: Place, monkeypatch: pyt
         patch.setattr(engine, "run", starting)
         outcome = schedule([config()], place)
     assert (outcome.exit_code, outcome.unfinished, after) == (130, 1, [])
-    assert outcome.words() == "stopped: 1 run left; the same command goes on from here"
+    assert outcome.words() == "stopped: 1 run left; run the same command to continue"
     assert schedule([config()], place).complete
 
 
