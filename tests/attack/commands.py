@@ -61,6 +61,7 @@ def bad_command(draw: Random, run: str) -> tuple[str, ...]:
             words.insert(at, draw.choice((*OPTIONS, _word(draw))))
     # What is given twice counts the last time: no bad word may start hours of work.
     small = ("--epochs", "1", "--set", "train.epochs=1", "--set", "data.name=my.csv") if words[0] == "train" else ()
+    small = ("--dry-run",) if words[:2] == ["paper", "run"] else small
     return tuple(word.replace("\0", "") for word in (*words, *small))
 
 
