@@ -14,11 +14,14 @@ help:  ## List the targets
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy
 ifdef HASHES
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-endif
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch numpy
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+endif
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --target $(VENV)/timm timm torchvision
 	@touch $@
 

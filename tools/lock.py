@@ -40,7 +40,7 @@ def line(one: Mapping[str, Any]) -> str:
     pin = f"{re.sub('[-_.]+', '-', name).lower()}=={version}"
     digest = one["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
     if digest is None or "+" in version:
-        return f"# {pin}: a build of this machine, which no index has"
+        return f"# {pin}: a local build, which no index has"
     return f"{pin} --hash=sha256:{digest}"
 
 

@@ -52,6 +52,7 @@ def refused(cli: Cli) -> Refused:
         before = contents()
         result = cli(*arguments)
         assert (result.code, result.err.count("\n")) == (2, 1), result
+        assert not result.out or arguments[:2] == ("data", "verify"), "verify lists what it found; else only the error"
         assert len(result.err) <= 301
         assert result.err.rstrip("\n").isprintable()
         assert result.err.startswith("rcad: "), result.err

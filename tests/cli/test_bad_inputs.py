@@ -82,6 +82,7 @@ ARGUMENTS: list[tuple[tuple[str, ...], str]] = [
     ((*RCAD, "--runs", "~nobody-at-all/runs"), "'~nobody-at-all/runs'"),
     (("compare", "--data", "digits", "--out", "~nobody-at-all/x"), "'~nobody-at-all/x'"),
     (("evaluate", "all", "--runs", "~nobody-at-all"), "'~nobody-at-all'"),
+    (("demo", "--out", "~nobody-at-all"), "'~nobody-at-all'"),
     (("train", "--config", "/dev/zero"), "at most 256 MiB"),
     (("train", "--config", "/dev/full"), "at most 256 MiB"),
     (("runs", "list", "--runs", "a\x1b[31m\nb"), r"'a\x1b[31m\nb'"),

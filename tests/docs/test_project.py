@@ -104,8 +104,8 @@ def test_a_lock_has_a_line_for_each_package_and_says_what_no_index_has() -> None
     ]
     text = lock.locked(needed, [needed[0], package("optuna", "5", "ef" * 32)], "a system")
     assert text.splitlines()[1:] == [
-        "# odd==1: a build of this machine, which no index has",
-        "# torch==2.0+cpu: a build of this machine, which no index has",
+        "# odd==1: a local build, which no index has",
+        "# torch==2.0+cpu: a local build, which no index has",
         f"some-thing==1.0 --hash=sha256:{'ab' * 32}",
         "# Pins that are installed apart, or belong to extras of users:",
         f"# optuna==5 --hash=sha256:{'ef' * 32}",

@@ -38,11 +38,12 @@ def demo(
     from rcad.errors import expanded
     from rcad.train.progress import shown
 
+    folder = expanded(out)
     with shown(quiet=quiet or as_json) as progress:
         progress.overall(0, 100, "loading torch, scipy and matplotlib")
         from rcad.demo.acts import run_demo
 
-        found = run_demo(expanded(out), progress, fast=fast)
+        found = run_demo(folder, progress, fast=fast)
     from rcad.demo.page import HEADER, NEXT, table
     from rcad.report.document import Part
     from rcad.report.terminal import paragraph
