@@ -231,6 +231,23 @@ def test_opening_leaves_what_others_named_alike(store: Store, make_record: MakeR
     assert all(path.exists() for path in kept)
 
 
+@pytest.mark.parametrize("status", ["done", "running"])
+def test_opening_finishes_what_a_kill_after_the_record_left(store: Store, make_record: MakeRecord, status: str) -> None:
+    record = make_record(status=status)
+    store.write(record)
+    folder = store.folder(record.id)
+    left = [
+        folder / "lock.owner",
+        folder / "checkpoint" / "last.safetensors",
+        folder / "checkpoint" / "before.safetensors",
+    ]
+    left[1].parent.mkdir(exist_ok=True)
+    for path in left:
+        path.write_text("1 host")
+    Store.open(store.path)
+    assert [path.exists() for path in left] == [False, status == "running", status == "running"]
+
+
 def test_remove(store: Store, make_record: MakeRecord) -> None:
     for seed in (0, 1):
         store.write(make_record(seed=seed))

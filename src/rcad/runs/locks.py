@@ -101,6 +101,11 @@ def is_locked(path: Path) -> bool:
     return lock is None
 
 
+def abandoned(path: Path) -> bool:
+    """Whether the last holder of the lock was killed."""
+    return _beside(path, "owner").exists() and not is_locked(path)
+
+
 def _acquired(path: Path, patience: float) -> BaseFileLock | None:
     """The lock, held; None where another has it. A lock on a file that was removed meanwhile does not count."""
     from filelock import SoftFileLock, Timeout

@@ -6,6 +6,7 @@ a run has both, its folder wins as soon as there is a record in it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -34,7 +35,7 @@ from rcad.runs.files import (
     write_sealed,
     write_text,
 )
-from rcad.runs.locks import RunLock, held_here, is_locked
+from rcad.runs.locks import RunLock, abandoned, held_here, is_locked
 from rcad.runs.pack import PackedRun, broken_pack, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
 from rcad.runs.record import FINISHED, STATUSES, RunRecord, Status
@@ -308,18 +309,21 @@ class Store:
         for folder in self.path.glob(".*.removed"):
             if _REMOVED.fullmatch(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
-        for run in self._folders():
-            if leftovers(self.folder(run)) and os.access(self.folder(run), os.W_OK):
-                self._clean_run(run)
+        for folder in map(self.folder, self._folders()):
+            if (leftovers(folder) or abandoned(folder / LOCK)) and os.access(folder, os.W_OK):
+                self._clean_run(folder.name)
 
     def _clean_run(self, run: str) -> None:
         try:
             lock = RunLock(self.folder(run) / LOCK, run)
         except InputError:
             return  # somebody is at work there, and the file may be the one being written
-        with lock:
+        with lock, contextlib.suppress(InputError):
             for path in leftovers(self.folder(run)):
                 path.unlink(missing_ok=True)
+            if self.get(run).is_final:  # killed between its record and the end
+                for name in (LAST, BEFORE):
+                    (self.folder(run) / CHECKPOINT / name).unlink(missing_ok=True)
 
 
 class Packing(NamedTuple):
