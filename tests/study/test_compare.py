@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.cells import compared, results, summaries
-from rcad.study.compare import _earlier
+from rcad.study.compare import _earlier, _Work
 from rcad.study.compare_page import difference_tables, document, results_table, sentences
 
 pytest.importorskip("scipy.stats")
@@ -154,6 +155,14 @@ def test_a_folder_keeps_what_it_is_for(tmp_path: Path) -> None:
     (other / "index.html").write_text("mine")
     with pytest.raises(InputError, match="something else"):
         _earlier(other, about)
+
+
+@pytest.mark.parametrize("outcome", ["better", "worse", "undecided"])
+def test_before_anything_is_tuned_tuning_comes_next(outcome: str) -> None:
+    work = SimpleNamespace(budget=1, spaces={"rcad": ["lam"]}, seeds=range(5), _again=lambda why, *words: (why, *words))
+    found = _Work._next(work, {}, difference("rcad", "nll", outcome=outcome))  # type: ignore[arg-type]
+    assert found[0].startswith("Nothing was tuned yet")  # type: ignore[index]
+    assert found[1] == "--budget"  # type: ignore[index]
 
 
 def difference(method: str, metric: str, **more: Any) -> dict[str, Any]:

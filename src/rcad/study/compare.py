@@ -278,7 +278,7 @@ class _Work:
         needed, outcome, n = question["seeds_needed"], question["outcome"], len(self.seeds)
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
-        if outcome == "undecided" and self.budget == 1 and any(self.spaces.values()):
+        if self.budget == 1 and any(self.spaces.values()):
             why = "Nothing was tuned yet; tune weight decay and each method's hyperparameters with equal budgets"
             return self._again(why, "--budget", TUNED)
         if outcome == "undecided" and needed is not None and n < needed <= MOST_SEEDS:
