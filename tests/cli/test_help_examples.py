@@ -68,7 +68,8 @@ def examples() -> list[str]:
 def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples take for granted: own data, a config, a run whose id starts with 3f2a; short demos."""
     images()
-    files(my_dot_csv=table())
+    own = "import rcad\n\ndef my_method(lam=0.1):\n    return rcad.method('confidence_penalty', lam=lam)\n"
+    files(my_dot_csv=table(), mymodule_dot_py=own)
     config = configure("digits[:100]", parse_method("erm"), recipe="small", epochs=1)
     files(run_dot_toml=to_toml(config))
     monkeypatch.setattr(demo, "FULL", demo.FAST)

@@ -28,6 +28,7 @@ HELP = about(
     "rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes",
     "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3",
     'rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"',
+    "rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3",
     more="""The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data.
     ERM is always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
     OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
@@ -43,7 +44,9 @@ def compare(
     methods: Annotated[
         Text,
         typer.Option(
-            "--methods", metavar="A,B,..", help="Default: erm, label_smoothing, rcad; for regression erm, rcad."
+            "--methods",
+            metavar="A,B,..",
+            help="Default: erm, label_smoothing, rcad; for regression erm, rcad. Your own: mymodule:my_method.",
         ),
     ] = None,
     images: Images = None,

@@ -65,7 +65,9 @@ Data = Annotated[
     ),
 ]
 METHOD = typer.Option(
-    "--method", metavar="METHOD", help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)"; see: rcad methods list.'
+    "--method",
+    metavar="METHOD",
+    help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)" (see: rcad methods list), or your own: mymodule:my_method.',
 )
 Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")]
 Task = Annotated[

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, one_line, shown
-from rcad.loss.method_rows import Defaults, left_open, parse_method, rows_to_plain, spelled
+from rcad.loss.method_rows import (
+    Defaults,
+    Rows,
+    check_named,
+    has_own,
+    left_open,
+    method_rows,
+    method_text,
+    named_method,
+    rows_to_plain,
+    spelled,
+)
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure, override
 from rcad.runs.files import read_text
@@ -46,7 +57,7 @@ class Request:
         fields = [f"{key}={value}" for key, value in self.fields.items() if value is not None]
         return configure(
             self.data,
-            parse_method(self.method or ""),
+            named_method(self.method or ""),
             recipe=self.recipe,
             settings=[*fields, *self.settings],
             methods=self._defaults(),
@@ -61,7 +72,8 @@ class Request:
         if self.recipe is not None:
             plain["recipe"] = self.recipe
         if self.method is not None:
-            rows = parse_method(self.method)
+            rows = named_method(self.method)
+            _check_code(plain.get("method"), rows)
             plain["method"] = rows_to_plain(rows if "recipe" in plain else spelled(rows))
         given = {**{f"data.{key}": value for key, value in self.data.items()}, **self.fields}
         for key, value in given.items():
@@ -70,6 +82,7 @@ class Request:
             if value is not None and isinstance(section := plain.setdefault(title, {}), dict):
                 section[name] = value
         config = from_plain(plain, source=str(file))
+        check_named(config.method)
         for words in left_open(config.method):
             print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
         return override(config, self.settings, methods=self._defaults())
@@ -81,6 +94,14 @@ class Request:
         from rcad.train.run import method_defaults
 
         return method_defaults()
+
+
+def _check_code(written: Any, rows: Rows) -> None:
+    """The method that a file holds and the user names again must still be the same code."""
+    if has_own(rows) and written and method_text(before := method_rows(written)) == method_text(rows):
+        from rcad.loss.own import imported
+
+        imported(before)
 
 
 def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | None = None) -> list[int]:

@@ -19,7 +19,7 @@ from rcad.loss.augmentations import Augmentation
 from rcad.loss.criterion import Criterion
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.method_rows import MethodRow, as_recorded, parse_method, rows_to_plain, spelled
+from rcad.loss.method_rows import OWN, SOURCE, MethodRow, as_recorded, check_named, parse_method, rows_to_plain, spelled
 from rcad.loss.objective import ERM, Objective
 from rcad.loss.terms import Term, check_terms
 
@@ -74,7 +74,7 @@ class Method:
 
     def owner(self, slot: str) -> str:
         """The one of its parts that owns a slot."""
-        parts = (METHODS[name](**dict(values)) for name, values in self.recipe)
+        parts = (method(name, **dict(values)) for name, values in self.recipe)
         return next((part.name for part in parts if slot in part.slots()), self.name)
 
     def criterion(self, **options: Any) -> Criterion:
@@ -112,11 +112,14 @@ def method(name: str = "", **parameters: Any) -> Method:
     """A method by its name: method("rcad", alpha=1.0, lam=0.1)."""
     import rcad.loss.methods  # noqa: F401  # where they register themselves
 
-    one_of("method", name, METHODS)
-    known = signature(METHODS[name]).parameters
+    check_named(((name, tuple(parameters.items())),))
+    one_of("method", name, METHODS if name not in OWN else OWN)
+    make = OWN.get(name) or METHODS[name]
+    known = signature(make).parameters
     for key in parameters:
-        one_of(f"a parameter of {name}", key, known)
-    return METHODS[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
+        if key != SOURCE or name not in OWN:
+            one_of(f"a parameter of {name}", key, known)
+    return make(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
 
 def compose(*methods: Method) -> Method:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from rcad.errors import InputError, shown, writable
@@ -19,6 +21,12 @@ MethodRow = tuple[str, tuple[tuple[str, Any], ...]]
 Rows = tuple[MethodRow, ...]
 Defaults = Mapping[str, Mapping[str, Any]]
 """The parameters of every method and their defaults, as the engine knows them."""
+
+OWN: dict[str, Callable[..., Any]] = {}
+"""Methods of the user's own that were named to this process, by module:function; `rcad.loss.own` fills it."""
+SOURCE: Final = "source_sha256"
+"""In the row of such a method: the beginning of its module's hash. Other code makes another run."""
+_OWN = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)(?=\s*(?:[(+]|$))")
 
 _WORDS = {"none": None, "true": True, "false": False}
 
@@ -44,10 +52,11 @@ def rows_to_plain(rows: Iterable[MethodRow]) -> list[dict[str, Any]]:
 
 def method_text(rows: Iterable[MethodRow]) -> str:
     """The rows as `parse_method` reads them, e.g. "data_augmentation + rcad(alpha=0.7)"."""
-    return " + ".join(
-        name + (f"({', '.join(f'{key}={value!r}' for key, value in values)})" if values else "")
-        for name, values in rows
-    )
+
+    def given(values: Iterable[tuple[str, Any]]) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in values if key != SOURCE)
+
+    return " + ".join(name + (f"({text})" if (text := given(values)) else "") for name, values in rows)
 
 
 def label(rows: Iterable[MethodRow]) -> str:
@@ -69,7 +78,8 @@ def parse_method(text: str) -> Rows:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python has its own opinions on texts like "1if"
-            body = ast.parse(text.strip(), mode="eval").body
+            # A colon stands in no expression, "@" in no method.
+            body = ast.parse("" if "@" in text else _OWN.sub(r"\1@\2", text.strip()), mode="eval").body
         rows = [_parsed_row(part) for part in _summands(body)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         short = repr(text if len(text) <= 60 else text[:57] + "...")
@@ -78,6 +88,36 @@ def parse_method(text: str) -> Rows:
             "see: rcad methods list"
         ) from None
     return method_rows(rows)
+
+
+def named_method(text: str) -> Rows:
+    """`parse_method` for what the user wrote in a command or a call: code that it names is imported, and hashed."""
+    rows = parse_method(text)
+    if not has_own(rows):
+        return rows
+    from rcad.loss.own import imported
+
+    return imported(rows)
+
+
+def has_own(rows: Iterable[MethodRow]) -> bool:
+    """Whether one of them is a function of the user's, module:function."""
+    return any(":" in name for name, _ in rows)
+
+
+def sources(rows: Iterable[MethodRow]) -> list[str]:
+    """The hashes of the code of the user's own methods."""
+    return [value for _, values in rows for key, value in values if key == SOURCE]
+
+
+def check_named(rows: Rows) -> None:
+    """Refuses code that only a file names: to read a file must not run what it says."""
+    unknown = [name for name, _ in rows if ":" in name and name not in OWN]
+    if unknown:
+        raise InputError(
+            f"expected {unknown[0]} to be named in a command or a call, since a file that names it imports nothing; if "
+            f"you trust it, pass it too: --method {quote(method_text(rows))}"
+        )
 
 
 def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
@@ -228,6 +268,9 @@ def _summands(node: ast.expr) -> list[ast.expr]:
 
 
 def _parsed_row(node: ast.expr) -> tuple[str, list[tuple[str, Any]]]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        name, values = _parsed_row(node.right)
+        return f"{ast.unparse(node.left)}:{name}", values
     if isinstance(node, ast.Name):
         return node.id, []
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:

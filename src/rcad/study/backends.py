@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 
 from rcad.errors import InputError
+from rcad.loss.method_rows import has_own
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
@@ -98,8 +99,11 @@ def scheduled(configs: Sequence[RunConfig], place: Place, progress: Progress) ->
 
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:
-    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin."""
-    if not is_table(problem) or why_not(config) is not None or not len(problem.val[1]):
+    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin.
+
+    A user's own has none: its measure would see the rows of several networks at once.
+    """
+    if has_own(config.method) or not is_table(problem) or why_not(config) is not None or not len(problem.val[1]):
         return False
     try:
         StackedMethod.of([method_of(config, problem)], problem.likelihood, problem.train[0][None])

@@ -16,7 +16,7 @@ from signal import SIGINT
 from typing import Any
 
 from rcad.errors import InputError, command, one_of, whole
-from rcad.loss.method_rows import method_text, parse_method
+from rcad.loss.method_rows import method_text, named_method, sources
 from rcad.report.document import Document
 from rcad.report.numbers import duration, plural
 from rcad.runs.files import Kind, dumps, ready_folder, write_text
@@ -174,7 +174,7 @@ class _Work:
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
-        people = lineup([parse_method(text) for text in names], controls=self.controls)
+        people = lineup([named_method(text) for text in names], controls=self.controls)
         if len(people) < 2:
             raise InputError(f"expected a method to compare ERM with, but got {names[0]}; e.g. --methods erm,rcad")
         small = dataset.is_image and first.model.name == "auto" and first.optim.name == "adamw"
@@ -182,6 +182,9 @@ class _Work:
             self.asked = asked = replace(asked, epochs=EPOCHS)
         configs = {rows: asked.config(rows) for rows, _ in people}
         self.contestants = [Contestant(method_text(rows), configs[rows].method, role) for rows, role in people]
+        for name, rows in ((one.name, one.rows) for one in self.contestants):
+            if self.known.get(name, {}).get("sources", now := sources(rows)) != now:
+                raise InputError(f"expected {name} as {self.out} has it, but its code has changed; pass another --out")
         where, base = pick_device(self.place.device), next(iter(configs.values()))
         self.splits = {
             seed: (one := split_of(base, seed, dataset), prepare(one, dataset, where)) for seed in self.seeds
@@ -259,6 +262,8 @@ class _Work:
         known, goal = self.known.get(one.name), Goal(self.metrics[0])
         cell = compete(one, self.splits, self.spaces[one.name], self.budget, goal, backend, progress, known)
         cells[one.name] = cell
+        if sources(one.rows):
+            cell["sources"] = sources(one.rows)
         if self.out is not None:
             # Methods of an earlier comparison that are not in this one stay until its report is written.
             kept = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": {**self.known, **cells}})

@@ -18,7 +18,7 @@ import torch
 from rcad.data.dataset import Dataset
 from rcad.data.splits import Splits
 from rcad.errors import InputError, command
-from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, label, method_rows, rows_to_plain
+from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import KEYS, RunConfig
@@ -202,7 +202,7 @@ def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem
             method_of(at_start(config, one.rows, problem), problem)
         except InputError as error:
             names = [name for name in METHODS if _suits(name, config, problem)]
-            if problem.classes or all(name in names for name, _ in one.rows):
+            if problem.classes or has_own(one.rows) or all(name in names for name, _ in one.rows):
                 raise
             raise InputError(
                 f"expected methods for regression ({', '.join(names)}), but got {one.name!r}; leave it out"

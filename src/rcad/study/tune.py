@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rcad.errors import InputError, one_of, whole
-from rcad.loss.method_rows import method_text, parse_method
+from rcad.loss.method_rows import method_text, named_method
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import save
 from rcad.report.numbers import plural
@@ -185,8 +185,8 @@ class _Work:
     place: Place
 
     def __post_init__(self) -> None:
+        first = self.asked.config(named_method(self.method))
         self.methods = method_defaults()
-        first = self.asked.config(parse_method(self.method))
         check_held_out(first)
         if self.wanted is not None:
             check_space(parse_space(self.wanted), first.method, self.methods)
@@ -209,6 +209,7 @@ class _Work:
         self.space = resolved(space, distance)
         self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.goal.metric)
         self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
+        self.stem = self.stem.replace(":", "-")
         self.settings: dict[str, Any] = {
             "data": first.data.name,
             "method": method_text(first.method),

@@ -17,7 +17,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.loss.method import Method
-from rcad.loss.method_rows import rows_to_plain
+from rcad.loss.method_rows import has_own, rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
@@ -45,10 +45,15 @@ def can_share(config: RunConfig) -> bool:
 
 
 def can_join(config: RunConfig) -> bool:
-    """Whether seeds of this run may be one network: not where the training set grows, or each seed measures alpha."""
+    """Whether seeds of this run may be one network: not where the training set grows, or each seed measures alpha.
+
+    Nor where a user's measure would see the examples of several at once.
+    """
     rows = rows_to_plain(config.method)
-    return AUTO not in [value for row in rows for value in row.values()] and (
-        Method.from_dict({"methods": rows}).growth is None
+    return (
+        not has_own(config.method)
+        and AUTO not in [value for row in rows for value in row.values()]
+        and (Method.from_dict({"methods": rows}).growth is None)
     )
 
 

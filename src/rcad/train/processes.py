@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from rcad.errors import InputError, MissingExtraError, whole
+from rcad.loss.own import imported
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
@@ -213,6 +214,8 @@ def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:
 def answer(share: Sequence[RunConfig], place: Place, at_once: int | None, listener: Telling) -> tuple[str, ...]:
     """Makes these runs, and says how that went: ("over",), ("stopped",), ("refused", why), ("failed", why, where)."""
     try:
+        for config in share:
+            imported(config.method)
         with stopping() as stop:
             suitable(share, place, at_once, processes=1)(Work(share, place, stop, listener))
     except (InputError, MissingExtraError) as error:

@@ -15,7 +15,7 @@ import torch
 
 from rcad.data.dataset import Dataset
 from rcad.errors import InputError
-from rcad.loss.method_rows import Defaults, without_defaults
+from rcad.loss.method_rows import OWN, Defaults, without_defaults
 from rcad.loss.methods import METHODS
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
@@ -246,7 +246,7 @@ def method_defaults() -> Defaults:
     """Every method's parameters and their defaults, for `override` and for canonical ids."""
     return {
         name: {key: parameter.default for key, parameter in signature(make).parameters.items()}
-        for name, make in METHODS.items()
+        for name, make in {**METHODS, **OWN}.items()
     }
 
 

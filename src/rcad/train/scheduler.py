@@ -17,6 +17,7 @@ from typing import Protocol
 
 from rcad.data.splits import parse_spec
 from rcad.errors import InputError, whole
+from rcad.loss.method_rows import check_named
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
@@ -146,6 +147,8 @@ def schedule(
         minutes: the time limit.
         told: how a run's end is said; None to say nothing.
     """
+    for config in configs:
+        check_named(config.method)
     every = {config_id(config): config for config in map(canonical, configs)}
     with stopping(minutes) as stop:
         listener = Listener(every, place, progress, told)

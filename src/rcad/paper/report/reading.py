@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import label
+from rcad.loss.method_rows import label, sources
 from rcad.paper.record import JSON, LAST, Place, Run, Study, is_study
 from rcad.paper.report import costs, scaling
 from rcad.paper.report.chapters import EVALUATION
@@ -156,7 +156,8 @@ def runs_study(name: str, path: Path, records: Sequence[RunRecord]) -> Study:
         numbers = {key.removeprefix("test_"): value for key, value in metrics if key.startswith(("test_", LAST))}
         seconds = record.timings.get("train_seconds")
         run = Run(record.config.seed, numbers, record.id, str(record.status), seconds)
-        grouped.setdefault((label(record.config.method), column), []).append(run)
+        row = " ".join([label(record.config.method), *(f"[{code[:8]}]" for code in sources(record.config.method))])
+        grouped.setdefault((row, column), []).append(run)
     known = {name for runs in grouped.values() for run in runs for name in run.metrics}
     metric = next((name for name in ("accuracy", "nll", "rmse") if name in known), "nll")
     places = {

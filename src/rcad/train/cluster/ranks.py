@@ -26,6 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.augmentations import Part, Source
+from rcad.loss.own import imported
 from rcad.train.place import Place, world
 from rcad.train.step import Batch, Plan, Stepper, Update
 from rcad.train.stop import SIGNALS, Interrupted
@@ -409,6 +410,7 @@ def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once
     follows = os.environ["RANK"] != "0"
     try:
+        imported(config.method)
         with shown(quiet=quiet or follows, as_json=as_json) as progress:
             return as_rank(config, place, progress, minutes=minutes)
     except (InputError, MissingExtraError) as error:

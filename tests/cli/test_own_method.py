@@ -1,0 +1,190 @@
+"""A method of the user's own, `module:function`: imported where it is named in a command, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rcad
+from cli.conftest import Cli, Refused
+from made import files, table
+from rcad.errors import InputError
+from rcad.loss.method_rows import OWN, SOURCE, label, method_text, named_method, parse_method
+from rcad.runs.configure import configure
+from rcad.runs.plain import config_id, from_toml
+from rcad.runs.store import Store
+from rcad.train.place import Place
+from rcad.train.processes import Processes
+from rcad.train.scheduler import schedule
+
+CODE = """
+import rcad
+
+def logit_norm(likelihood, output, target):
+    return output.square().sum(1)
+
+def penalty(lam=0.01):
+    return rcad.Method(extra=(rcad.Term("logit_norm", logit_norm, weight=lam),))
+
+def number(lam=0.01):
+    return lam
+
+def breaks():
+    raise KeyError("no")
+
+def left_open():
+    return rcad.method("rcad")
+
+def demanding(lam):
+    return penalty(lam)
+
+notes = "text"
+"""
+SMALL = ("train", "--data", "digits[:60]", "--epochs", 1)
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path) -> Iterator[None]:
+    """The module in the current folder, and this process as if it had never seen it."""
+    path = list(sys.path)
+    files(own_code_dot_py=CODE)
+    yield
+    _forget()
+    sys.path[:] = path
+
+
+def _forget() -> None:
+    OWN.clear()
+    sys.modules.pop("own_code", None)
+
+
+def test_its_text_is_read_like_any_other() -> None:
+    rows = (("mixup", ()), ("a.b:c", (("lam", 0.3), ("what", "x:y"))))
+    assert parse_method("mixup + a.b:c(lam=0.3, what='x:y')") == rows
+    assert parse_method(method_text(rows)) == rows
+    for wrong in ("a.b@c", "a:", ":a", "a:b:c", "a.:b", "a b:c", "a:b.c"):
+        with pytest.raises(InputError, match="expected a method like"):
+            parse_method(wrong)
+
+
+def test_a_run_names_it_and_the_hash_of_its_code(cli: Cli) -> None:
+    done = cli(*SMALL, "--method", "own_code:penalty(lam=0.1)")
+    assert (done.code, done.err) == (0, "")
+    (record,) = Store.open("runs").records()
+    assert label(record.config.method) == "own_code:penalty(lam=0.1)"
+    assert len(dict(record.config.method[0][1])[SOURCE]) == 16
+    assert "done already" in cli(*SMALL, "--method", "own_code:penalty(lam=0.1)").out
+    assert "done already" not in cli(*SMALL, "--method", "own_code:penalty(lam=0.2)").out
+
+
+def test_with_no_weight_it_trains_as_erm_does(cli: Cli) -> None:
+    for method in ("own_code:penalty(lam=0)", "erm"):
+        assert cli(*SMALL, "--method", method).code == 0
+    first, second = (record.metrics for record in Store.open("runs").records())
+    assert first == second
+
+
+def test_other_code_is_another_run(cli: Cli) -> None:
+    assert cli(*SMALL, "--method", "own_code:penalty").code == 0
+    files(own_code_dot_py=CODE.replace("square()", "abs()"))
+    assert "done already" not in cli(*SMALL, "--method", "own_code:penalty").out
+    first, second = Store.open("runs").records()
+    assert first.metrics != second.metrics
+
+
+def test_records_and_runs_are_read_without_it(cli: Cli) -> None:
+    assert cli(*SMALL, "--method", "own_code:penalty").code == 0
+    (record,) = Store.open("runs").records()
+    _forget()
+    files(own_code_dot_py="raise SystemExit('imported')\n")
+    assert "own_code:penalty" in cli("runs", "list").out
+    assert "own_code:penalty" in cli("runs", "show", record.id).out
+    evaluated = cli("evaluate", record.id, "--suite", "calibration", "--limit", 10)
+    assert evaluated.code == 0, evaluated.err
+    assert "own_code" not in sys.modules
+
+
+def test_a_file_alone_imports_nothing(cli: Cli, refused: Refused) -> None:
+    Path("run.toml").write_text(cli(*SMALL, "--method", "own_code:penalty(lam=0.1)", "--dry-run").out)
+    _forget()
+    says = "pass it too: --method 'own_code:penalty(lam=0.1)'"
+    refused("train", "--config", "run.toml", says=says)
+    refused("train", "--config", "run.toml", "--dry-run", says=says)
+    refused("train", "--config", "run.toml", "--devices", 2, "--device", "cpu", says=says)
+    refused("train", "--config", "run.toml", "--set", "train.epochs=2", says=says)
+    assert "own_code" not in sys.modules
+    with pytest.raises(InputError, match="pass it too"):
+        schedule([from_toml(Path("run.toml").read_text())], Place.of(Path("runs")), backend=Processes(1))
+    assert cli("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.1)").code == 0
+
+
+def test_a_config_of_other_code_is_refused(cli: Cli, refused: Refused) -> None:
+    Path("run.toml").write_text(cli(*SMALL, "--method", "own_code:penalty", "--dry-run").out)
+    files(own_code_dot_py=CODE + "\n# changed\n")
+    refused("train", "--config", "run.toml", "--method", "own_code:penalty", says="but own_code.py has changed")
+    assert cli("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.5)").code == 0
+
+
+def test_workers_import_it_too(cli: Cli) -> None:
+    configs = [configure("digits[:60]", named_method("own_code:penalty"), epochs=1, seed=seed) for seed in (0, 1)]
+    outcome = schedule(configs, Place.of(Path("runs")), backend=Processes(2))
+    assert [record.status for record in outcome.records] == ["done", "done"]
+
+
+def test_compared_with_erm(cli: Cli, refused: Refused) -> None:
+    words = ("compare", "--data", "digits[:60]", "--epochs", 1, "--seeds", 3, "--out", "report", "--methods")
+    done = cli(*words, "erm,own_code:penalty(lam=0.1)")
+    assert done.code == 0, done.err
+    record = json.loads(Path("report/compare.json").read_text())
+    assert list(record["methods"]) == ["erm", "own_code:penalty(lam=0.1)"]
+    assert record["question"]["method"] == "own_code:penalty(lam=0.1)"
+    assert shlex.split(record["command"])[5] == "erm,own_code:penalty(lam=0.1)"
+    assert "there already" in cli(*words, "erm,own_code:penalty(lam=0.1)").out
+    files(own_code_dot_py=CODE + "\n# changed\n")
+    refused(*words, "erm,own_code:penalty(lam=0.1)", says="pass another --out")
+
+
+def test_tables_take_it_run_by_run(cli: Cli) -> None:
+    """Side by side in one tensor a measure would see the rows of several networks at once."""
+    files(my_dot_csv=table())
+    words = ("--data", "my.csv", "--target", "price", "--epochs", 1)
+    done = cli("compare", *words, "--seeds", 3, "--budget", 1, "--methods", "own_code:penalty")
+    assert done.code == 0, done.err
+    assert Path("rcad-compare/runs").is_dir()
+    done = cli("tune", *words, "--budget", 2, "--method", "own_code:penalty", "--space", "lam=log(0.01, 1)")
+    assert done.code == 0, done.err
+    assert "own_code:penalty(lam=" in done.out
+    assert Path("rcad-tune/own_code-penalty.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("own_cod:penalty", "did you mean 'own_code'?"),
+        ("some.where:penalty", "put its folder on PYTHONPATH"),
+        ("own_code:penalti", "did you mean 'penalty'?"),
+        ("own_code:notes", "expected a function own_code:notes"),
+        ("own_code:number", "to return a method (rcad.Method), but got 0.01"),
+        ("own_code:breaks", "but it raised KeyError: 'no'"),
+        ("own_code:demanding", "missing a required argument: 'lam'"),
+        ("own_code:left_open", "expected own_code:left_open to give alpha a number"),
+        ("own_code:penalty(lamb=1)", "expected a parameter of own_code:penalty to be one of lam, but got 'lamb'"),
+        ("erm + own_code:penalty(source_sha256=abc)", "but own_code.py has changed"),
+        ("broken:penalty", "expected broken to import, but got ZeroDivisionError"),
+        ("__main__:penalty", "expected a module in a file"),
+    ],
+)
+def test_what_is_wrong_with_it_is_said_in_one_line(refused: Refused, method: str, says: str) -> None:
+    files(broken_dot_py="1 / 0\n")
+    refused(*SMALL, "--method", method, says=says)
+
+
+def test_built_in_ids_stay_and_the_list_of_methods_too() -> None:
+    before = config_id(configure("digits", parse_method("rcad"))), list(rcad.METHODS)
+    named_method("own_code:penalty")
+    assert (config_id(configure("digits", named_method("rcad"))), list(rcad.METHODS)) == before
