@@ -221,12 +221,11 @@ def shown(value: Any) -> str:
 
 def did_you_mean(name: str, known: list[str]) -> str:
     """A hint at the nearest known key, e.g. "; did you mean 'train.epochs'?"; else the keys there are."""
-    last = {key.rpartition(".")[2]: key for key in known}
-    word = name.rpartition(".")[2]
-    same = [key for key in known if key.rpartition(".")[2] == word]
-    near = get_close_matches(name, same, n=1, cutoff=0.0) or get_close_matches(name, known, n=1)
-    near = near or [last[key] for key in get_close_matches(word, list(last), n=1)]
-    if near:
+    last = {
+        key: key.rpartition(".")[2] for key in known
+    }  # sections are often right, and make all keys in them look near
+    words = get_close_matches(name.rpartition(".")[2], sorted({*last.values()}), n=1)
+    if near := get_close_matches(name, [key for key in known if last[key] in words], n=1, cutoff=0.0):
         return f"; did you mean {near[0]!r}?"
     return f"; known: {', '.join(known)}" if known else "; there is none"
 

@@ -244,7 +244,7 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     (root / "images" / "c.png").write_bytes(b"no image")
     dataset = read(root, skip_bad=True)
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([20, 10], [1, 0])
-    assert dataset.omissions[:2] == ("1 rows without a label skipped", "2 rows without an image skipped")
+    assert dataset.omissions[:2] == ("1 row without a label skipped", "2 rows without an image skipped")
     assert dataset.omissions[2].startswith("1 of 3 images skipped, e.g.: expected ")
     assert read(root, skip_bad=True).omissions == dataset.omissions, "the cache remembers"
     assert all(sentence in dataset.note for sentence in dataset.omissions)

@@ -85,6 +85,7 @@ def test_method_as_a_whole_and_without_the_table(config: RunConfig) -> None:
         ("train.epoch=5", "but got 'train.epoch'; did you mean 'train.epochs'?"),
         ("epochs=5", "but got 'epochs'; did you mean 'train.epochs'?"),
         ("trian.epochs=5", "but got 'trian.epochs'; did you mean 'train.epochs'?"),
+        ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
         ("optm.name=sgd", "but got 'optm.name'; did you mean 'optim.name'?"),
         ("data=cifar10", "but got 'data'; "),
         ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),

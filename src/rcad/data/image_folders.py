@@ -228,7 +228,7 @@ def load_labelled(
     y, classes = class_labels(table.take(np.flatnonzero([name is not None for name in names])), target)
     chosen = [name for name in names if name is not None]
     counts = ((unlabelled, "a label"), (len(missing), "an image"))
-    skipped = tuple(f"{count} rows without {what} skipped" for count, what in counts if count)
+    skipped = tuple(f"{count} row{'s' if count > 1 else ''} without {what} skipped" for count, what in counts if count)
     top = Path(os.path.commonpath([found.images.absolute(), found.file.parent.absolute()]))
     note = f"{len(chosen):,} images in {len(classes)} classes from {found.images.name}, labels in {found.file.name}"
 

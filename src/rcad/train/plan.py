@@ -13,7 +13,7 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.method import Method
 from rcad.loss.method_rows import label, method_rows, without_defaults
 from rcad.runs.config import RunConfig
-from rcad.runs.words import duration
+from rcad.runs.words import duration, plural
 from rcad.train.machine import device_words, suitable_threads
 from rcad.train.place import Place
 from rcad.train.task import Reader, method_of, model_of, prepare
@@ -33,7 +33,7 @@ def described(model: nn.Module, method: Method, device: torch.device, config: Ru
 
     rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
     steps = math.ceil(examples / config.train.batch_size)
-    words = f"{config.train.epochs} epochs of {steps} steps"
+    words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
     return f"{network_words(model)}; {rows}; {device_words(device)}; {words}"
 
 
