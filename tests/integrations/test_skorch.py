@@ -396,7 +396,7 @@ def test_steps_of_ones_own_around_the_methods_are_used() -> None:
         (lambda: made(BinaryNet, criterion__pos_weight=torch.ones(1)), "likelihood=rcad.Bernoulli(positive_weight="),
         (lambda: made(method="me_ada"), "'me_ada' enlarges it between epochs"),
         (lambda: made(method="erm", alpha=0.3), "expected alpha=0.3 to belong to one part of 'erm'"),
-        (lambda: made(method="mixup + rcad", alpha=0.3), "but it belongs to mixup and rcad"),
+        (lambda: made(method="mixup + rcad(alpha=0.5)", alpha=0.3), "but it belongs to mixup and rcad"),
         (lambda: made(method="rcad", lam=-1.0), "expected lam to be a finite number >= 0"),
         (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
         (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rcad.loss.method_rows import as_recorded
 from rcad.paper import benchmarks
 from rcad.paper.run import Order, make_suite
 from rcad.runs.config import ModelConfig
@@ -126,5 +127,5 @@ def written_out(config: Any) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
     known = method_defaults()
     return [
         (name, tuple((key, {**known[name], **dict(values)}[key]) for key in known[name]))
-        for name, values in config.method
+        for name, values in as_recorded(config.method)
     ]

@@ -553,7 +553,7 @@ def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatc
     for one, other in zip(resumed, straight, strict=True):
         its = weights(tmp_path / "b", other)
         for name, value in weights(tmp_path / "a", one).items():
-            torch.testing.assert_close(value, its[name], rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(value, its[name], rtol=1e-3, atol=1e-4)
 
 
 def test_a_record_says_that_its_run_is_to_be_joined(tmp_path: Path) -> None:
