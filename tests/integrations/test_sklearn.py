@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -363,7 +364,7 @@ def test_clones_and_tags() -> None:
 def test_every_parameter_and_attribute_is_described() -> None:
     named = pd.DataFrame(WINE[0]).rename(columns=str)
     for model in (short(early_stopping=True).fit(named, WINE[1]), RCADRegressor(max_iter=1).fit(*DIABETES)):
-        described = set(re.findall(r"^ {8}(\w+): ", type(model).__doc__ or "", re.MULTILINE))
+        described = set(re.findall(r"^ {4}(\w+): ", inspect.getdoc(type(model)) or "", re.MULTILINE))
         names = set(model.get_params()) | {name for name in vars(model) if name.endswith("_")} | {"module_"}
         assert names <= described, names - described
 
