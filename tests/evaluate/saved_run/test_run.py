@@ -185,6 +185,18 @@ def test_weights_that_are_not_the_run_s(copy: Store) -> None:
         RunLoader(copy, device="cpu").load(run)
 
 
+def test_whole_weights_of_another_seed_or_of_other_data_are_refused(copy: Store) -> None:
+    run, other = run_id("erm"), run_id("erm", 1)
+    path = copy.folder(run) / "model.safetensors"
+    tensors, meta = load_tensors(path)
+    shutil.copy(copy.folder(other) / "model.safetensors", path)
+    with pytest.raises(InputError, match=f"but got those of run {other}; to make it again: "):
+        RunLoader(copy, device="cpu").load(run)
+    save_tensors(path, tensors, {**meta, "data": "0" * 64})
+    with pytest.raises(InputError, match="but got those of other data; to make it again: "):
+        RunLoader(copy, device="cpu").load(run)
+
+
 def test_a_damaged_evaluation_is_kept_aside_and_made_again(copy: Store, caplog: pytest.LogCaptureFixture) -> None:
     run = run_id("erm")
     first = evaluate(RunLoader(copy, device="cpu"), run, ("calibration",), Settings())
