@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -223,11 +224,10 @@ def as_tensors(data: bytes, draw: Random) -> bytes:
         at = draw.randrange(max(1, len(body) - 8))
         body[at : at + 8] = draw.choice((b"\0" * 8, b"\xff" * 8, draw.randbytes(8)))
     for key in texts if draw.random() < 0.7 and isinstance(header, dict) else ():
-        kept = header.get("__metadata__")
-        inner = json.loads(kept[key]) if isinstance(kept, dict) and isinstance(kept.get(key), str) and kept[key] else 0
-        if isinstance(inner, dict):
+        with contextlib.suppress(LookupError, TypeError, ValueError):  # where what was put there is no such object
+            inner = dict(json.loads(header["__metadata__"][key]))
             inner.pop(SUM, None)
-            kept[key] = json.dumps(inner)
+            header["__metadata__"][key] = json.dumps(inner)
     text = _dumped(header)
     return struct.pack("<Q", len(text)) + text + bytes(body)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,29 @@ def test_broken_files(tmp_path: Path, name: str, damage: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "error"),
+    [(b"}(}K\x01u.", "unhashable type"), (b"ctorch._utils\n_rebuild_tensor_v2\n(K\x01tR.", "missing 5 required")],
+)
+def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes, error: str) -> None:
+    """The unpickler does what the file says, and ends in whatever Python says of it."""
+    torch.save({}, tmp_path / "w.pt")
+    with zipfile.ZipFile(tmp_path / "w.pt") as old, zipfile.ZipFile(tmp_path / "x.pt", "w") as new:
+        for one in old.namelist():
+            new.writestr(one, b"\x80\x02" + call if one.endswith("data.pkl") else old.read(one))
+    with pytest.raises(InputError, match=f"expected .*x.pt to .*{error}"):
+        load_weights(net(1), tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
-    [([1, 2], "but got list"), ({"fc.weight": 3}, "but got int under 'fc.weight'")],
+    [
+        ([1, 2], "but got list"),
+        ({"fc.weight": 3}, "but got int under 'fc.weight'"),
+        ({3: torch.zeros(2)}, "but got Tensor under 3"),
+        ({"fc.weight": torch.zeros(2, 2).to_sparse()}, "dense tensors of real numbers, but got another kind under 'fc"),
+        ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, "another kind under 'fc.weight'"),
+        ({"fc.weight": torch.zeros(2, device="meta")}, "another kind under 'fc.weight'"),
+    ],
 )
 def test_files_that_hold_something_else(tmp_path: Path, content: Any, message: str) -> None:
     torch.save(content, tmp_path / "w.pt")
@@ -147,3 +169,10 @@ def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pyte
     again = build("small_cnn", num_outputs=7, in_shape=(1, 8, 8), width=4)
     load_weights(again, tmp_path / "w.pt", skip_head=None)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in source.state_dict().items())
+
+
+def test_a_last_layer_without_a_shape_is_named(tmp_path: Path) -> None:
+    model = net(1)
+    save_file({**state(model), f"{model.head_name}.weight": torch.zeros(())}, tmp_path / "w.safetensors")
+    with pytest.raises(InputError, match=r"of shape \(3, .*, but got \(\)"):
+        load_weights(model, tmp_path / "w.safetensors", skip_head=None)

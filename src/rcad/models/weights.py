@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, need, shown
 from rcad.models.layers import Model
 
 log = logging.getLogger("rcad")
@@ -76,7 +76,7 @@ def _has_other_outputs(model: nn.Module, found: Mapping[str, Tensor], wanted: Ma
     if not isinstance(model, Model):
         return False
     key = f"{model.head_name}.weight"
-    if key not in found or key not in wanted or len(found[key]) == len(wanted[key]):
+    if key not in found or key not in wanted or found[key].ndim == 0 or len(found[key]) == len(wanted[key]):
         return False
     log.warning(
         "%s has %d outputs, but %d are needed: the last layer starts anew", path, len(found[key]), len(wanted[key])
@@ -91,18 +91,22 @@ def _may_lack(key: str) -> bool:
 def _read(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise InputError(f"expected a file of weights, but found none at {path}")
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
+    is_safe = path.suffix == ".safetensors"
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        if is_safe:
+            content = need("safetensors.torch", "safetensors", "cli").load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except MissingExtraError:
+        raise
     except pickle.UnpicklingError as error:
         raise InputError(
             f"expected {path} to hold tensors only, but it is no state dict or would run code when opened; "
             "save it anew with torch.save(model.state_dict(), ...) or as safetensors"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise InputError(f"expected {path} to be a PyTorch state dict, but got: {reason}") from error
+    except Exception as error:  # neither library has a common base for what a damaged file raises
+        kind, reason = "safetensors file" if is_safe else "PyTorch state dict", str(error).split("\n")[0]
+        raise InputError(f"expected {path} to be a {kind}, but got: {reason or type(error).__name__}") from error
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -111,25 +115,14 @@ def _read(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _read_safetensors(path: Path) -> Mapping[str, Any]:
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise MissingExtraError("safetensors", "cli") from error
-    try:
-        content: Mapping[str, Any] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"expected {path} to be a safetensors file, but got: {error}") from error
-    return content
-
-
 def _unwrap(content: Mapping[str, Any], model: nn.Module) -> dict[str, Tensor]:
     """The tensors by the model's own names."""
     found: dict[str, Tensor] = {}
     for key, value in content.items():
-        if not isinstance(value, Tensor):
-            raise InputError(f"expected tensors by name, but got {type(value).__name__} under {key!r}")
+        if not isinstance(key, str) or not isinstance(value, Tensor):
+            raise InputError(f"expected tensors by name, but got {type(value).__name__} under {shown(key)}")
+        if value.layout != torch.strided or value.is_quantized or value.is_complex() or value.is_meta:
+            raise InputError(f"expected dense tensors of real numbers, but got another kind under {shown(key)}")
         name = key
         while name.startswith(_PREFIXES):
             name = name.split(".", 1)[1]

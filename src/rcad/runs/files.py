@@ -19,6 +19,7 @@ import math
 import os
 import re
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -204,9 +205,9 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 
 def loads(text: str, source: str) -> Any:
-    """The value of JSON text; `source` names the file in a message."""
+    """The value of JSON text, whose numbers are all finite as floats; `source` names the file in a message."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         reason = "lists nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
         raise InputError(
@@ -318,6 +319,18 @@ def finite_or_none(value: Any) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"the constant {constant}")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"a number that is too large, {text[:20]}")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > sys.float_info.max_10_exp:
+        raise ValueError(f"a whole number of {len(text)} digits")
+    return int(text)
 
 
 @dataclass(frozen=True)

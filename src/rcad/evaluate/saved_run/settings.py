@@ -170,8 +170,8 @@ class Evaluation(Value):
 
 def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
     for name, expected in TYPES.items():
-        if not isinstance(plain.get(name), expected) or isinstance(plain[name], bool):
-            raise InputError(f"expected {name} of an evaluation, but got {shown(plain.get(name))}; remove it")
+        if not isinstance(value := plain.get(name), expected) or isinstance(value, bool):
+            raise InputError(f"expected {name} of an evaluation, but got {shown(value)}; remove it")
     if plain.keys() != TYPES.keys():
         raise InputError(
             f"expected {', '.join(TYPES)}, but got {shown(sorted(plain.keys() ^ TYPES.keys()))}; remove it"
