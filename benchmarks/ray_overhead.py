@@ -23,14 +23,14 @@ from statistics import median
 import numpy as np
 import torch
 
-from rcad.errors import need
+from rcad.errors import cores, need
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
 from rcad.train.cluster.on_ray import OnRay, connect
 from rcad.train.place import Executor, Place
 from rcad.train.processes import Processes
-from rcad.train.scheduler import Backend, cores, schedule
+from rcad.train.scheduler import Backend, schedule
 
 
 def seconds(configs: list[RunConfig], folder: Path, backend: Backend) -> tuple[float, list[dict[str, float | None]]]:

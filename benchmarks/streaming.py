@@ -29,7 +29,8 @@ import torch
 from PIL import Image
 
 from rcad.data.images import decode
-from rcad.data.streams import Stream, cores
+from rcad.data.streams import Stream
+from rcad.errors import cores
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.train.loop import Trainer

@@ -9,7 +9,7 @@ import pytest
 
 from cli.conftest import Cli
 from made import files
-from rcad.cli import probes
+from rcad.cli import doctor
 
 
 def test_json(cli: Cli) -> None:
@@ -23,7 +23,7 @@ def test_json(cli: Cli) -> None:
 
 
 def test_what_is_bad_ends_with_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "machine", list)
+    monkeypatch.setattr(doctor, "machine", list)
     files(runs="a file")
     result = cli("doctor", "--data-dir", "nowhere")
     assert result.code == 1
@@ -34,45 +34,45 @@ def test_what_is_bad_ends_with_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_broken_record_is_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "machine", list)
+    monkeypatch.setattr(doctor, "machine", list)
     files(runs__0123456789abcdef__record_dot_json="{")
     assert "1 record broken" in cli("doctor").out
 
 
 def test_the_torchvision_trap(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"torchvision": "0.28.0", "torch": "2.13.0", "timm": "1.0"}
-    monkeypatch.setattr(probes, "version", installed.get)
-    assert probes.torchvision_trap(None, "").level == "ok"
-    assert probes.torchvision_trap(0, "").level == "ok"
-    trapped = probes.torchvision_trap(1, "RuntimeError: operator torchvision::nms does not exist")
+    monkeypatch.setattr(doctor, "version", installed.get)
+    assert doctor.torchvision_trap(None, "").level == "ok"
+    assert doctor.torchvision_trap(0, "").level == "ok"
+    trapped = doctor.torchvision_trap(1, "RuntimeError: operator torchvision::nms does not exist")
     assert trapped.level == "bad"
     assert "takes timm down" in trapped.text
     assert "nms" in trapped.text
     del installed["timm"]
-    assert probes.torchvision_trap(1, "x").level == "warn"
+    assert doctor.torchvision_trap(1, "x").level == "warn"
 
 
 def test_the_import_is_tried_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probes._end(probes._start("import sys; sys.exit('no such operator')")) == (1, "no such operator")
-    assert probes._end(probes._start("import os, signal; os.kill(os.getpid(), signal.SIGILL)"))[0] == -4
+    assert doctor._end(doctor._start("import sys; sys.exit('no such operator')")) == (1, "no such operator")
+    assert doctor._end(doctor._start("import os, signal; os.kill(os.getpid(), signal.SIGILL)"))[0] == -4
 
 
 def test_the_bf16_trap(monkeypatch: pytest.MonkeyPatch) -> None:
     dies_unless_set = "import os; os.environ.get('ONEDNN_MAX_CPU_ISA') or os.kill(os.getpid(), 4)"
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.setattr(probes, "BF16", dies_unless_set)
-    check = probes.bf16_trap(*probes._end(probes._start(probes.BF16)))
+    monkeypatch.setattr(doctor, "BF16", dies_unless_set)
+    check = doctor.bf16_trap(*doctor._end(doctor._start(doctor.BF16)))
     assert check.level == "warn"
     assert "SIGILL" in check.text
     assert check.remedy == "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts"
-    monkeypatch.setattr(probes, "BF16", "import os; os.kill(os.getpid(), 4)")
-    assert probes.bf16_trap(-4, "").remedy == "train in fp32"
-    assert probes.bf16_trap(0, "").level == "ok"
+    monkeypatch.setattr(doctor, "BF16", "import os; os.kill(os.getpid(), 4)")
+    assert doctor.bf16_trap(-4, "").remedy == "train in fp32"
+    assert doctor.bf16_trap(0, "").level == "ok"
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "version", {"typer": "0.29"}.get)
-    check = probes.extra("cli")
+    monkeypatch.setattr(doctor, "version", {"typer": "0.29"}.get)
+    check = doctor.extra("cli")
     assert check.level == "warn"
     assert "pip install -c constraints.txt -e '.[cli]'" in check.remedy
     assert "rich is missing" in check.text

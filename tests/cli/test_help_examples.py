@@ -14,7 +14,7 @@ import pytest
 from cli.conftest import Cli
 from contracts.house import commands
 from made import files, images, table
-from rcad.cli import probes
+from rcad.cli import doctor
 from rcad.data.splits import parse_spec
 from rcad.demo import acts as demo
 from rcad.loss.method_rows import parse_method
@@ -44,7 +44,7 @@ NEED_DATA = {
 
 
 # Computed once for all of their examples: what `rcad doctor` finds, and the acts of the demo.
-MACHINE = functools.cache(probes.machine)
+MACHINE = functools.cache(doctor.machine)
 ACTS = {name: getattr(demo, name) for name in demo.ACTS}
 
 
@@ -73,7 +73,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     config = configure("digits[:100]", parse_method("erm"), recipe="small", epochs=1)
     files(run_dot_toml=to_toml(config))
     monkeypatch.setattr(demo, "FULL", demo.FAST)
-    monkeypatch.setattr(probes, "machine", MACHINE)
+    monkeypatch.setattr(doctor, "machine", MACHINE)
     for name in ACTS:
         monkeypatch.setattr(demo, name, lambda settings, progress, name=name: act(name, settings))
     record = RunRecord(config=config, status="interrupted", started="2024-01-31T12:00:00+00:00")

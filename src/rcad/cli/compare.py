@@ -7,20 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import (
-    Data,
-    Device,
-    Images,
-    Json,
-    Machines,
-    Quiet,
-    Reading,
-    Track,
-    Training,
-    about,
-    bundled,
-    required_data,
-)
+from rcad.cli.options import Json, Machines, Quiet, Reading, Source, Text, Track, Training, about, bundled, option
 
 HELP = about(
     "Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.",
@@ -34,47 +21,32 @@ HELP = about(
     OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
     command again to continue or to add methods: nothing is trained twice.""",
 )
-Text = str | None
 
 
 @bundled
 def compare(
     *,
-    data: Data = None,
+    source: Source,
     methods: Annotated[
         Text,
-        typer.Option(
-            "--methods",
-            metavar="A,B,..",
-            help="Default: erm, label_smoothing, rcad; for regression erm, rcad. Your own: mymodule:my_method.",
+        option(
+            "--methods A,B,..",
+            "Default: erm, label_smoothing, rcad; for regression erm, rcad. Your own: mymodule:my_method.",
         ),
     ] = None,
-    images: Images = None,
     reading: Reading,
     metric: Annotated[
-        Text,
-        typer.Option(
-            "--metric", metavar="METRIC", help="The metric that decides: nll (default), accuracy, brier or rmse."
-        ),
+        Text, option("--metric METRIC", "The metric that decides: nll (default), accuracy, brier or rmse.")
     ] = None,
-    seeds: Annotated[
-        Text, typer.Option("--seeds", metavar="N|A,B,..", help="N splits (seeds 0 to N-1), or these. Default: 10.")
-    ] = None,
+    seeds: Annotated[Text, option("--seeds N|A,B,..", "N splits (seeds 0 to N-1), or these. Default: 10.")] = None,
     budget: Annotated[
         int | None,
-        typer.Option(
-            "--budget",
-            metavar="N",
-            help="Configurations that each method tries. Default: 8; on images 1, which means no tuning.",
-        ),
+        option("--budget N", "Configurations that each method tries. Default: 8; on images 1, which means no tuning."),
     ] = None,
-    controls: Annotated[bool, typer.Option("--controls/--no-controls", help="Include RCAD's two controls.")] = True,
+    controls: Annotated[bool, option("--controls/--no-controls", "Include RCAD's two controls.")] = True,
     training: Training,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-compare"),
-    runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="DIR", help="Folder for its runs. Default: runs in --out.")
-    ] = None,
-    device: Device = "auto",
+    out: Annotated[Path, option("--out DIR", "Folder of the report.")] = Path("rcad-compare"),
+    runs: Annotated[Path | None, option("--runs DIR", "Folder for its runs. Default: runs in --out.")] = None,
     machines: Machines,
     track: Track = None,
     as_json: Json = False,
@@ -91,7 +63,7 @@ def compare(
     try:
         with shown(quiet=quiet, as_json=as_json) as progress:
             found = compared(
-                required_data(data, images),
+                source.required,
                 methods,
                 **reading.entry,
                 **training.entry,
@@ -101,7 +73,7 @@ def compare(
                 controls=controls,
                 out=out,
                 runs=runs,
-                **machines.places(device),
+                **machines.places,
                 track=track,
                 progress=progress,
             )

@@ -4,36 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
+from rcad.cli.options import CacheFolder, DataFolder, Json, Reading, about, argument, bundled, group, option
 
-from rcad.cli.options import (
-    CacheFolder,
-    DataFolder,
-    Drop,
-    FileColumn,
-    Json,
-    LabelColumn,
-    Labels,
-    Reading,
-    Size,
-    SkipBad,
-    Target,
-    Task,
-    about,
-    help_without_command,
-)
-
-app = typer.Typer(
-    invoke_without_command=True,
-    callback=help_without_command,
-    help=about(
-        "Known data sets, and your own.",
-        "rcad data list",
-        "rcad data fetch cifar100 --data-dir data",
-        "rcad data import images/",
-    ),
+app = group(
+    "Known data sets, and your own.",
+    "rcad data list",
+    "rcad data fetch cifar100 --data-dir data",
+    "rcad data import images/",
 )
 
 
@@ -74,9 +53,9 @@ def list_data(data_dir: DataFolder = None, as_json: Json = False) -> None:
     ),
 )
 def fetch_data(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="cifar10, cifar100, svhn or tiny-imagenet.")],
+    name: Annotated[str, argument("NAME", "cifar10, cifar100, svhn or tiny-imagenet.")],
     data_dir: DataFolder = None,
-    extra: Annotated[bool, typer.Option("--extra", help="Also the optional files (SVHN: 1.3 GB).")] = False,
+    extra: Annotated[bool, option("--extra", "Also the optional files (SVHN: 1.3 GB).")] = False,
 ) -> None:
     from rcad.cli.screen import say
     from rcad.data.download import fetch
@@ -103,21 +82,12 @@ def fetch_data(
         and decodes images into the cache. --name copies the data to the data folder, so that --data NAME finds it.""",
     ),
 )
+@bundled
 def import_data(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder.")],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Copy it to the data folder as NAME.")
-    ] = None,
-    target: Target = None,
-    task: Task = None,
-    size: Size = None,
-    drop: Drop = None,
-    labels: Labels = None,
-    file_column: FileColumn = None,
-    label_column: LabelColumn = None,
-    skip_bad: SkipBad = False,
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
+    *,
+    path: Annotated[str, argument("PATH", "A file or a folder.")],
+    name: Annotated[str | None, option("--name NAME", "Copy it to the data folder as NAME.")] = None,
+    reading: Reading,
     as_json: Json = False,
 ) -> None:
     from rcad.cli.importing import check_name, describe, keep, show, train_line
@@ -126,21 +96,17 @@ def import_data(
     from rcad.errors import expanded
     from rcad.train.progress import shown
 
-    place = None if name is None else check_name(name, Path(path), data_dir)
-    asked: dict[str, Any] = {"target": target, "task": task, "size": size}
-    options = {key: value for key, value in asked.items() if value is not None}
-    own = Reading(drop=drop, labels=labels, file_column=file_column, label_column=label_column, skip_bad=skip_bad).own
+    place = None if name is None else check_name(name, Path(path), reading.data_dir)
     with shown(as_json=as_json) as progress:
         told = partial(progress.detail, "reading")
-        dataset = load(path, data_dir=data_dir, cache_dir=cache_dir, progress=told, **options, **own)
+        dataset = load(path, **reading.places, progress=told, **reading.main, **reading.own)
     if place is not None:
         keep(expanded(path), place)
     if as_json:
         say_json(describe(dataset))
         return
     show(dataset)
-    where = {"--data-dir": data_dir, "--cache-dir": cache_dir}
-    say(f"\ntrain on it: {train_line(path if place is None else place.name, options, own, where)}")
+    say(f"\ntrain on it: {train_line(path if place is None else place.name, reading)}")
 
 
 @app.command(
@@ -180,9 +146,7 @@ def verify_data(data_dir: DataFolder = None, cache_dir: CacheFolder = None, as_j
         that rcad did not make are kept.""",
     ),
 )
-def clear_data(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False, cache_dir: CacheFolder = None
-) -> None:
+def clear_data(yes: Annotated[bool, option("--yes -y", "Remove them.")] = False, cache_dir: CacheFolder = None) -> None:
     from rcad.cli.screen import say
     from rcad.data.cache import cache_root, clear, contents
     from rcad.runs.words import plural, size

@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from rcad.cli.options import Json, Quiet, about
+from rcad.cli.options import Json, Quiet, about, option
 
 HELP = about(
     "See in two minutes where RCAD helps and where it does not: a table, verdicts, a page of figures.",
@@ -22,13 +20,11 @@ HELP = about(
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the page and its numbers.")] = Path(
-        "rcad-demo"
-    ),
+    out: Annotated[Path, option("--out DIR", "Folder for the page and its numbers.")] = Path("rcad-demo"),
     fast: Annotated[
-        bool, typer.Option("--fast", help="Run in seconds on tiny data, to try the command; the numbers mean nothing.")
+        bool, option("--fast", "Run in seconds on tiny data, to try the command; the numbers mean nothing.")
     ] = False,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser at the end.")] = False,
+    show: Annotated[bool, option("--open", "Open the page in a browser at the end.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

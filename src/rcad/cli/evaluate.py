@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from rcad.cli.options import RUNS, CacheFolder, DataFolder, Device, Json, Quiet, RunsFolder, about
+from rcad.cli.options import (
+    RUNS,
+    CacheFolder,
+    DataFolder,
+    Device,
+    Json,
+    Quiet,
+    RunsFolder,
+    Text,
+    about,
+    argument,
+    option,
+)
 
 HELP = about(
     "Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.",
@@ -21,45 +33,29 @@ HELP = about(
     with the ERM runs among them. Results are saved beside each run and computed once; Ctrl-C keeps what is finished.
     A run that cannot be evaluated is named and left out; the exit code is then 2.""",
 )
-Text = str | None
 LEFT_OUT = 2
 
 
 def evaluate(
-    runs_: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids of runs, or their first characters, or all.")],
-    suite: Annotated[
-        str,
-        typer.Option("--suite", metavar="NAME,..", help="all, or some of calibration, attacks, corruptions, ood."),
-    ] = "all",
+    runs_: Annotated[list[str], argument("RUN", "Ids of runs, or their first characters, or all.")],
+    suite: Annotated[str, option("--suite NAME,..", "all, or some of calibration, attacks, corruptions, ood.")] = "all",
     ood_data: Annotated[
-        str,
-        typer.Option("--ood-data", metavar="NAME,..", help="Out-of-distribution data: names, paths, or noise."),
+        str, option("--ood-data NAME,..", "Out-of-distribution data: names, paths, or noise.")
     ] = "noise",
     corrupted: Annotated[
         Path | None,
-        typer.Option(
-            "--corrupted",
-            metavar="DIR",
-            help="Folder of a published corrupted test set, e.g. CIFAR-10-C. Default: generate one.",
-        ),
+        option("--corrupted DIR", "Folder of a published corrupted test set, e.g. CIFAR-10-C. Default: generate one."),
     ] = None,
     attack_eps: Annotated[
-        Text,
-        typer.Option("--attack-eps", metavar="X,..", help="Radii of attacks. Default: 2/255, 4/255, 8/255, 0.05."),
+        Text, option("--attack-eps X,..", "Radii of attacks. Default: 2/255, 4/255, 8/255, 0.05.")
     ] = None,
-    standard: Annotated[
-        bool, typer.Option("--standard", help="Also run AutoAttack (slow; needs pyautoattack).")
-    ] = False,
+    standard: Annotated[bool, option("--standard", "Also run AutoAttack (slow; needs pyautoattack).")] = False,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            metavar="N",
-            help="Test examples for each suite, 0 for all. Default: depends on suite and device.",
-        ),
+        option("--limit N", "Test examples for each suite, 0 for all. Default: depends on suite and device."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("rcad-evaluation"),
-    again: Annotated[bool, typer.Option("--again", help="Compute results again that exist already.")] = False,
+    out: Annotated[Path, option("--out DIR", "Folder of the report.")] = Path("rcad-evaluation"),
+    again: Annotated[bool, option("--again", "Compute results again that exist already.")] = False,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
     runs: RunsFolder = RUNS,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from rcad.cli.options import RUNS, Json, RunsFolder, about
+from rcad.cli.options import RUNS, Json, RunsFolder, about, argument, option
 
 HELP = about(
     "Write a finished run as a file that torch or ONNX Runtime can run without rcad.",
@@ -20,11 +18,9 @@ HELP = about(
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its first characters, or its folder.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The .pt2 or .onnx file to write.")],
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="torch|onnx", help="The format. Default: from the ending of --out.")
-    ] = None,
+    run: Annotated[str, argument("RUN", "A run's id, its first characters, or its folder.")],
+    out: Annotated[Path, option("--out FILE", "The .pt2 or .onnx file to write.")],
+    to: Annotated[str | None, option("--to torch|onnx", "The format. Default: from the ending of --out.")] = None,
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:

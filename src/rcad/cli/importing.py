@@ -8,12 +8,12 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rcad.cli.options import Reading
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
@@ -26,7 +26,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CLASSES_SHOWN = 12
 _KINDS = {"tabular": "tabular", "npz": "arrays", "archive": "archive"}  # of all other layouts images
 _FOLDERS_SEEN = 1000
-_VARIABLES = {"--data-dir": "RCAD_DATA", "--cache-dir": "RCAD_CACHE"}
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
@@ -74,22 +73,17 @@ def show(dataset: Dataset) -> None:
             say(f"and {len(counts) - _CLASSES_SHOWN} more")
 
 
-def train_line(
-    name: str, options: Mapping[str, object], own_fields: Mapping[str, Any], where: Mapping[str, Path | None]
-) -> str:
-    """`rcad train ...` on what was read, as a shell takes it.
-
-    Args:
-        options: how it was read, by the name of the option without its dashes.
-        own_fields: further options for own data, as fields of a config.
-        where: folders by option; those that the environment names need not be said again.
-    """
+def train_line(name: str, reading: Reading) -> str:
+    """`rcad train ...` on what was read, as a shell takes it; folders that the environment names are not said again."""
     words = ["rcad", "train", "--data", name, "--method", "rcad"]
-    for option, value in options.items():
-        words += [f"--{option}", str(value)]
-    words += own_words(own_fields)
-    for option, folder in where.items():
-        if folder is not None and os.environ.get(_VARIABLES[option]) != str(folder):
+    for key, value in reading.main.items():
+        words += [f"--{key}", str(value)]
+    words += own_words(reading.own)
+    for option, variable, folder in (
+        ("--data-dir", "RCAD_DATA", reading.data_dir),
+        ("--cache-dir", "RCAD_CACHE", reading.cache_dir),
+    ):
+        if folder is not None and os.environ.get(variable) != str(folder):
             words += [option, str(folder)]
     return command(*words)
 

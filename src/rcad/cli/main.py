@@ -197,8 +197,7 @@ def _unusual(error: Exception) -> int:
         return _fail(str(error), USAGE)
     if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:
         return _fail(
-            f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it",
-            USAGE,
+            f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it", USAGE
         )
     if isinstance(error, OSError) and error.errno in FULL:  # what writes does not always know to which file
         return _fail(

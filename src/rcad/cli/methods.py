@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import rcad
-from rcad.cli.options import Json, about, help_without_command
+from rcad.cli.options import Json, about, argument, group, option
 from rcad.errors import InputError, one_of
 
 _ROW = re.compile(r"\| `(?P<name>\w+)` \| `(?P<default>[^`]+)` \|")
-app = typer.Typer(
-    invoke_without_command=True,
-    callback=help_without_command,
-    help=about("The methods and their cards.", "rcad methods list", "rcad methods show rcad"),
-)
+app = group("The methods and their cards.", "rcad methods list", "rcad methods show rcad")
 
 
 @app.command("list", help=about("Every method in one line.", "rcad methods list", "rcad methods list --json"))
@@ -43,8 +37,8 @@ def list_methods(as_json: Json = False) -> None:
     ),
 )
 def show_method(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A method of rcad methods list.")],
-    raw: Annotated[bool, typer.Option("--raw", help="The Markdown itself, as when stdout is not a terminal.")] = False,
+    name: Annotated[str, argument("NAME", "A method of rcad methods list.")],
+    raw: Annotated[bool, option("--raw", "The Markdown itself, as when stdout is not a terminal.")] = False,
 ) -> None:
     from rcad.cli.screen import say
     from rcad.report.terminal import is_terminal

@@ -15,6 +15,17 @@ from rcad.errors import InputError, whole
 RUNS = Path("runs")
 
 
+def option(words: str, about: str, **more: Any) -> Any:
+    """An option as its help shows it: its spellings, what it takes where it is no switch, and a sentence."""
+    names = [word for word in words.split() if word.startswith("-")]
+    return typer.Option(*names, metavar=" ".join(words.split()[len(names) :]) or None, help=about, **more)
+
+
+def argument(name: str, about: str) -> Any:
+    """An argument as its help shows it."""
+    return typer.Argument(metavar=name, help=about)
+
+
 def checked(name: str, check: Callable[..., None], *limits: Any, **more: Any) -> Callable[[Any], Any]:
     """A callback for an option: what was given must pass a check of `rcad.errors`."""
 
@@ -39,169 +50,94 @@ def _a_device(name: str) -> str:
     return name
 
 
-RunsFolder = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the runs.")]
+Text = str | None
+RunsFolder = Annotated[Path, option("--runs DIR", "Folder of the runs.")]
 DataFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", metavar="DIR", envvar="RCAD_DATA", show_envvar=True, help="Folder that holds the data sets."
-    ),
+    Path | None, option("--data-dir DIR", "Folder that holds the data sets.", envvar="RCAD_DATA", show_envvar=True)
 ]
-CacheFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--cache-dir",
-        metavar="DIR",
-        envvar="RCAD_CACHE",
-        show_envvar=True,
-        help="Where decoded images are kept. Default: ~/.cache/rcad.",
-    ),
-]
-Data = Annotated[
-    str | None,
-    typer.Option(
-        "--data",
-        metavar="NAME|FILE|DIR",
-        help="A name (rcad data list), a file, a folder, hf:OWNER/NAME or torchvision:NAME.",
-    ),
-]
-METHOD = typer.Option(
-    "--method",
-    metavar="METHOD",
-    help='E.g. rcad, "mixup + rcad", "rcad(alpha=1)" (see: rcad methods list), or your own: mymodule:my_method.',
+_KEPT = "Where decoded images are kept. Default: ~/.cache/rcad."
+CacheFolder = Annotated[Path | None, option("--cache-dir DIR", _KEPT, envvar="RCAD_CACHE", show_envvar=True)]
+METHOD = option(
+    "--method METHOD",
+    'E.g. rcad, "mixup + rcad", "rcad(alpha=1)" (see: rcad methods list), or your own: mymodule:my_method.',
 )
-Target = Annotated[str | None, typer.Option("--target", metavar="COLUMN", help="The column of a table to predict.")]
-Task = Annotated[
-    str | None,
-    typer.Option("--task", metavar="TASK", help="classification or regression. Default: found from the target column."),
-]
-Size = Annotated[int | None, typer.Option("--size", metavar="N", help="Resize images to this many pixels a side.")]
-Drop = Annotated[
-    str | None, typer.Option("--drop", metavar="A,B,..", help="Columns of a table to ignore, e.g. id,name.")
-]
-Images = Annotated[
-    str | None,
-    typer.Option("--images", metavar="DIR", help="Instead of --data: the folder of images that --labels lists."),
-]
-Labels = Annotated[
-    str | None,
-    typer.Option("--labels", metavar="FILE", help="A table that lists the images and their labels (Kaggle's layout)."),
-]
-FileColumn = Annotated[
-    str | None,
-    typer.Option("--file-column", metavar="COLUMN", help="The column of --labels with file names. Default: found."),
-]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option("--label-column", metavar="COLUMN", help="The column of --labels with classes. Default: found."),
-]
 SkipBad = Annotated[
-    bool,
-    typer.Option(
-        "--skip-bad", help="Leave out unreadable images and, when training, rows without a target; count them."
-    ),
+    bool, option("--skip-bad", "Leave out unreadable images and, when training, rows without a target; count them.")
 ]
-Stream = Annotated[
-    bool, typer.Option("--stream", help="Read images from disk while training. Default: if they do not fit in memory.")
-]
-Recipe = Annotated[
-    str | None,
-    typer.Option(
-        "--recipe",
-        metavar="NAME",
-        help="Named training settings, e.g. small, paper, released. Default: chosen from the data.",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="E.g. resnet18, mlp, timm:NAME. Default: chosen from the data."),
-]
-Epochs = Annotated[
-    int | None,
-    typer.Option("--epochs", metavar="N", help="Passes over the training data. Default: from the recipe."),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any field of the config, e.g. optim.clip=1.0; repeatable. See: rcad train --dry-run.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
-Join = Annotated[
-    int,
-    typer.Option(
-        "--join",
-        metavar="N",
-        callback=checked("--join", whole, minimum=1),
-        help="Train N seeds as one network on a GPU, which is faster; try 5 for long runs.",
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the final line.")]
-Repair = Annotated[
-    bool, typer.Option("--repair", help="Make damaged files again; what they were stays beside as NAME.aside.")
-]
+Json = Annotated[bool, option("--json", "Print JSON, and nothing else, on stdout.")]
+_FASTER = "Train N seeds as one network on a GPU, which is faster; try 5 for long runs."
+Join = Annotated[int, option("--join N", _FASTER, callback=checked("--join", whole, minimum=1))]
+Quiet = Annotated[bool, option("--quiet -q", "Print only the final line.")]
+Repair = Annotated[bool, option("--repair", "Make damaged files again; what they were stays beside as NAME.aside.")]
 Device = Annotated[
-    str,
-    typer.Option(
-        "--device", metavar="auto|cpu|cuda", callback=_a_device, help="Where to compute; cuda:1 is the second GPU."
-    ),
+    str, option("--device auto|cpu|cuda", "Where to compute; cuda:1 is the second GPU.", callback=_a_device)
 ]
-Devices = Annotated[
-    str | None,
-    typer.Option(
-        "--devices",
-        metavar="N|A,B,..",
-        help="Train on N GPUs, or on these, each with its own runs; without GPUs, in N processes.",
-    ),
-]
-Track = Annotated[
-    str | None,
-    typer.Option("--track", metavar="A,B,..", help="Log to wandb, mlflow or tensorboard, e.g. --track wandb,mlflow."),
-]
-ExecutorName = Annotated[
-    str | None,
-    typer.Option(
-        "--executor", metavar="ray[://HOST:PORT]", help="Make the runs on a Ray cluster; else on this machine."
-    ),
-]
-GpusPerRun = Annotated[
-    float | None,
-    typer.Option("--gpus-per-run", metavar="X", help="With Ray: e.g. 0.1; else a GPU for those that share it."),
-]
-CpusPerRun = Annotated[
-    float | None, typer.Option("--cpus-per-run", metavar="X", help="With Ray: cores of a task. Default: 1.")
-]
-StoreMode = Annotated[
-    str | None,
-    typer.Option(
-        "--store-mode",
-        metavar="shared|return",
-        help="With Ray: all nodes see --runs (default), or files return with the task.",
-    ),
-]
+Track = Annotated[Text, option("--track A,B,..", "Log to wandb, mlflow or tensorboard, e.g. --track wandb,mlflow.")]
 Minutes = Annotated[
     float | None,
-    typer.Option(
-        "--minutes",
-        metavar="N",
-        callback=_a_time,
-        help="Stop after N minutes with everything saved; the same command continues.",
-    ),
+    option("--minutes N", "Stop after N minutes with everything saved; the same command continues.", callback=_a_time),
 ]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A bundle: which data."""
+
+    data: Annotated[
+        Text,
+        option("--data NAME|FILE|DIR", "A name (rcad data list), a file, a folder, hf:OWNER/NAME or torchvision:NAME."),
+    ] = None
+    images: Annotated[Text, option("--images DIR", "Instead of --data: the folder of images that --labels lists.")] = (
+        None
+    )
+
+    @property
+    def name(self) -> str | None:
+        """What --data or --images names, written as a run's config has it: without "./" before and "/" behind it.
+
+        However a path is written, it is the same data, and so the same run. The path "./digits" keeps its dot, since
+        "digits" is the name of another data set.
+        """
+        from rcad.data.registry import READERS
+
+        if self.data is not None and self.images is not None:
+            raise InputError(f"expected --data or --images, but got both: {self.data} and {self.images}; leave one out")
+        given = self.data if self.images is None else self.images
+        if given is None:
+            return None
+        name, bracket, subset = given.partition("[")
+        plain = name.rstrip("/") if name.strip("/") else name
+        while plain.startswith("./"):
+            plain = plain[2:].lstrip("/")
+        return given if plain in READERS else f"{plain}{bracket}{subset}"
+
+    @property
+    def required(self) -> str:
+        """The same, where there is no other way to say it."""
+        if (name := self.name) is None:
+            raise InputError("expected --data, but it is missing; see --help")
+        return name
 
 
 @dataclass(frozen=True)
 class Reading:
     """A bundle: how data of one's own are read, and where they are found."""
 
-    target: Target = None
-    task: Task = None
-    size: Size = None
-    drop: Drop = None
-    labels: Labels = None
-    file_column: FileColumn = None
-    label_column: LabelColumn = None
+    target: Annotated[Text, option("--target COLUMN", "The column of a table to predict.")] = None
+    task: Annotated[
+        Text, option("--task TASK", "classification or regression. Default: found from the target column.")
+    ] = None
+    size: Annotated[int | None, option("--size N", "Resize images to this many pixels a side.")] = None
+    drop: Annotated[Text, option("--drop A,B,..", "Columns of a table to ignore, e.g. id,name.")] = None
+    labels: Annotated[
+        Text, option("--labels FILE", "A table that lists the images and their labels (Kaggle's layout).")
+    ] = None
+    file_column: Annotated[
+        Text, option("--file-column COLUMN", "The column of --labels with file names. Default: found.")
+    ] = None
+    label_column: Annotated[
+        Text, option("--label-column COLUMN", "The column of --labels with classes. Default: found.")
+    ] = None
     skip_bad: SkipBad = False
     data_dir: DataFolder = None
     cache_dir: CacheFolder = None
@@ -234,10 +170,22 @@ class Reading:
 class Training:
     """A bundle: how a run is trained."""
 
-    recipe: Recipe = None
-    setting: Settings = None
-    epochs: Epochs = None
-    model: Model = None
+    recipe: Annotated[
+        Text,
+        option("--recipe NAME", "Named training settings, e.g. small, paper, released. Default: chosen from the data."),
+    ] = None
+    setting: Annotated[
+        list[str] | None,
+        option(
+            "--set KEY=VALUE", "Any field of the config, e.g. optim.clip=1.0; repeatable. See: rcad train --dry-run."
+        ),
+    ] = None
+    epochs: Annotated[int | None, option("--epochs N", "Passes over the training data. Default: from the recipe.")] = (
+        None
+    )
+    model: Annotated[Text, option("--model NAME", "E.g. resnet18, mlp, timm:NAME. Default: chosen from the data.")] = (
+        None
+    )
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -250,13 +198,29 @@ class Training:
 class Machines:
     """A bundle: which devices take part, and whose."""
 
-    devices: Devices = None
-    executor: ExecutorName = None
-    gpus_per_run: GpusPerRun = None
-    cpus_per_run: CpusPerRun = None
-    store_mode: StoreMode = None
+    device: Device = "auto"
+    devices: Annotated[
+        Text,
+        option(
+            "--devices N|A,B,..", "Train on N GPUs, or on these, each with its own runs; without GPUs, in N processes."
+        ),
+    ] = None
+    executor: Annotated[
+        Text, option("--executor ray[://HOST:PORT]", "Make the runs on a Ray cluster; else on this machine.")
+    ] = None
+    gpus_per_run: Annotated[
+        float | None, option("--gpus-per-run X", "With Ray: e.g. 0.1; else a GPU for those that share it.")
+    ] = None
+    cpus_per_run: Annotated[float | None, option("--cpus-per-run X", "With Ray: cores of a task. Default: 1.")] = None
+    store_mode: Annotated[
+        Text,
+        option(
+            "--store-mode shared|return", "With Ray: all nodes see --runs (default), or files return with the task."
+        ),
+    ] = None
 
-    def places(self, device: str) -> dict[str, Any]:
+    @property
+    def places(self) -> dict[str, Any]:
         """The device and what else a `Place` says of where runs are made."""
         given = {key: getattr(self, key) for key in ("gpus_per_run", "cpus_per_run", "store_mode")}
         given = {key: value for key, value in given.items() if value is not None}
@@ -265,14 +229,14 @@ class Machines:
 
             if self.devices is not None:
                 raise InputError(f"expected --devices or --executor, but got both: {self.devices} and {self.executor}")
-            return {"device": device, "executor": Executor.parse(self.executor, **given)}
+            return {"device": self.device, "executor": Executor.parse(self.executor, **given)}
         for key in given:
             raise InputError(f"expected --executor ray with --{key.replace('_', '-')}, but it is missing")
         if self.devices is None:
-            return {"device": device}
+            return {"device": self.device}
         from rcad.train.machine import pick_devices
 
-        names = pick_devices(self.devices, device)
+        names = pick_devices(self.devices, self.device)
         return {"device": names[0], "devices": names}
 
 
@@ -298,34 +262,6 @@ def bundled(command: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in flat}
     return call
-
-
-def data_name(data: str | None, images: str | None) -> str | None:
-    """What --data or --images names, written as a run's config has it: without "./" before and "/" behind it.
-
-    However a path is written, it is the same data, and so the same run. The path "./digits" keeps its dot, since
-    "digits" is the name of another data set.
-    """
-    from rcad.data.registry import READERS
-
-    if data is not None and images is not None:
-        raise InputError(f"expected --data or --images, but got both: {data} and {images}; leave one out")
-    given = data if images is None else images
-    if given is None:
-        return None
-    name, bracket, subset = given.partition("[")
-    plain = name.rstrip("/") if name.strip("/") else name
-    while plain.startswith("./"):
-        plain = plain[2:].lstrip("/")
-    return given if plain in READERS else f"{plain}{bracket}{subset}"
-
-
-def required_data(data: str | None, images: str | None) -> str:
-    """The same, where there is no other way to say it."""
-    name = data_name(data, images)
-    if name is None:
-        raise InputError("expected --data, but it is missing; see --help")
-    return name
 
 
 def about(text: str, *examples: str, more: str = "") -> str:
@@ -361,7 +297,7 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, option("--version", "Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     help_without_command(context)
@@ -383,3 +319,8 @@ def help_without_command(context: typer.Context) -> None:
         text = context.get_help()
         if text:  # with rich's help it has been printed already
             typer.echo(text)
+
+
+def group(text: str, *examples: str) -> typer.Typer:
+    """Commands under one word, which alone prints their help."""
+    return typer.Typer(invoke_without_command=True, callback=help_without_command, help=about(text, *examples))

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rcad.cli.options import (
     CacheFolder,
     DataFolder,
-    Device,
     Join,
     Json,
     Machines,
     Minutes,
+    Text,
     Track,
     about,
+    argument,
     bundled,
-    help_without_command,
+    group,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -27,64 +29,94 @@ if TYPE_CHECKING:
     from rcad.paper.run import Order
     from rcad.paper.run import Outcome as Made
 
-app = typer.Typer(
-    invoke_without_command=True,
-    callback=help_without_command,
-    help=about(
-        "Reproduce the paper's tables and figures, with verdicts and the published numbers.",
-        "rcad paper list",
-        "rcad paper run T8 --scale smoke --out trial",
-    ),
+app = group(
+    "Reproduce the paper's tables and figures, with verdicts and the published numbers.",
+    "rcad paper list",
+    "rcad paper run T8 --scale smoke --out trial",
 )
 SCALES = ("smoke", "small", "full")
 PRECISIONS = ("fp32", "bf16")
 PROTOCOLS = {"one-view": "one view", "two-views": "two views", "tuned": "tuned"}
 MODELS = ("small_cnn",)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7; see: rcad paper list.")]
-Scale = Annotated[
-    str,
-    typer.Option(
-        "--scale",
-        metavar="smoke|small|full",
-        help="smoke: seconds on tiny data; small: fewer epochs, seeds and images; full: as the paper.",
-    ),
-]
-Seeds = Annotated[
-    str | None,
-    typer.Option(
-        "--seeds",
-        metavar="N|A,B,..",
-        help="Seeds for each number of the table. Default: 3; at full scale as many as the paper.",
-    ),
-]
-Views = Annotated[
-    str,
-    typer.Option(
-        "--protocol",
-        metavar="one-view|two-views|tuned",
-        help="one-view: as the text; two-views: as the program; tuned: equal tuning budgets (T1, T2, T4).",
-    ),
-]
-Model = Annotated[
-    str | None, typer.Option("--model", metavar="small_cnn", help="Another network, for --protocol tuned.")
-]
-Precision = Annotated[
-    str, typer.Option("--precision", metavar="fp32|bf16", help="Number format of training; bf16 is faster, for GPUs.")
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option("--weights", metavar="FILE", help="Pretrained weights for T5. Default: timm downloads them."),
-]
-Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="COLUMN", help="Compute only this column, e.g. n=500; repeatable.")
-]
-SuiteRuns = Annotated[
-    Path | None,
-    typer.Option("--runs", metavar="DIR", help="Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too."),
-]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")]
 RESULTS = Path("results")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A bundle: which runs of a table or figure, and where they and its results are."""
+
+    scale: Annotated[
+        str,
+        option(
+            "--scale smoke|small|full",
+            "smoke: seconds on tiny data; small: fewer epochs, seeds and images; full: as the paper.",
+        ),
+    ] = "full"
+    seeds: Annotated[
+        Text,
+        option(
+            "--seeds N|A,B,..", "Seeds for each number of the table. Default: 3; at full scale as many as the paper."
+        ),
+    ] = None
+    protocol: Annotated[
+        str,
+        option(
+            "--protocol one-view|two-views|tuned",
+            "one-view: as the text; two-views: as the program; tuned: equal tuning budgets (T1, T2, T4).",
+        ),
+    ] = "one-view"
+    precision: Annotated[
+        str, option("--precision fp32|bf16", "Number format of training; bf16 is faster, for GPUs.")
+    ] = "fp32"
+    only: Annotated[list[str] | None, option("--only COLUMN", "Compute only this column, e.g. n=500; repeatable.")] = (
+        None
+    )
+    runs: Annotated[
+        Path | None, option("--runs DIR", "Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too.")
+    ] = None
+    data_dir: DataFolder = None
+    cache_dir: CacheFolder = None
+    out: Annotated[Path, option("--out DIR", "Folder of the results.")] = RESULTS
+
+    def target(self, name: str) -> str:
+        """The name of the table or figure, with the options checked."""
+        from rcad.errors import one_of
+        from rcad.paper.targets import TARGETS
+
+        one_of("NAME", name.upper(), tuple(TARGETS))
+        one_of("--scale", self.scale, SCALES)
+        one_of("--protocol", self.protocol, tuple(PROTOCOLS))
+        one_of("--precision", self.precision, PRECISIONS)
+        return name.upper()
+
+    @property
+    def data(self) -> Path | None:
+        from rcad.errors import expanded
+
+        return None if self.data_dir is None else expanded(self.data_dir)
+
+    def order(self, name: str, **more: Any) -> Order:
+        """What is to be made of a suite."""
+        from rcad.cli.request import parse_seeds
+        from rcad.paper.benchmarks import SEEDS
+        from rcad.paper.run import Order
+        from rcad.paper.targets import TARGETS
+
+        usual = TARGETS[name].seeds if self.scale == "full" else SEEDS[self.scale]  # type: ignore[index]
+        return Order(
+            name=name,
+            scale=self.scale,  # type: ignore[arg-type]
+            views=PROTOCOLS[self.protocol],  # type: ignore[arg-type]
+            seeds=parse_seeds(None, self.seeds or str(usual)),
+            out=self.out,
+            only=tuple(self.only or ()),
+            runs=self.runs,
+            data_dir=self.data,
+            cache_dir=self.cache_dir,
+            precision=self.precision,  # type: ignore[arg-type]
+            **more,
+        )
 
 
 @app.command(
@@ -130,65 +162,48 @@ def list_targets(as_json: Json = False) -> None:
 @bundled
 def run_target(
     *,
-    name: Name,
-    scale: Scale = "full",
-    seeds: Seeds = None,
-    protocol: Views = "one-view",
-    precision: Precision = "fp32",
-    device: Device = "auto",
+    name: Annotated[str, argument("NAME", "T1 to T8 or F1 to F7; see: rcad paper list.")],
+    suite: Suite,
     machines: Machines,
-    only: Only = None,
-    runs: SuiteRuns = None,
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, metavar="N", help="Worker processes on the CPU, or runs at once on a GPU."),
+        int | None, option("--workers N", "Worker processes on the CPU, or runs at once on a GPU.", min=1)
     ] = None,
     join: Join = 1,
-    model: Model = None,
-    weights: Weights = None,
+    model: Annotated[Text, option("--model small_cnn", "Another network, for --protocol tuned.")] = None,
+    weights: Annotated[
+        Path | None, option("--weights FILE", "Pretrained weights for T5. Default: timm downloads them.")
+    ] = None,
     minutes: Minutes = None,
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
-    out: Out = RESULTS,
-    again: Annotated[bool, typer.Option("--again", help="Compute a study again (T7, T8, F5, F7).")] = False,
+    again: Annotated[bool, option("--again", "Compute a study again (T7, T8, F5, F7).")] = False,
     track: Track = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what is done and what is left; run nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "List what is done and what is left; run nothing.")] = False,
 ) -> None:
     from rcad.errors import expanded, one_of
     from rcad.paper.targets import TARGETS
     from rcad.train.trackers import parse_trackers
 
-    wanted, trackers = _target(name, scale, protocol, precision), parse_trackers(track)
+    wanted, trackers = suite.target(name), parse_trackers(track)
     if wanted != "T5":
         _no_options(wanted, {"--weights": weights})
-    given: dict[str, object] = {
-        "--seeds": seeds,
-        "--only": only,
-        "--runs": runs,
-        "--workers": workers,
-        "--devices": machines.devices,
-        "--executor": machines.executor,
-    }
-    given |= {"--minutes": minutes, "--model": model, "--protocol": None if protocol == "one-view" else protocol}
-    given |= {"--join": None if join == 1 else join, "--precision": None if precision == "fp32" else precision}
-    _no_options(wanted, {"--again": again or None} if TARGETS[wanted].is_suite else given)
     if not TARGETS[wanted].is_suite:
+        given: dict[str, object] = {"--seeds": suite.seeds, "--only": suite.only, "--runs": suite.runs}
+        given |= {"--workers": workers, "--devices": machines.devices, "--executor": machines.executor}
+        given |= {"--minutes": minutes, "--model": model, "--join": None if join == 1 else join}
+        given |= {"--protocol": None if suite.protocol == "one-view" else suite.protocol}
+        given |= {"--precision": None if suite.precision == "fp32" else suite.precision}
+        _no_options(wanted, given)
         if dry_run:
-            _overview(out, False, wanted)
+            _overview(suite.out, False, wanted)
         else:
-            _run_study(wanted, scale, data_dir, out, again, trackers)
+            _run_study(wanted, suite, again, trackers)
         return
+    _no_options(wanted, {"--again": again or None})
     if model is not None:
         one_of("--model", model, MODELS)
-        one_of("--protocol with --model", protocol, ("tuned",))
+        one_of("--protocol with --model", suite.protocol, ("tuned",))
     started = None if weights is None else str(expanded(weights))
-    order = _order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out)
-    order = replace(
-        order, **machines.places(device), workers=workers, joined=join, minutes=minutes, model=model, weights=started
-    )
-    order = replace(order, track=trackers)
+    how = {**machines.places, "workers": workers, "joined": join, "minutes": minutes, "track": trackers}
+    order = suite.order(wanted, **how, model=model, weights=started)
     if dry_run:
         _what_is_left(order)
     else:
@@ -203,29 +218,20 @@ def run_target(
         "rcad paper status T4 --scale smoke",
     ),
 )
+@bundled
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="T1 to T8 or F1 to F7. Default: all.")] = None,
-    scale: Scale = "full",
-    seeds: Seeds = None,
-    protocol: Views = "one-view",
-    precision: Precision = "fp32",
-    only: Only = None,
-    runs: SuiteRuns = None,
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
-    out: Out = RESULTS,
+    *,
+    name: Annotated[Text, argument("NAME", "T1 to T8 or F1 to F7. Default: all.")] = None,
+    suite: Suite,
     as_json: Json = False,
 ) -> None:
     from rcad.paper.targets import TARGETS
 
-    if name is None:
-        _overview(out, as_json)
-        return
-    wanted = _target(name, scale, protocol, precision)
-    if TARGETS[wanted].is_suite:
-        _cells(_order(wanted, scale, seeds, protocol, precision, only, runs, data_dir, cache_dir, out), as_json)
+    wanted = None if name is None else suite.target(name)
+    if wanted is not None and TARGETS[wanted].is_suite:
+        _cells(suite.order(wanted), as_json)
     else:
-        _overview(out, as_json, wanted)
+        _overview(suite.out, as_json, wanted)
 
 
 @app.command(
@@ -235,8 +241,8 @@ def status(
     ),
 )
 def report(
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path("report"),
+    results: Annotated[Path, option("--results DIR", "Folder of the results.")] = RESULTS,
+    out: Annotated[Path, option("--out DIR", "Folder of the report.")] = Path("report"),
 ) -> None:
     from rcad.cli.screen import say
     from rcad.errors import InputError
@@ -248,57 +254,12 @@ def report(
         say(str(file))
 
 
-def _target(name: str, scale: str, protocol: str, precision: str) -> str:
-    """The target's name; options that both commands have are checked."""
-    from rcad.errors import one_of
-    from rcad.paper.targets import TARGETS
-
-    one_of("NAME", name.upper(), tuple(TARGETS))
-    one_of("--scale", scale, SCALES)
-    one_of("--protocol", protocol, tuple(PROTOCOLS))
-    one_of("--precision", precision, PRECISIONS)
-    return name.upper()
-
-
-def _order(
-    name: str,
-    scale: str,
-    seeds: str | None,
-    protocol: str,
-    precision: str,
-    only: list[str] | None,
-    runs: Path | None,
-    data_dir: Path | None,
-    cache_dir: Path | None,
-    out: Path,
-) -> Order:
-    from rcad.cli.request import parse_seeds
-    from rcad.errors import expanded
-    from rcad.paper.benchmarks import SEEDS
-    from rcad.paper.run import Order
-    from rcad.paper.targets import TARGETS
-
-    usual = TARGETS[name].seeds if scale == "full" else SEEDS[scale]  # type: ignore[index]
-    return Order(
-        name=name,
-        scale=scale,  # type: ignore[arg-type]
-        views=PROTOCOLS[protocol],  # type: ignore[arg-type]
-        seeds=parse_seeds(None, seeds or str(usual)),
-        out=out,
-        only=tuple(only or ()),
-        runs=runs,
-        data_dir=None if data_dir is None else expanded(data_dir),
-        cache_dir=cache_dir,
-        precision=precision,  # type: ignore[arg-type]
-    )
-
-
 def _no_options(name: str, given: dict[str, object]) -> None:
     from rcad.errors import InputError
 
-    for option, value in given.items():
+    for words, value in given.items():
         if value is not None:
-            raise InputError(f"expected no {option} for {name}, but got {value}; leave it out")
+            raise InputError(f"expected no {words} for {name}, but got {value}; leave it out")
 
 
 def _run_suite(order: Order) -> None:
@@ -315,15 +276,15 @@ def _run_suite(order: Order) -> None:
     _say(order.name, order.scale, outcome, "every run was there already")
 
 
-def _run_study(name: str, scale: str, data_dir: Path | None, out: Path, again: bool, track: tuple[str, ...]) -> None:
-    from rcad.errors import expanded
+def _run_study(name: str, suite: Suite, again: bool, track: tuple[str, ...]) -> None:
     from rcad.paper.run import make_study
     from rcad.train.progress import shown
 
-    folder = None if data_dir is None else expanded(data_dir)
     with shown() as progress:
-        outcome = make_study(name, scale, out, folder, progress.detail, again=again, track=track)  # type: ignore[arg-type]
-    _say(name, scale, outcome, "the numbers were there already, with the same settings; --again computes them again")
+        told = progress.detail
+        outcome = make_study(name, suite.scale, suite.out, suite.data, told, again=again, track=track)  # type: ignore[arg-type]
+    again_words = "the numbers were there already, with the same settings; --again computes them again"
+    _say(name, suite.scale, outcome, again_words)
 
 
 def _say(name: str, scale: str, made: Made, reused: str) -> None:

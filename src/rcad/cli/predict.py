@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from rcad.cli.options import RUNS, Device, Json, Quiet, RunsFolder, SkipBad, about
+from rcad.cli.options import RUNS, Device, Json, Quiet, RunsFolder, SkipBad, about, argument, option
 
 HELP = about(
     "Predict new examples with a finished run, into a CSV file.",
@@ -22,16 +20,11 @@ HELP = about(
 
 
 def predict(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its first characters, or its folder.")],
-    data: Annotated[
-        Path, typer.Option("--data", metavar="FILE|DIR", help="A folder with images, an image, or a table.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The CSV file to write.")] = Path(
-        "predictions.csv"
-    ),
+    run: Annotated[str, argument("RUN", "A run's id, its first characters, or its folder.")],
+    data: Annotated[Path, option("--data FILE|DIR", "A folder with images, an image, or a table.")],
+    out: Annotated[Path, option("--out FILE", "The CSV file to write.")] = Path("predictions.csv"),
     coverage: Annotated[
-        float,
-        typer.Option("--coverage", metavar="P", help="Probability that an interval contains the regression target."),
+        float, option("--coverage P", "Probability that an interval contains the regression target.")
     ] = 0.9,
     skip_bad: SkipBad = False,
     runs: RunsFolder = RUNS,

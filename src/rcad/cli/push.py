@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from rcad.cli.options import RUNS, Json, RunsFolder, about
+from rcad.cli.options import RUNS, Json, RunsFolder, about, argument, option
 
 HELP = about(
     "Send a finished run to the Hugging Face Hub, with a model card made from its record.",
@@ -22,13 +20,13 @@ HELP = about(
 
 
 def push(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run, or the start of it.")],
-    repo: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made where there is none.")],
+    run: Annotated[str, argument("RUN", "The id of a run, or the start of it.")],
+    repo: Annotated[str, argument("OWNER/NAME", "The repository; made where there is none.")],
     comparison: Annotated[
-        Path | None, typer.Option("--comparison", metavar="DIR", help="The --out of an rcad compare on the same data.")
+        Path | None, option("--comparison DIR", "The --out of an rcad compare on the same data.")
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make the repository a private one.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the card; send nothing.")] = False,
+    private: Annotated[bool, option("--private", "Make the repository a private one.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Print the card; send nothing.")] = False,
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:

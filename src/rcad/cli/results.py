@@ -16,18 +16,7 @@ from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import Pruned, Store
 from rcad.runs.verify import CURES, Damage
-from rcad.runs.words import (
-    duration,
-    leading,
-    mean_and_spread,
-    metric,
-    number,
-    plural,
-    said,
-    seconds,
-    size,
-    sparkline,
-)
+from rcad.runs.words import duration, leading, mean_and_spread, metric, number, plural, said, seconds, size, sparkline
 from rcad.train.scheduler import Outcome, canonical
 
 _METRICS, _METRICS_LISTED = 3, 2

@@ -16,18 +16,15 @@ from rcad.cli.options import (
     Repair,
     RunsFolder,
     about,
-    help_without_command,
+    argument,
+    group,
+    option,
 )
 
-app = typer.Typer(
-    invoke_without_command=True,
-    callback=help_without_command,
-    help=about("The records of runs.", "rcad runs list", "rcad runs show 3f2a", "rcad runs export table.csv"),
-)
+app = group("The records of runs.", "rcad runs list", "rcad runs show 3f2a", "rcad runs export table.csv")
 
 Statuses = Annotated[
-    list[str] | None,
-    typer.Option("--status", metavar="STATUS", help="Only done, diverged, interrupted or running ones; repeatable."),
+    list[str] | None, option("--status STATUS", "Only done, diverged, interrupted or running ones; repeatable.")
 ]
 
 
@@ -42,12 +39,8 @@ Statuses = Annotated[
 )
 def list_runs(
     status: Statuses = None,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="NAME", help="Only runs on this data, subsets too.")
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option("--method", metavar="NAME", help="Only runs that this method is part of.")
-    ] = None,
+    data: Annotated[str | None, option("--data NAME", "Only runs on this data, subsets too.")] = None,
+    method: Annotated[str | None, option("--method NAME", "Only runs that this method is part of.")] = None,
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:
@@ -68,7 +61,7 @@ def list_runs(
     help=about("One run: its config, its numbers, its epochs.", "rcad runs show 3f2a", "rcad runs show 3f2a --json"),
 )
 def show_run(
-    run: Annotated[str, typer.Argument(metavar="ID", help="The id of a run, or the start of it.")],
+    run: Annotated[str, argument("ID", "The id of a run, or the start of it.")],
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:
@@ -94,9 +87,9 @@ def show_run(
     ),
 )
 def export_runs(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .csv, .parquet or .json.")],
+    file: Annotated[Path, argument("FILE", "Ends in .csv, .parquet or .json.")],
     runs: RunsFolder = RUNS,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, option("--force", "Replace a file that is there.")] = False,
 ) -> None:
     from rcad.cli.screen import say, warn
     from rcad.errors import InputError
@@ -120,13 +113,13 @@ def export_runs(
     ),
 )
 def prune_runs(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="These runs, whatever their status.")] = None,
+    ids: Annotated[list[str] | None, argument("ID", "These runs, whatever their status.")] = None,
     status: Statuses = None,
-    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Remove checkpoints, keep records.")] = False,
+    checkpoints: Annotated[bool, option("--checkpoints", "Remove checkpoints, keep records.")] = False,
     older_than: Annotated[
-        float | None, typer.Option("--older-than", metavar="DAYS", help="Only runs not changed for this many days.")
+        float | None, option("--older-than DAYS", "Only runs not changed for this many days.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Remove them.")] = False,
     runs: RunsFolder = RUNS,
 ) -> None:
     from rcad.cli.results import days, show_pruned
@@ -156,7 +149,7 @@ def prune_runs(
     ),
 )
 def verify_runs(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="These runs only.")] = None,
+    ids: Annotated[list[str] | None, argument("ID", "These runs only.")] = None,
     repair: Repair = False,
     data_dir: DataFolder = None,
     cache_dir: CacheFolder = None,
@@ -208,9 +201,9 @@ def verify_runs(
     ),
 )
 def pack_runs(
-    sources: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or other packs.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Ends in .jsonl.gz.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    sources: Annotated[list[Path], argument("DIR...", "Folders of runs, or other packs.")],
+    out: Annotated[Path, option("--out FILE", "Ends in .jsonl.gz.")],
+    force: Annotated[bool, option("--force", "Replace a file that is there.")] = False,
 ) -> None:
     from rcad.cli.screen import say, warn
     from rcad.errors import InputError
@@ -234,10 +227,8 @@ def pack_runs(
     ),
 )
 def unpack_runs(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What rcad runs pack wrote.")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder of runs; created if it does not exist.")
-    ] = RUNS,
+    file: Annotated[Path, argument("FILE", "What rcad runs pack wrote.")],
+    out: Annotated[Path, option("--out DIR", "Folder of runs; created if it does not exist.")] = RUNS,
 ) -> None:
     from rcad.cli.screen import say
     from rcad.runs.pack import read_pack

@@ -7,9 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from rcad.cli.options import Data, Images, Json, Reading, about, bundled, required_data
+from rcad.cli.options import Json, Reading, Source, about, bundled, option
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
@@ -35,18 +33,12 @@ EXAMPLES, EPOCHS = 512, 15
 @bundled
 def suggest_alpha(
     *,
-    data: Data = None,
-    images: Images = None,
+    source: Source,
     reading: Reading,
     check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check", help="Train a small ERM model and find the distance where its predictions flip."
-        ),
+        bool, option("--check/--no-check", "Train a small ERM model and find the distance where its predictions flip.")
     ] = True,
-    figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="FILE", help="Draw the curve here: a .png or .svg file.")
-    ] = None,
+    figure: Annotated[Path | None, option("--figure FILE", "Draw the curve here: a .png or .svg file.")] = None,
     as_json: Json = False,
 ) -> None:
     if figure is not None:
@@ -60,7 +52,7 @@ def suggest_alpha(
     from rcad.train.progress import shown
     from rcad.train.task import prepare, read
 
-    data = required_data(data, images)
+    data = source.required
     config = configure({"name": data, **reading.main, **reading.own}, [("erm", ())], recipe="small", epochs=EPOCHS)
     with shown(as_json=as_json) as progress:
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))

@@ -10,9 +10,6 @@ import typer
 from rcad.cli.options import (
     METHOD,
     RUNS,
-    Data,
-    Device,
-    Images,
     Join,
     Json,
     Machines,
@@ -21,13 +18,14 @@ from rcad.cli.options import (
     Reading,
     Repair,
     RunsFolder,
-    Stream,
+    Source,
+    Text,
     Track,
     Training,
     about,
     bundled,
     checked,
-    data_name,
+    option,
 )
 from rcad.errors import InputError, one_of, whole
 
@@ -61,74 +59,64 @@ ENGINES = ("auto", "eager", "graph", "compile")
 @bundled
 def train(
     *,
-    data: Data = None,
-    method: Annotated[str | None, METHOD] = None,
-    images: Images = None,
+    source: Source,
+    method: Annotated[Text, METHOD] = None,
     reading: Reading,
-    stream: Stream = False,
+    stream: Annotated[
+        bool, option("--stream", "Read images from disk while training. Default: if they do not fit in memory.")
+    ] = False,
     training: Training,
     weights: Annotated[
-        str | None,
-        typer.Option(
-            "--weights",
-            metavar="FILE|pretrained",
-            help="Finetune: start from a file of weights, or from those that timm has for its model.",
+        Text,
+        option(
+            "--weights FILE|pretrained",
+            "Finetune: start from a file of weights, or from those that timm has for its model.",
         ),
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="FILE.toml", help="Read data, method and settings from a file; options override it."
-        ),
+        Path | None, option("--config FILE.toml", "Read data, method and settings from a file; options override it.")
     ] = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option("--batch-size", metavar="N", help="Examples in a training step. Default: from the recipe."),
+        int | None, option("--batch-size N", "Examples in a training step. Default: from the recipe.")
     ] = None,
-    lr: Annotated[
-        float | None, typer.Option("--lr", metavar="X", help="Learning rate. Default: from the recipe.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="S", help="One run with this seed.")] = None,
+    lr: Annotated[float | None, option("--lr X", "Learning rate. Default: from the recipe.")] = None,
+    seed: Annotated[int | None, option("--seed S", "One run with this seed.")] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option("--seeds", metavar="N|A,B,..", help="N runs (seeds 0 to N-1), or these seeds. Default: seed 0."),
+        Text, option("--seeds N|A,B,..", "N runs (seeds 0 to N-1), or these seeds. Default: seed 0.")
     ] = None,
     runs: RunsFolder = RUNS,
-    device: Device = "auto",
     machines: Machines,
     engine: Annotated[
         str,
-        typer.Option(
-            "--engine",
-            metavar="auto|eager|..",
+        option(
+            "--engine auto|eager|..",
+            "How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
             callback=checked("--engine", one_of, ENGINES),
-            help="How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
         ),
     ] = "auto",
     at_once: Annotated[
         int | None,
-        typer.Option(
-            "--at-once",
-            metavar="N",
+        option(
+            "--at-once N",
+            "Runs that share one GPU. Default: as many as make it faster.",
             callback=checked("--at-once", whole, minimum=1),
-            help="Runs that share one GPU. Default: as many as make it faster.",
         ),
     ] = None,
     join: Join = 1,
     sync_batch_norm: Annotated[
         bool,
-        typer.Option(
+        option(
             "--sync-batch-norm/--no-sync-batch-norm",
-            help="One run on several devices: BatchNorm over whole batches, not over each device's part.",
+            "One run on several devices: BatchNorm over whole batches, not over each device's part.",
         ),
     ] = True,
     minutes: Minutes = None,
     track: Track = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="The same as --track tensorboard.")] = False,
+    tensorboard: Annotated[bool, option("--tensorboard", "The same as --track tensorboard.")] = False,
     repair: Repair = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the config and its id; train nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Print the config and its id; train nothing.")] = False,
 ) -> None:
     from rcad.cli.request import Request, parse_seeds
     from rcad.cli.results import print_configs, show
@@ -145,7 +133,7 @@ def train(
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     request = Request(
-        data={"name": data_name(data, images), **reading.main, **reading.own},
+        data={"name": source.name, **reading.main, **reading.own},
         method=method,
         recipe=training.recipe,
         fields={
@@ -161,11 +149,11 @@ def train(
         config, None if seed is None and seeds is None else parse_seeds(seed, seeds, training.setting)
     )
     if dry_run:
-        at = Place.of(runs, **reading.places, device=device, stream=stream)
+        at = Place.of(runs, **reading.places, device=machines.device, stream=stream)
         print_configs(configs, as_json, None if as_json else plan_of(configs[0], at))
         return
     told = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
-    where = {**reading.places, **machines.places(device), "stream": stream, "track": told}
+    where = {**reading.places, **machines.places, "stream": stream, "track": told}
     place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
     ranks = world()
     if ranks is not None and len(configs) > 1:

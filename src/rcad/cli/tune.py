@@ -9,18 +9,17 @@ import typer
 
 from rcad.cli.options import (
     METHOD,
-    Data,
-    Device,
-    Images,
     Json,
     Machines,
     Quiet,
     Reading,
+    Source,
+    Text,
     Track,
     Training,
     about,
     bundled,
-    required_data,
+    option,
 )
 
 HELP = about(
@@ -35,44 +34,29 @@ HELP = about(
     --space is key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto counts in half
     distances between classes; a key is a parameter of the method or a setting such as optim.lr.""",
 )
-Text = str | None
 
 
 @bundled
 def tune(
     *,
     method: Annotated[str, METHOD],
-    data: Data = None,
-    budget: Annotated[int, typer.Option("--budget", metavar="N", help="Number of configurations to try.")] = 20,
+    source: Source,
+    budget: Annotated[int, option("--budget N", "Number of configurations to try.")] = 20,
     space: Annotated[
-        Text,
-        typer.Option("--space", metavar="SPACE", help="Hyperparameters to search. Default: the method's own ranges."),
+        Text, option("--space SPACE", "Hyperparameters to search. Default: the method's own ranges.")
     ] = None,
-    search: Annotated[
-        str, typer.Option("--search", metavar="random|grid|optuna", help="How to choose configurations.")
-    ] = "random",
+    search: Annotated[str, option("--search random|grid|optuna", "How to choose configurations.")] = "random",
     by: Annotated[
         Text,
-        typer.Option(
-            "--by",
-            metavar="METRIC",
-            help="Validation metric: accuracy, nll, brier or rmse. Default: accuracy; nll for regression.",
+        option(
+            "--by METRIC", "Validation metric: accuracy, nll, brier or rmse. Default: accuracy; nll for regression."
         ),
     ] = None,
-    images: Images = None,
     reading: Reading,
     training: Training,
-    seeds: Annotated[
-        Text,
-        typer.Option("--seeds", metavar="N|A,B,..", help="Average each trial over these seeds. Default: seed 0."),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the record and the page.")] = Path(
-        "rcad-tune"
-    ),
-    runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="DIR", help="Folder for its runs. Default: runs in --out.")
-    ] = None,
-    device: Device = "auto",
+    seeds: Annotated[Text, option("--seeds N|A,B,..", "Average each trial over these seeds. Default: seed 0.")] = None,
+    out: Annotated[Path, option("--out DIR", "Folder of the record and the page.")] = Path("rcad-tune"),
+    runs: Annotated[Path | None, option("--runs DIR", "Folder for its runs. Default: runs in --out.")] = None,
     machines: Machines,
     track: Track = None,
     as_json: Json = False,
@@ -88,7 +72,7 @@ def tune(
 
     with shown(quiet=quiet, as_json=as_json) as progress:
         found = tuned(
-            required_data(data, images),
+            source.required,
             method,
             **reading.entry,
             **training.entry,
@@ -99,7 +83,7 @@ def tune(
             seeds=numbers,
             out=out,
             runs=runs,
-            **machines.places(device),
+            **machines.places,
             track=track,
             progress=progress,
         )

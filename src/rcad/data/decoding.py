@@ -31,7 +31,7 @@ from rcad.data.cache import allocate
 from rcad.data.dataset import Progress
 from rcad.data.files import read_bytes, reason
 from rcad.data.images import ColourError, decode, is_grey
-from rcad.errors import InputError, need
+from rcad.errors import InputError, cores, need
 
 SOURCE_LENGTH = 2048
 """Images in a source at most: short enough to share among processes."""
@@ -238,8 +238,7 @@ def _decode_all(jobs: Sequence[Job], progress: Progress | None, workers: int | N
     bad: dict[str, dict[int, str]] = {job.split: {} for job in jobs}
     total, done = sum(len(job.source) for job in jobs), 0
     if workers is None:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = workers if total >= _WORTH_WORKERS else 1
+        workers = cores() if total >= _WORTH_WORKERS else 1
     workers = min(workers, len(jobs))
     blocks = _in_workers(jobs, workers) if workers > 1 else (block for job in jobs for block in _decode_job(job))
     with contextlib.closing(blocks):  # ends the workers at once when `progress` raises or Ctrl-C comes

@@ -10,7 +10,6 @@ Threads decode: Pillow lets go of Python's lock while it does. What they hold is
 
 from __future__ import annotations
 
-import os
 import shutil
 import zipfile
 import zlib
@@ -31,7 +30,7 @@ from rcad.data.dataset import Dataset, Progress, Split
 from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image
 from rcad.data.files import make_folder, read_bytes, writing
 from rcad.data.images import decode, is_grey
-from rcad.errors import InputError, memory
+from rcad.errors import InputError, cores, memory
 
 AHEAD = 3
 """Batches that are decoded before they are asked for."""
@@ -340,11 +339,6 @@ def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, ide
     make_whole(entry, build, opened)
     index = opened(entry) or {}
     return Packed(entry / "images.bin", index["ends"], index["origins"], index["firsts"])
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

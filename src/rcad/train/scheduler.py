@@ -7,7 +7,6 @@ machine: whatever makes runs and tells of their records will do.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from rcad.data.splits import parse_spec
-from rcad.errors import InputError, whole
+from rcad.errors import InputError, cores, whole
 from rcad.loss.method_rows import check_named
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
@@ -392,11 +391,6 @@ def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, pr
     from rcad.train.processes import Processes
 
     return Processes(wanted)
-
-
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 COST: Mapping[str, float] = {

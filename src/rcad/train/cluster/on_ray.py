@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, need
+from rcad.errors import InputError, cores, need
 from rcad.runs.config import RunConfig
 from rcad.runs.files import make_folder, write_text
 from rcad.runs.locks import BusyError
@@ -31,7 +31,7 @@ from rcad.runs.store import RECORD, WEIGHTS, Store
 from rcad.runs.words import plural, title
 from rcad.train.place import Executor, Place
 from rcad.train.processes import Telling, answer
-from rcad.train.scheduler import Work, cores
+from rcad.train.scheduler import Work
 from rcad.train.stop import SIGNALS
 
 RETRIES = 8
