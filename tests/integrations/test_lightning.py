@@ -88,13 +88,6 @@ def test_the_precision_plugin_scales_every_backward(how: str) -> None:
     same_parameters(module.net, trained_plainly(fused=how in FUSED))
 
 
-def test_double_precision() -> None:
-    module = Automatic()
-    fit(module, precision="64-true")
-    assert module.net[0].weight.dtype == torch.float64
-    torch.testing.assert_close(module.net[0].weight.float(), trained_plainly()[0].weight, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize(("how", "backwards"), [("mixin", 3), ("manual", 2), ("captured", 2)])
 def test_the_number_of_passes(how: str, backwards: int) -> None:
     """The gradient with respect to x is a backward of its own, unless the steps are fused."""
@@ -316,21 +309,6 @@ def test_the_other_name_of_lightning() -> None:
     for module, callbacks in ((Other(), [RCADCallback(RCAD_TEXT)]), (mixed, [])):
         pl.Trainer(max_epochs=2, callbacks=callbacks, **QUIET).fit(module, loader())
         same_parameters(module.net, trained_plainly())
-
-
-def test_the_search_for_a_learning_rate_with_a_negative_loss() -> None:
-    """Its default stops where the loss exceeds four times the best one: at once, if that is negative."""
-    tuner = pytest.importorskip("lightning.pytorch.tuner")
-
-    class Tuned(Plain):
-        lr = 0.1
-
-    tried = []
-    for options in ({}, {"early_stop_threshold": None}):
-        trainer = L.Trainer(max_epochs=20, callbacks=[RCADCallback("rcad(alpha=0.5, lam=3.0)")], **QUIET)
-        found = tuner.Tuner(trainer).lr_find(Tuned(), loader(), num_training=20, **options)
-        tried.append(len(found.results["loss"]))
-    assert tried[0] < tried[1] == 20
 
 
 class Forgetful(Automatic):

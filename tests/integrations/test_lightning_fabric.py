@@ -80,36 +80,10 @@ def test_the_precision_plugin_scales_every_backward(fused: bool) -> None:
     assert plugin.scaler.get_scale() == 1024, "a step was skipped"
 
 
-def test_the_wrapper_itself_would_not_do() -> None:
-    """Why the criterion looks inside: what Fabric's wrapper returns may be run backward by Fabric alone."""
-
-    plugin = scaled(MixedPrecision)
-    plugin.convert_input = lambda data: data
-    model = L.Fabric(accelerator="cpu", devices=1, plugins=[plugin]).setup(norm_net())
-    with pytest.raises(RuntimeError, match=r"requires you to call `fabric.backward\(loss\)`"):
-        methods.rcad(0.5, 0.1).criterion()(model, *images(8))
-
-
-def test_double_precision() -> None:
-    net = trained_with_fabric(fused=True, precision="64-true")
-    assert net[0].weight.dtype == torch.float64
-    torch.testing.assert_close(net[0].weight.float(), trained_plainly()[0].weight, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_compiled_model(fused: bool) -> None:
     torch._dynamo.reset()
     same_parameters(trained_with_fabric(fused=fused, compiled=True), trained_plainly(fused=fused))
-
-
-def test_losses_bring_parts_and_output() -> None:
-    fabric, net = L.Fabric(accelerator="cpu", devices=1), norm_net()
-    x, y = images(8)
-    losses = FabricCriterion(fabric, RCAD_TEXT).losses(fabric.setup(net), x, y)
-    expected = methods.rcad(0.5, 0.1).criterion().losses(norm_net(), x, y)
-    assert losses.parts == expected.parts
-    assert losses.output is not None
-    assert torch.equal(losses.output, expected.output)
 
 
 def test_a_given_step_decides_where_terms_rest() -> None:

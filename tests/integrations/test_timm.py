@@ -25,7 +25,6 @@ from timm.loss import (  # noqa: E402
     SoftTargetCrossEntropy,
 )
 from timm.task import ClassificationTask  # noqa: E402
-from timm.utils import ModelEmaV3, NativeScaler  # noqa: E402
 
 from rcad.integrations.timm import RCADTask, likelihood_of, normalisation, rcad_for  # noqa: E402
 
@@ -175,70 +174,6 @@ def test_the_method_s_own_augmentations_work_on_pixels() -> None:
     torch.testing.assert_close(result["loss"], expected)
 
 
-def test_dropout_and_stochastic_depth() -> None:
-    """The direction is that of the clean pass with its own masks; the pass at x' draws new ones."""
-    options = {"drop_rate": 0.5, "drop_path_rate": 0.3}
-    task = RCADTask(network(**options), method=RCAD_TEXT, verbose=False)
-    trained(task)
-    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD)
-    same_parameters(task.get_trainable_module(), trained_plainly(network(**options), criterion))
-    assert not torch.equal(task.trainable_module.fc.weight, trained_plainly(network(), criterion).fc.weight)
-
-
-def test_the_average_of_the_weights() -> None:
-    task = RCADTask(network(), method=RCAD_TEXT, verbose=False)
-    task.setup_ema(decay=0.5)
-    plain = network()
-    average = ModelEmaV3(plain, decay=0.5)
-    criterion, optimizers = RCAD(0.5, 0.1, mean=MEAN, std=STD), [sgd(task.trainable_module), sgd(plain)]
-    for x, y in batches():
-        for optimizer, loss in zip(optimizers, [task(x, y)["loss"], criterion(plain, x, y)], strict=True):
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        task.update_ema()
-        average.update(plain)
-    same_parameters(task.get_eval_model(ema=True).module, average.module)
-    assert not torch.equal(average.module.fc.weight, plain.fc.weight)
-    with torch.inference_mode():
-        assert task.get_eval_model(ema=True).module(batches()[0][0]).shape == (6, CLASSES)
-
-
-@pytest.mark.parametrize("clip", [None, 0.05])
-def test_the_native_scaler_with_accumulation(clip: float | None) -> None:
-    """As timm's script accumulates: the loss is divided, and only the last batch of a group updates."""
-    nets = []
-    for scaled in (True, False):
-        task = RCADTask(network(), method=RCAD_TEXT, verbose=False)
-        optimizer, scaler = sgd(task.trainable_module), NativeScaler("cpu")
-        for index, (x, y) in enumerate(batches()):
-            loss, last = task(x, y)["loss"] / 2, index % 2 == 1
-            if scaled:
-                parameters = task.get_clip_parameters()
-                scaler(loss, optimizer, clip_grad=clip, parameters=parameters, need_update=last)
-            else:
-                loss.backward()
-                if last and clip is not None:
-                    nn.utils.clip_grad_norm_(task.parameters(), clip)
-                if last:
-                    optimizer.step()
-            if last:
-                optimizer.zero_grad()
-        nets.append(task.trainable_module)
-    same_parameters(*nets)
-
-
-def test_channels_last_stays_so() -> None:
-    net, layouts = network().to(memory_format=torch.channels_last), []
-    net.register_forward_pre_hook(
-        lambda module, inputs: layouts.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
-    )
-    x, y = batches()[0]
-    result = RCADTask(net, method=RCAD_TEXT, verbose=False)(x.contiguous(memory_format=torch.channels_last), y)
-    assert layouts == [True, True]
-    torch.testing.assert_close(result["loss"], RCADTask(network(), method=RCAD_TEXT, verbose=False)(x, y)["loss"])
-
-
 def test_a_compiled_task() -> None:
     torch._dynamo.reset()
     task = RCADTask(net := network(), method=RCAD_TEXT, verbose=False)
@@ -265,16 +200,6 @@ def test_under_ddp_only_the_clean_pass_goes_through_the_wrapper(tmp_path: Path) 
         same_parameters(net, trained_plainly(plain, RCAD(0.5, 0.1, mean=MEAN, std=STD)))
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_what_a_step_returns() -> None:
-    x, y = batches()[0]
-    result = RCADTask(network(), method=RCAD_TEXT, verbose=False)(x, y)
-    losses = RCAD(0.5, 0.1, mean=MEAN, std=STD).losses(network(), x, y)
-    assert result.keys() == {"loss", "output", "rcad/loss", "rcad/nll", "rcad/entropy"}
-    assert torch.equal(result["output"], losses.output)
-    assert result["rcad/nll"] == losses.parts["nll"]
-    assert result["rcad/entropy"] == -losses.parts["rcad"]
 
 
 def test_in_eval_mode_the_loss_is_the_plain_one() -> None:

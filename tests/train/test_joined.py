@@ -23,7 +23,7 @@ from rcad.train.joined import JoinedUpdate, Seat
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
-from rcad.train.step import Plan, Stepper
+from rcad.train.step import Stepper
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, seated, trainer, turn
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -193,14 +193,6 @@ def test_nobody_learns_at_the_rate_of_another() -> None:
     assert distance(runs[1], alone(slower, 1)) == 0.0
 
 
-def test_teams_that_have_parted_say_once_why_they_are_not_joined(caplog: pytest.LogCaptureFixture) -> None:
-    team, runs = seated(config("grow", epochs=2), range(4))
-    runs[0].epoch = runs[2].epoch = 1
-    assert finish(team) == ["done"] * 4
-    said = [record.message.partition(":")[0] for record in caplog.records]
-    assert said == ["some runs are not joined", "the runs are not joined"]
-
-
 def test_teams_that_have_parted_pause_apart() -> None:
     team, runs = seated(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
     runs[0].epoch = runs[2].epoch = 1
@@ -223,31 +215,6 @@ def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> N
     assert not one.runs
     assert one.step() == []  # a step half taken is not taken again, and nobody is left who could save it
     assert finish(other) == ["done"] * 2
-
-
-def test_what_is_to_come_has_a_name() -> None:
-    team, runs = seated(config("erm"), range(3))
-    assert runs[0].stepper.name == "eager, 3 to be joined"
-    team.drop(next(iter(team.runs)))  # its record was there already: it is not waited for
-    assert runs[0].stepper.name == "eager, 2 to be joined"
-    turn([team])
-    assert runs[0].stepper.name == "eager, 2 joined"
-    team, runs = seated(config("erm"), range(1), engine="graph")
-    assert runs[0].stepper.name == "graph"
-
-
-def test_an_epoch_begins_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, begun = Stepper.begin, []
-
-    def noted(self: Stepper, order: Tensor, rates: Sequence[float], first: Plan) -> None:
-        begun.append((order.shape[0], first.turn, first.number))
-        begin(self, order, rates, first)
-
-    monkeypatch.setattr(Stepper, "begin", noted)
-    team, runs = seated(config("erm", epochs=2), range(3))
-    finish(team)
-    assert begun == [(3, 0, 0), (3, 0, runs[0]._batches())]
-    assert team.epochs == 2
 
 
 @pytest.fixture

@@ -417,18 +417,6 @@ def test_as_many_at_once_as_pay(
     assert seen == [limit]
 
 
-def test_no_more_are_joined_than_go_at_once(tmp_path: Path) -> None:
-    records = go(seeds(3, epochs=1), tmp_path, 3, at_once=2)
-    assert engines(records) == ["eager, 2 joined, 2 runs at once"] * 2 + ["eager, 2 runs at once"]
-
-
-def test_nobody_comes_after_a_signal(tmp_path: Path) -> None:
-    teams = teams_of(Place(Store.open(tmp_path), device="cpu"), seeds(3), 2)
-    teams.stop = Stop(minutes=0)
-    teams._admit()
-    assert not teams.teams
-
-
 def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: Path) -> None:
     configs, told = seeds(3), []
     with Store.open(tmp_path).lock(canonical_config(configs[1])):

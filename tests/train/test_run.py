@@ -26,7 +26,6 @@ from rcad.train import machine
 from rcad.train import run as engine
 from rcad.train.checkpoint import load_tensors
 from rcad.train.loop import Trainer
-from rcad.train.machine import pick_device
 from rcad.train.place import Place
 from rcad.train.run import canonical_config, run
 from rcad.train.stop import Stop
@@ -263,12 +262,6 @@ def test_writing_out_a_default_is_the_same_run() -> None:
     assert config_id(canonical_config(other)) != config_id(plain)
 
 
-def test_the_global_generator_is_given_back(tmp_path: Path) -> None:
-    before = torch.get_rng_state()
-    run(small(epochs=1), Place(Store.open(tmp_path)))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
     config = configure(
         "digits[:200]", [("erm", ())], epochs=3, settings=["optim.name=sgd", "optim.lr=1e30", "model.width=4"]
@@ -301,15 +294,6 @@ def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_devices_are_named() -> None:
-    assert pick_device("cpu").type == "cpu"
-    with pytest.raises(InputError, match="expected a device such as auto, cpu, cuda or cuda:1, but got 'gpu'"):
-        pick_device("gpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="torch sees none"):
-            pick_device("cuda")
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,7 @@ from rcad.runs.words import said_held_out
 from rcad.train import scheduler, trackers
 from rcad.train.place import Place
 from rcad.train.progress import Silent
-from rcad.train.run import run
-from rcad.train.scheduler import Work, schedule
+from rcad.train.scheduler import schedule
 from rcad.train.trackers import TRACKERS, Subject, Tracked, parse_trackers, track_study
 
 Row = dict[str, Any]
@@ -169,17 +168,6 @@ def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
     monkeypatch.setattr(trackers, "write_text", no_space)
     monkeypatch.setattr(trackers, "read_log", damaged)
     assert schedule([config()], place(tmp_path)).records[0].status == "done"
-    assert steps(heard.told) == [1, 2, 3]
-
-
-def test_it_does_not_matter_who_made_a_run(tmp_path: Path, heard: type[Heard]) -> None:
-    """Another process, or a machine of a cluster: the scheduler hears of records alone."""
-
-    def elsewhere(work: Work) -> None:
-        for one in work.configs:
-            work.listener.ended(run(one, work.place))
-
-    schedule([config()], place(tmp_path), backend=elsewhere)
     assert steps(heard.told) == [1, 2, 3]
 
 
