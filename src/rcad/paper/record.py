@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, is_finite, is_number, shaped, shown
+from rcad.errors import InputError, shaped, shown
 from rcad.paper.claims import NOT_RUN, TRIAL, Claim, Side, Tally, is_check
 from rcad.paper.published import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
@@ -121,7 +121,7 @@ class Study:
     """
 
     target: str
-    title: str
+    title: str = ""
     path: Path | None = None
     about: str = ""
     scale: str = "full"
@@ -249,54 +249,31 @@ class Study:
     @classmethod
     def parse(cls, plain: Any, path: Path) -> Study:
         """The record that `to_dict` wrote; one line says what is wrong with it."""
-        record = Fields(plain, str(path))
-        schema = record.get("schema", int, 1)
-        if not is_study(plain) or schema not in (1, SCHEMA):
-            what = shown(record.get("kind", str, "no kind")), schema
-            raise InputError(
-                f"expected a study of schema {SCHEMA} in {path}, but got {what[0]}, {what[1]}; run it again"
+        schema = plain.get("schema", 1) if isinstance(plain, Mapping) else None
+        try:
+            if not is_study(plain) or schema not in (1, SCHEMA):
+                raise InputError(f"expected a study of schema {SCHEMA} in {path}, but got schema {shown(schema)}")
+            parts = _given(str(path), plain, {"cells": list, "claims": (list, None), "series": (list, None)})
+            study = cls(
+                **_given(str(path), plain, STUDY),
+                path=path,
+                places={(one.row, one.column): one for one in (_place(str(path), cell) for cell in parts["cells"])},
+                claims=[_claim(f"a claim of {path}", one) for one in parts.get("claims", ())],
+                series=[_series(f"a curve of {path}", one) for one in parts.get("series", ())],
             )
-        settings = record.get("settings", dict, {})
-        found = {
-            name: record.get(name, kind, default)
-            for name, kind, default in (
-                ("target", str, ...), ("title", str, ""), ("about", str, ""), ("scale", str, ...),
-                ("protocol", str, ""), ("metric", str, ...), ("higher_is_better", bool, ...), ("unit", str, ""),
-                ("rows", list, ...), ("columns", list, ...), ("controls", list, []), ("rule", str, ""),
-                ("notes", list, []), ("not_run", list, []), ("versions", dict, {}), ("along", str, ""),
-                ("overlap", dict, {}), ("ceiling", dict, {}), ("details", dict, {}),
-            )
-        }  # fmt: skip
-        for name, form in _FORMS.items():
-            shaped(f"{name!r} of {path}", found[name], form)
-        places = [_place(Fields(cell, f"a cell of {path}")) for cell in record.get("cells", list, ...)]
-        for place in places:
-            if place.row not in found["rows"] or place.column not in found["columns"]:
-                raise InputError(
-                    f"expected the cells of {path} in its rows and columns, but got {place.row!r} and "
-                    f"{place.column!r}; run it again"
-                )
-        study = cls(
-            **found,
-            path=path,
-            metrics=shaped(
-                f"'metrics' of {path}", record.get("metrics", dict, settings.get("metrics", {})), {str: str}
-            ),
-            places={(place.row, place.column): place for place in places},
-            claims=[_claim(Fields(one, f"a claim of {path}")) for one in record.get("claims", list, [])],
-            series=[_series(Fields(one, f"a curve of {path}")) for one in record.get("series", list, [])],
-            seconds=record.number("seconds"),
-            settings=settings,
-        )
+            for row, column in study.places:
+                if row not in study.rows or column not in study.columns:
+                    raise InputError(
+                        f"expected the cells of {path} in its rows and columns, but got {row!r} and {column!r}"
+                    )
+        except InputError as error:
+            raise InputError(f"{error}; run it again") from None
         study = _first_schema(study, plain) if schema == 1 else study
-        return _without_verdicts(study) if study.scale == "smoke" else study
-
-
-_FORMS: Mapping[str, Any] = {
-    **{name: [str] for name in ("rows", "columns", "controls", "notes", "not_run")},
-    **{name: {str: float} for name in ("overlap", "ceiling")},
-    "versions": {str: str},
-}
+        if study.scale != "smoke":
+            return study
+        # A trial has no verdict, whatever a record says.
+        claims = [one if one.verdict == NOT_RUN else replace(one, verdict=TRIAL) for one in study.claims]
+        return replace(study, claims=claims)
 
 
 def is_study(plain: Any) -> bool:
@@ -315,14 +292,9 @@ def _first_schema(study: Study, plain: JSON) -> Study:
         claims=claims,
         notes=[note for note in study.notes if note not in missing],
         not_run=missing,
+        metrics=study.settings.get("metrics", {}),
         details={"images": plain["images"]} if "images" in plain else {},
     )
-
-
-def _without_verdicts(study: Study) -> Study:
-    """A trial has no verdict, whatever a record says."""
-    claims = [claim if claim.verdict == NOT_RUN else replace(claim, verdict=TRIAL) for claim in study.claims]
-    return replace(study, claims=claims)
 
 
 def as_stored(value: Any) -> Any:
@@ -357,91 +329,59 @@ def refuse_to_replace_larger(path: Path, scale: str) -> None:
         raise InputError(f"expected a folder for the trial, but {path} holds the {found} scale; pass another --out")
 
 
-class Fields:
-    """The fields of a JSON object, each checked as it is taken."""
-
-    def __init__(self, plain: Any, where: str) -> None:
-        if not isinstance(plain, Mapping):
-            raise InputError(f"expected {where} to be an object, but got {shown(plain)}; run it again")
-        self.plain, self.where = plain, where
-
-    def get(self, name: str, kind: type, default: Any = ...) -> Any:
-        """The field; `...` as the default asks for it, and None in the record stands for any other default."""
-        value = self.plain.get(name)
-        if value is None and default is not ...:
-            return default
-        if name not in self.plain:
-            raise InputError(f"expected {self.where} to hold {name!r}, but it does not; run it again")
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(
-                f"expected {name!r} of {self.where} to be of type {kind.__name__}, but got {shown(value)}; run it again"
-            )
-        return value
-
-    def number(self, name: str) -> float | None:
-        """A number, or None."""
-        return _number(self.plain.get(name), f"{name!r} of {self.where}")
-
-
-def _number(value: Any, what: str) -> float | None:
-    if value is None or (is_number(value) and is_finite(value)):
-        return None if value is None else float(value)
-    raise InputError(f"expected {what} to be a number, but got {shown(value)}; run it again")
+TEXT, NUMBER, TEXTS, TABLE = (str, None), (float, None), ([str], None), (dict, None)
+STUDY: Mapping[str, Any] = {
+    "target": str,
+    "scale": str,
+    "metric": str,
+    "higher_is_better": bool,
+    "rows": [str],
+    "columns": [str],
+    **dict.fromkeys(("title", "about", "protocol", "unit", "rule", "along"), TEXT),
+    **dict.fromkeys(("controls", "notes", "not_run"), TEXTS),
+    **dict.fromkeys(("settings", "details"), TABLE),
+    **dict.fromkeys(("overlap", "ceiling"), ({str: float}, None)),
+    **dict.fromkeys(("versions", "metrics"), ({str: str}, None)),
+    "seconds": NUMBER,
+}
+"""The form of each field, see `shaped`; cells, claims and curves have their own."""
+RUN = {"seed": int, "metrics": {str: NUMBER}, "id": TEXT, "status": TEXT, "seconds": NUMBER}
+PRINTED = {"mean": float, "half": NUMBER, "n": (int, None)}
+SERIES = {"name": str, "published": ([NUMBER], None), "panel": TEXT, "over": TEXT}
+CLAIM = {
+    **dict.fromkeys(("where", "statement", "verdict"), str),
+    **dict.fromkeys(("published", "p_holm", "p_reverse_holm"), NUMBER),
+    **dict.fromkeys(("note", "ours", "rule", "published_p"), TEXT),
+    **dict.fromkeys(("gain", "last"), TABLE),
+}
 
 
-def _place(cell: Fields) -> Place:
-    printed = cell.get("published", dict, None)
-    return Place(
-        cell.get("row", str),
-        cell.get("column", str),
-        None if printed is None else _printed(shaped(f"a printed number of {cell.where}", printed, _PRINTED)),
-        [_run(Fields(run, cell.where)) for run in cell.get("runs", list)],
-    )
+def _given(where: str, plain: Any, form: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a JSON object that are there, each of its form; those that are null have their default."""
+    checked = shaped(where, plain, dict(form))
+    return {name: checked[name] for name in form if checked[name] is not None}
 
 
-_PRINTED = {"mean": float, "half": (float, None), "n": (int, None)}
+def _place(where: str, plain: Any) -> Place:
+    cell = shaped(f"a cell of {where}", plain, {"row": str, "column": str, "runs": [RUN], "published": TABLE})
+    printed = cell["published"]
+    if printed is not None:
+        printed = Printed(**_given(f"a printed number of {where}", printed, PRINTED))
+    return Place(cell["row"], cell["column"], printed, [Run(**_given(where, run, RUN)) for run in cell["runs"]])
 
 
-def _printed(plain: JSON) -> Printed:
-    return Printed(plain["mean"], plain["half"], plain["n"])
-
-
-def _run(run: Fields) -> Run:
-    metrics = {name: _number(value, f"{name!r} of {run.where}") for name, value in run.get("metrics", dict).items()}
-    return Run(
-        run.get("seed", int), metrics, run.get("id", str, ""), run.get("status", str, "done"), run.number("seconds")
-    )
-
-
-def _series(one: Fields) -> Series:
-    x = [
-        place if isinstance(place, str) else _number(place, f"x of {one.where}") or 0.0 for place in one.get("x", list)
-    ]
-    y = [values if isinstance(values, list) else [values] for values in one.get("y", list)]
-    shaped(f"y of {one.where}", y, [[(float, None)]])
+def _series(where: str, plain: Any) -> Series:
+    given = shaped(where, plain, {"x": list, "y": list})
+    x = [one if isinstance(one, str) else shaped(f"x of {where}", one, float) for one in given["x"]]
+    y = shaped(f"y of {where}", [one if isinstance(one, list) else [one] for one in given["y"]], [[NUMBER]])
     if len(y) != len(x):
-        raise InputError(f"expected as many y as x in {one.where}, but got {len(x)} values of x and {len(y)} of y")
-    name, panel, over = one.get("name", str), one.get("panel", str, ""), one.get("over", str, None)
-    printed = shaped(f"the printed numbers of {one.where}", one.get("published", list, []), [(float, None)])
-    return Series(name, x, y, printed, panel, over)
+        raise InputError(f"expected as many y as x in {where}, but got {len(x)} values of x and {len(y)} of y")
+    return Series(x=x, y=y, **_given(where, plain, SERIES))
 
 
-def _claim(one: Fields) -> Claim:
-    last = one.get("last", dict, None)
-    return Claim(
-        where=one.get("where", str),
-        statement=one.get("statement", str),
-        verdict=one.get("verdict", str),
-        gain=one.get("gain", dict, None),
-        published=one.number("published"),
-        p_holm=one.number("p_holm"),
-        p_reverse_holm=one.number("p_reverse_holm"),
-        note=one.get("note", str, ""),
-        ours=one.get("ours", str, ""),
-        rule=one.get("rule", str, ""),
-        published_p=one.get("published_p", str, ""),
-        last=None if last is None else _claim(Fields(last, one.where)),
-    )
+def _claim(where: str, plain: Any) -> Claim:
+    found = Claim(**_given(where, plain, CLAIM))
+    return found if found.last is None else replace(found, last=_claim(where, found.last))
 
 
 def _claim_to_dict(claim: Claim) -> dict[str, Any]:

@@ -240,9 +240,11 @@ def test_a_damaged_evaluation_or_benchmark_is_named(tmp_path: Path) -> None:
     rows = [{"ms_per_seed_step": 1.0, "ratio_to_erm": 1.0}]
     put(tmp_path, {"kind": "rcad step times", "rows": rows}, "benchmarks/b.json")
     put(tmp_path, {"kind": "rcad study", "schema": 2, "target": "alpha"}, "alpha/alpha.json")
+    shown = {"details": {"images": {"pixels": [[1]], "alphas": [0], "labels": ["a"]}}}
+    put(tmp_path, suite("F1", rows=("DA", "RCAD"), columns=("a",), **shown))
     build(tmp_path, tmp_path / "out")
     text = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
-    for name in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json"):
+    for name in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json", "F1/F1.json"):
         assert any(name in line for line in text.splitlines() if "Could not be read: expected" in line), name
 
 

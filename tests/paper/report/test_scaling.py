@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from rcad.errors import InputError
 from rcad.paper.report import costs, gather, scaling
 
 FLOOR = 4.0
@@ -73,8 +70,3 @@ def test_the_report_shows_it_with_the_cost_of_a_step(tmp_path: Path) -> None:
     (section,) = [one for one in found.document.sections if one.title == costs.TITLE]
     assert [part.name for part in section.parts if hasattr(part, "drawing")] == ["scaling_h200"]
     assert any("broken.json" in words for words in found.found.damaged)
-
-
-def test_a_row_that_lacks_what_is_drawn() -> None:
-    with pytest.raises(InputError, match="expected batch, classes, method, runs, side in a row of"):
-        scaling.check(Path("a.json"), {"rows": [{"axes": ["batch"]}]})

@@ -1,9 +1,7 @@
-"""Verdicts, the files that are written, and what importing costs."""
+"""Verdicts, and the files that are written."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,12 +9,11 @@ import pytest
 import torch
 
 from rcad.paper.record import Study
-from rcad.paper.theory import appendix, lemmas
-from rcad.paper.theory.__main__ import main
+from rcad.paper.run import make_study
+from rcad.paper.theory import appendix, lemmas, study
 from rcad.paper.theory.claims import figure_claims, judge_difference, judge_share, judge_universal
 from rcad.paper.theory.problem import Interval, band, mean_interval, share_interval
 from rcad.paper.theory.simulation import Settings, run_trajectories
-from rcad.paper.theory.study import scale_of
 
 
 @pytest.mark.parametrize(
@@ -66,45 +63,22 @@ def test_the_figure_s_verdicts() -> None:
     assert verdicts["test accuracy reaches 100%"] == "not reproduced"
 
 
-def test_the_command_writes_its_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_the_name_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("enough_examples", "margin_bound"):
         monkeypatch.setattr(appendix, name, partial(getattr(appendix, name), problems=4))
     monkeypatch.setattr(lemmas, "conclusion_scan", partial(lemmas.conclusion_scan, steps=20))
-    assert main(["--draws", "10", "--out", str(tmp_path / "new"), "--no-figure"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.startswith("a trial\nwritten to "), "ten draws judge nothing"
-    assert "the sweeps" in shown.err
-    made = Study.read(tmp_path / "new" / "linear.json")
-    assert (made.target, made.scale, made.settings["draws"]) == ("F5", "smoke", 10)
-    assert len(made.details["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 101
-    page = (tmp_path / "new" / "linear.md").read_text()
-    assert {claim.verdict for claim in made.claims} == {"a trial"}
+    monkeypatch.setattr(study, "MANY", 50_000)
+    monkeypatch.setitem(study.SCALES, "smoke", Settings(draws=10, steps=20))
+    told: list[str] = []
+    made = make_study("F5", "smoke", tmp_path, None, lambda what, done, total: told.append(what))
+    assert "the sweeps" in told
+    assert made.line.endswith("a trial"), "ten draws judge nothing"
+    found = Study.read(tmp_path / "theory" / "linear.json")
+    assert (found.target, found.scale, found.settings["draws"]) == ("F5", "smoke", 10)
+    assert len(found.details["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 21
+    assert {claim.verdict for claim in found.claims} == {"a trial"}
+    page = (tmp_path / "theory" / "linear.md").read_text()
     assert "SMOKE SCALE" in page
-    assert sum(line.startswith("| a trial |") for line in page.splitlines()) == len(made.claims)
+    assert sum(line.startswith("| a trial |") for line in page.splitlines()) == len(found.claims)
     for heading in ("The window of alpha", "RCAD's learning rate", "Sweep over beta, alpha=0.7"):
         assert f"## {heading}" in page
-
-
-@pytest.mark.parametrize(
-    ("draws", "scale"), [(20, "smoke"), (99, "smoke"), (100, "small"), (999, "small"), (1000, "full")]
-)
-def test_the_scale_goes_by_the_draws(draws: int, scale: str) -> None:
-    assert scale_of(Settings(draws=draws)) == scale
-
-
-def test_bad_options_end_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--draws", "1"])
-    assert stop.value.code == 2
-    assert "expected draws to be a whole number >= 2, but got 1" in capsys.readouterr().err
-
-
-def test_importing_needs_torch_and_numpy_only() -> None:
-    code = (
-        "import sys, rcad.paper.theory, rcad.paper.theory.simulation, rcad.paper.theory.lemmas; "
-        "print(*(m for m in ('scipy', 'matplotlib', 'pandas', 'sklearn', 'typer') if m in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == ""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rcad.errors import shaped
 from rcad.evaluate.saved_run import tables as evaluated
 from rcad.paper.claims import IMAGE_RULE, NOT_RUN
-from rcad.paper.record import JSON, Fields, Study
+from rcad.paper.record import JSON, Study
 from rcad.paper.report import curves, grids, pictures
 from rcad.paper.report.details import details
 from rcad.paper.report.numbers import checks, counts, tally
@@ -156,11 +157,9 @@ def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Docu
 
 def evaluation(path: Path, record: JSON, links: Links) -> Section:
     """Calibration, attacks, corruptions and other data, as far as they were measured; the runs behind them."""
-    fields = Fields(record, str(path))
-    groups, suites = fields.get("groups", list), fields.get("suites", list)
-    for group in groups:
-        for name, kind in (("name", str), ("data", str), ("seeds", list), ("runs", list)):
-            Fields(group, f"a group of {path}").get(name, kind)
+    group_form = {"name": str, "data": str, "seeds": list, "runs": list}
+    found = shaped(str(path), record, {"groups": [group_form], "suites": list})
+    groups, suites = found["groups"], found["suites"]
     parts = [table for suite in suites for table in evaluated.tables(groups, suite)]
     gaps = evaluated.differences(groups, suites)
     rows: list[list[str | Cell]] = [

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError
+from rcad.errors import shaped
 from rcad.paper.claims import NOT_RUN, Claim
-from rcad.paper.record import JSON, Fields, Study
+from rcad.paper.record import JSON, NUMBER, Study
 from rcad.paper.report import pictures, scaling
 from rcad.report.document import Section, Table
 from rcad.report.numbers import fixed
@@ -97,15 +97,12 @@ def section(records: Sequence[tuple[Path, JSON]], grown: Sequence[tuple[Path, JS
 def _cost_table(path: Path, record: JSON) -> Table:
     names = ("model", "batch", "mode", "method")
     rows = []
-    for one in Fields(record, str(path)).get("rows", list):
-        row = Fields(one, f"a row of {path}")
-        model, batch, mode, method = (str(row.plain.get(name, "-")) for name in names)
-        joined = row.get("joined", int, 1)
-        at_once = f"{row.plain.get('replicas', '-')}{f', joined by {joined}' if joined != 1 else ''}"
-        numbers = (("ms_per_seed_step", 3), ("ratio_to_erm", 2), ("ratio_to_floor", 2), ("peak_memory_gib", 2))
-        rows.append(
-            [model, batch, mode, at_once, method, *(fixed(row.number(name), places) for name, places in numbers)]
-        )
+    for row in record["rows"]:
+        model, batch, mode, method = (str(row.get(name, "-")) for name in names)
+        joined = row.get("joined") or 1
+        at_once = f"{row.get('replicas', '-')}{f', joined by {joined}' if joined != 1 else ''}"
+        numbers = (fixed(row.get(name), places) for name, places in NUMBERS.items())
+        rows.append([model, batch, mode, at_once, method, *numbers])
     header = (
         *("model", "batch", "mode", "runs at once", "method"),
         *("ms per run and step", "times ERM", "times the floor", "GiB"),
@@ -114,9 +111,11 @@ def _cost_table(path: Path, record: JSON) -> Table:
     return Table(header, rows, f"Step times. {words}. The floor is the arithmetic of the passes at the device's rate.")
 
 
+NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
+"""Of a row, with the decimals that are shown."""
+
+
 def check_step_times(path: Path, record: JSON) -> None:
     """Every row has what a chart needs."""
-    for one in Fields(record, str(path)).get("rows", list):
-        row = Fields(one, f"a row of {path}")
-        if row.number("ratio_to_erm") is not None and not {"batch", "mode", "method"} <= row.plain.keys():
-            raise InputError(f"expected batch, mode and method in a row of {path}, but got {', '.join(row.plain)}")
+    form = {"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}
+    shaped(str(path), record, {"rows": [form]})

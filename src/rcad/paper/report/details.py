@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rcad.errors import InputError
 from rcad.paper import moons, uci
-from rcad.paper.record import JSON, Fields, Place, Series, Study
+from rcad.paper.record import JSON, Place, Series, Study
 from rcad.paper.report.numbers import gain_over
 from rcad.report.document import Part, Table
 from rcad.report.numbers import capital, fixed, p_value
@@ -21,36 +20,6 @@ ENTROPY = "entropy"
 """The panel of F1 that is not made of cells."""
 Detail = tuple[str, Sequence[Part]]
 """A heading and what stands below it."""
-
-
-NEEDED = {
-    "T7": ("rows", "tuning", "uncapped"),
-    "T8": ("cells", "tuning", "sweep", "weight_ratio"),
-    "F5": ("sweeps", "windows", "variants", "gaps", "together", "step_sizes", "figure"),
-    "F7": ("panels", "points", "chosen"),
-    "alpha": ("linear", "moons", "digits", "uci"),
-}
-"""What the details of a study must hold."""
-
-
-def check_details(study: Study) -> None:
-    """The record has what its tables and pictures need."""
-    lacks = [name for name in NEEDED.get(study.target, ()) if name not in study.details]
-    if lacks:
-        raise InputError(f"expected the details of {study.path} to hold {', '.join(lacks)}, but got none; run it again")
-    images = study.details.get("images")
-    if images is not None:
-        fields = Fields(images, f"the images of {study.path}")
-        shape = _shape(fields.get("pixels", list))
-        wanted = len(fields.get("labels", list)), len(fields.get("alphas", list))
-        if len(shape) != 5 or shape[:2] != wanted:
-            raise InputError(
-                f"expected pixels (images, alphas, C, H, W) in {study.path}, but got {shape}; run it again"
-            )
-
-
-def _shape(values: Any) -> tuple[int, ...]:
-    return (len(values), *_shape(values[0])) if isinstance(values, list) and values else ()
 
 
 def details(study: Study) -> list[Detail]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError
-from rcad.paper.record import JSON, Fields
+from rcad.errors import shaped
+from rcad.paper.record import JSON
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Table
 from rcad.report.drawing import BLACK, BLUE, LIGHT, VERMILION
@@ -30,10 +30,8 @@ NAMES = {"erm": "ERM", "rcad": "RCAD"}
 
 def check(path: Path, record: JSON) -> None:
     """Every row has what the figure needs."""
-    for one in Fields(record, str(path)).get("rows", list):
-        missing = {"axes", "method", *(key for key, _ in AXES.values() if key != "parameters")} - set(one)
-        if missing:
-            raise InputError(f"expected {', '.join(sorted(missing))} in a row of {path}, but got {', '.join(one)}")
+    form = {"axes": [str], "method": str, "batch": int, "side": int, "classes": int, "runs": int, "model": str}
+    shaped(str(path), record, {"rows": [form]})
 
 
 def outside(row: JSON) -> bool:
