@@ -112,6 +112,8 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
             "expected a GPU for --precision bf16, but got the CPU; use fp32",
         ),
         (["T4", "--scale", "smoke", "--only", "n=7"], "expected --only to be"),
+        (["T2", "--scale", "smoke", "--methods", "rcad"], "expected --methods to be one of LS, ME-ADA + LS, RCAD + LS"),
+        (["T8", "--scale", "smoke", "--methods", "RCAD"], "expected no --methods for T8"),
         (["T4", "--scale", "smoke", "--seeds", "many"], "expected --seeds to be a number of runs"),
         (["T4", "--scale", "smoke", "--device", "abacus"], "expected --device to be"),
         (["T4", "--scale", "smoke", "--workers", "0"], "--workers"),

@@ -173,6 +173,33 @@ def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
     assert kept["claims"] == record["claims"]
 
 
+def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(tmp_path: Path) -> None:
+    some = order("T4", tmp_path, only=("n=500",), methods=("ERM", "RCAD"), seeds=range(2))
+    assert {row for row, *_ in standing(some)[0]} == {"ERM", "RCAD"}
+    outcome = make_suite(some, SILENT, silent)
+    assert isinstance(outcome, Outcome)
+    assert {"rcad", "label_smoothing"} & {
+        row[0] for one in Store(some.store).records() for row in one.config.method
+    } == {"rcad"}
+    study = Study.read(some.record)
+    filled = {row for (row, _), place in study.places.items() if place.runs}
+    assert filled == {"ERM", "RCAD"}
+    text = outcome.files[1].read_text(encoding="utf-8")
+    assert "n=500: LS, 0 of 2 runs" in text
+    assert '--methods "ERM" --methods "RCAD"' in text
+    both = make_suite(replace(some, methods=("LS",)), SILENT, silent)
+    assert isinstance(both, Outcome)
+    places = Study.read(some.record).places
+    assert {row for (row, _), place in places.items() if place.runs} == {"ERM", "LS", "RCAD"}
+    assert places["ERM", "n=500"] == study.places["ERM", "n=500"]
+
+
+def test_a_column_may_be_asked_for_by_its_data_set(tmp_path: Path) -> None:
+    planned = order("T6", tmp_path, only=("CIFAR-100",)).plan()
+    assert planned.columns == ("CIFAR-100, clean", "CIFAR-100, attacked")
+    assert set(planned.skipped) == {column.name for column in SUITES["T6"].columns} - set(planned.columns)
+
+
 def test_standing(t4: tuple[Order, dict[str, Any]]) -> None:
     wanted, _ = t4
     cells, missing = standing(replace(wanted, seeds=range(4)))

@@ -94,6 +94,18 @@ def test_a_trial_from_search_to_page(tmp_path: Path) -> None:
     assert Study.read(outcome.files[0]).to_dict() == made.to_dict()
 
 
+def test_methods_are_searched_and_judged_a_few_at_a_time(tmp_path: Path) -> None:
+    first = make_suite(order(tmp_path, methods=("ERM",)), SILENT, lambda text: None)
+    assert isinstance(first, Outcome)
+    alone = Study.read(first.files[0])
+    assert [one["row"] for one in alone.details["search"]["choices"]] == ["ERM"]
+    second = make_suite(order(tmp_path, methods=("two views",)), SILENT, lambda text: None)
+    assert isinstance(second, Outcome)
+    both = Study.read(second.files[0])
+    assert {row for (row, _), place in both.places.items() if place.runs} == {"ERM", "two views"}
+    assert both.places["ERM", "n=500"] == alone.places["ERM", "n=500"]
+
+
 def test_only_some_tables_have_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--protocol tuned"):
         order(tmp_path, name="T3", only=()).plan()

@@ -68,6 +68,8 @@ class PretendedRay:
 
 
 class Heard:
+    pace = 0.0
+
     def __init__(self) -> None:
         self.records: list[RunRecord] = []
 

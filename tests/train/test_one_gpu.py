@@ -32,7 +32,7 @@ from rcad.train.one_gpu import OneGPU, can_share, in_groups
 from rcad.train.place import Place
 from rcad.train.progress import Progress, Silent
 from rcad.train.run import canonical_config, run
-from rcad.train.scheduler import Work
+from rcad.train.scheduler import Work, cost
 from rcad.train.stop import Stop, stopping
 
 PATIENCE_S = 20
@@ -67,6 +67,8 @@ class Stopping(Silent):
 
 class Told:
     """What a listener hears, as lists; `progress_of`, `ended` and `busy` are told the places of runs."""
+
+    pace = 0.0
 
     def __init__(
         self,
@@ -415,6 +417,17 @@ def test_as_many_at_once_as_pay(
     monkeypatch.setattr(together._Teams, "go", lambda self: seen.append(self.limit))
     go(seeds(runs), tmp_path, joined, at_once=at_once)
     assert seen == [limit]
+
+
+def test_a_team_that_cannot_end_in_time_is_not_begun(tmp_path: Path) -> None:
+    teams = teams_of(Place(Store.open(tmp_path), device="cpu"), seeds(3), 3)
+    teams.stop = stop = Stop(minutes=1)
+    teams.work = replace(teams.work, stop=stop)
+    teams.listener.pace = 61.0 / cost(seeds(1)[0])
+    teams._admit()
+    assert not teams.teams
+    assert stop.short
+    assert not stop.is_set()
 
 
 def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: Path) -> None:

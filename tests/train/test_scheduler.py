@@ -151,6 +151,26 @@ def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypat
     assert schedule(CONFIGS[:1], place, minutes=1e-9).records == (done,)
 
 
+def test_what_cannot_end_in_time_is_not_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, begun = [0.0], []
+
+    def taking_its_time(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
+        begun.append(config.seed)
+        seconds = 10.0 * config.train.epochs
+        now[0] += seconds
+        place.store.write(record := replace(written(config), timings={"train_seconds": seconds}))
+        return record
+
+    monkeypatch.setattr("rcad.train.stop.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(engine, "run", taking_its_time)
+    asked = [config(0, epochs=2), config(1, epochs=2), config(2, epochs=4), config(3, epochs=1)]
+    outcome = schedule(asked, place, minutes=1)  # 20 s, 20 s, then 40 s of which 20 are left, then 10 s
+    assert begun == [0, 1, 3]
+    assert outcome.words() == "the time is up: 1 run left; run the same command to continue"
+    assert (outcome.exit_code, outcome.out_of_time) == (2, True)
+    assert not schedule(asked, place).unfinished
+
+
 def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
     heard = Hearing()
     spelled = replace(CONFIGS[0], method=(("label_smoothing", (("eps", 0.01),)),))

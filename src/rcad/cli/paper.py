@@ -69,9 +69,12 @@ class Suite:
     precision: Annotated[
         str, option("--precision fp32|bf16", "Number format of training; bf16 is faster, for GPUs.")
     ] = "fp32"
-    only: Annotated[list[str] | None, option("--only COLUMN", "Compute only this column, e.g. n=500; repeatable.")] = (
-        None
-    )
+    only: Annotated[
+        list[str] | None, option("--only COLUMN", "Compute only this column or data set, e.g. n=500; repeatable.")
+    ] = None
+    methods: Annotated[
+        list[str] | None, option("--methods ROW", 'Train only this row, e.g. "RCAD + LS"; repeatable.')
+    ] = None
     runs: Annotated[
         Path | None, option("--runs DIR", "Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too.")
     ] = None
@@ -111,6 +114,7 @@ class Suite:
             seeds=parse_seeds(None, self.seeds or str(usual)),
             out=self.out,
             only=tuple(self.only or ()),
+            methods=tuple(self.methods or ()),
             runs=self.runs,
             data_dir=self.data,
             cache_dir=self.cache_dir,
@@ -153,10 +157,12 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
         "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
+        "rcad paper run T4 --scale smoke --only n=500 --methods ERM --methods RCAD --out trial",
         "rcad paper run F2 --scale smoke --dry-run",
         more="""Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on
         tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images.
-        Missing data sets are named and left out.""",
+        Missing data sets are named and left out. With --methods the table shows the other rows as far as their runs are
+        there.""",
     ),
 )
 @bundled
@@ -188,7 +194,12 @@ def run_target(
     if not TARGETS[wanted].is_suite:
         given: dict[str, object] = {"--seeds": suite.seeds, "--only": suite.only, "--runs": suite.runs}
         given |= {"--workers": workers, "--devices": machines.devices, "--executor": machines.executor}
-        given |= {"--minutes": minutes, "--model": model, "--join": None if join == 1 else join}
+        given |= {
+            "--methods": suite.methods,
+            "--minutes": minutes,
+            "--model": model,
+            "--join": None if join == 1 else join,
+        }
         given |= {"--protocol": None if suite.protocol == "one-view" else suite.protocol}
         given |= {"--precision": None if suite.precision == "fp32" else suite.precision}
         _no_options(wanted, given)

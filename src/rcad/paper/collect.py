@@ -68,7 +68,7 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
             *unevaluated,
             *([IN_BF16] if planned.precision == "bf16" else []),
         ],
-        not_run=_not_run(planned, shelf),
+        not_run=[*_not_run(planned, shelf), *_gaps(planned, runs)],
         versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
         seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
         settings={
@@ -102,6 +102,15 @@ def _not_run(planned: Plan, shelf: RunLoader) -> list[str]:
             ]
         )
     )
+
+
+def _gaps(planned: Plan, runs: Mapping[str, Run]) -> list[str]:
+    """Which cells lack runs, because other methods were asked for."""
+    counts: dict[Side, list[bool]] = {}
+    for one in planned.runs:
+        counts.setdefault((one.row, one.column), []).append(config_id(one.config) in runs)
+    found = [f"{column}: {row}, {sum(n)} of {len(n)} runs" for (row, column), n in counts.items() if not all(n)]
+    return [f"Not complete: {'; '.join(found)}."] if found else []
 
 
 def judged_twice(study: Study, planned: Plan) -> list[Claim]:

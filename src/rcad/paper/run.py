@@ -116,7 +116,8 @@ class Order:
 
     Args:
         views: one view or two in every method's clean loss.
-        only: columns; empty for all.
+        only: columns, or data sets; empty for all.
+        methods: rows whose runs are made; empty for all.
         runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
         precision: of the products in training.
@@ -133,6 +134,7 @@ class Order:
     seeds: Sequence[int]
     out: Path
     only: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     runs: Path | None = None
     data_dir: Path | None = None
     cache_dir: Path | None = None
@@ -180,6 +182,7 @@ class Order:
             self.views,
             self.seeds,
             only=self.only,
+            methods=self.methods,
             data_dir=self.data_dir,
             cache_dir=self.cache_dir,
             precision=self.precision,
@@ -195,6 +198,7 @@ class Order:
         words += [f"--precision {self.precision}"] if self.precision != "fp32" else []
         run = study.columns_run
         words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
+        words += [f'--methods "{row}"' for row in self.methods]
         return " ".join(words)
 
 
@@ -213,7 +217,8 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
     on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
-    if order.precision == "bf16" and on_cpu and finished(planned, store) < len(planned.configs()):
+    asked = planned.asked()
+    if order.precision == "bf16" and on_cpu and finished(asked, store) < len(asked.configs()):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):
         warn("--join: only for runs that share a GPU")
@@ -221,12 +226,13 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
     details: dict[str, Any] = {}
     for planned, added in stages(order, store):
         details |= added
-        before, total = before + finished(planned, store), total + len(planned.configs())
+        asked = planned.asked()
+        before, total = before + finished(asked, store), total + len(asked.configs())
         minutes = order.minutes
         if minutes is not None:
             minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
         runs = schedule(
-            list(planned.configs().values()),
+            list(asked.configs().values()),
             place,
             progress,
             at_once=order.workers,
@@ -268,15 +274,16 @@ def ahead(order: Order) -> list[tuple[Plan, int]]:
     store = Store(order.store, order.packs)
     found = []
     for planned, _ in stages(order, store):
-        found.append((planned, finished(planned, store)))
-        if found[-1][1] < len(planned.configs()):
+        asked = planned.asked()
+        found.append((asked, finished(asked, store)))
+        if found[-1][1] < len(asked.configs()):
             break
     return found
 
 
 def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
     """(row, column, runs done, runs planned) of every cell for which there are data; and which data are missing."""
-    planned = order.plan()
+    planned = order.plan().asked()
     store = Store(order.store, order.packs)
     counts: dict[tuple[str, str], list[int]] = {}
     for one in planned.runs:

@@ -156,6 +156,7 @@ class Plan:
         missing: one sentence for each data set that is not there.
         skipped: columns that were not asked for.
         precision: of the products in training.
+        methods: rows whose runs are made; empty for all. Of the others the table shows what is there.
     """
 
     suite: Suite
@@ -167,6 +168,11 @@ class Plan:
     missing: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     precision: Precision = "fp32"
+    methods: tuple[str, ...] = ()
+
+    def asked(self) -> Plan:
+        """What is to be made of it: the runs of the methods that were asked for."""
+        return replace(self, runs=tuple(one for one in self.runs if not self.methods or one.row in self.methods))
 
     def configs(self) -> dict[str, RunConfig]:
         """Every run once, by id, in order."""
@@ -180,6 +186,7 @@ def plan(
     seeds: Iterable[int],
     *,
     only: Sequence[str] = (),
+    methods: Sequence[str] = (),
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     precision: Precision = "fp32",
@@ -188,14 +195,18 @@ def plan(
     """The runs for which there are data; at least one column must have some.
 
     Args:
-        only: columns; empty for all.
+        only: columns, or data sets, for all columns of one; empty for all.
+        methods: rows whose runs are made; empty for all.
         precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
         weights: a file to start from, see `Suite.runs`.
     """
     names = tuple(column.name for column in suite.columns)
+    sets = tuple(dict.fromkeys(column.benchmark.name for column in suite.columns))
     for name in only:
-        one_of("--only", name, names)
-    wanted = [column for column in suite.columns if not only or column.name in only]
+        one_of("--only", name, tuple(dict.fromkeys((*names, *sets))))
+    for name in methods:
+        one_of("--methods", name, suite.rows)
+    wanted = [column for column in suite.columns if not only or {column.name, column.benchmark.name} & set(only)]
     reasons = {one: missing(one, scale, data_dir, cache_dir) for one in {column.benchmark for column in wanted}}
     columns = tuple(column.name for column in wanted if reasons[column.benchmark] is None)
     absent = tuple(dict.fromkeys(reason for c in wanted if (reason := reasons[c.benchmark]) is not None))
@@ -208,8 +219,8 @@ def plan(
     runs = () if views == "tuned" else suite.runs(scale, numbers, views, columns, weights)
     if precision == "bf16":
         runs = tuple(one._replace(config=in_bf16(one.config)) for one in runs)
-    skipped = tuple(name for name in names if only and name not in only)
-    return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision)
+    skipped = tuple(column.name for column in suite.columns if column not in wanted)
+    return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision, tuple(methods))
 
 
 def in_bf16(config: RunConfig) -> RunConfig:

@@ -18,6 +18,7 @@ from rcad.paper.claims import ENTROPY, RANDOM
 from rcad.paper.suite import Plan, PlannedRun, Suite, in_bf16
 from rcad.runs.config import ModelConfig, RunConfig
 from rcad.runs.plain import config_id
+from rcad.runs.record import FINISHED
 from rcad.runs.store import Store
 from rcad.study.space import Parameter, parse_space
 
@@ -154,10 +155,16 @@ class Search:
         return replace(self.plan, runs=runs)
 
     def choose(self, store: Store) -> list[dict[str, Any]]:
-        """Every trial of each cell and the chosen one: the least held-out NLL at the last epoch, mean over seeds."""
+        """Every trial of each cell and the chosen one: the least held-out NLL at the last epoch, mean over seeds.
+
+        A cell whose search is not done, because other methods were asked for, has no choice yet.
+        """
         found = []
         for row, column in self.cells():
-            trials = [self._trial(values, configs, store) for values, configs in self.trial_configs(row, column)]
+            tried = self.trial_configs(row, column)
+            if any(store.status(one) not in FINISHED for _, configs in tried for one in configs):
+                continue
+            trials = [self._trial(values, configs, store) for values, configs in tried]
             good = [k for k, trial in enumerate(trials) if trial.metrics is not None]
             chosen = min(good, key=lambda k: trials[k].metrics["nll"]) if good else None  # type: ignore[index]
             found.append({"row": row, "column": column, "chosen": chosen, "trials": [asdict(one) for one in trials]})

@@ -144,8 +144,11 @@ class _Teams:
 
     def _admit(self) -> None:
         while self.waiting and not self.stop.is_set() and self._room(len(self.waiting[0])):
+            group = self.waiting.popleft()
+            if not all(map(self.work.in_time, group)):
+                continue
             team = Team(self.engine, self.device, said=self.said)
-            for config in self.waiting.popleft():
+            for config in group:
                 team.enter(config, self._begun)
             self.teams.append(team)
 

@@ -123,8 +123,10 @@ class _Crew:
 
     def _hand_out(self, worker: _Worker) -> None:
         worker.runs, worker.at_work = {}, False
-        if self._waiting and not self._ending():
+        while self._waiting and not self._ending() and not worker.at_work:
             share = self._waiting.popleft()
+            if not all(map(self._work.in_time, share)):
+                continue
             worker.runs, worker.at_work = {config_id(config): config for config in share}, True
             with contextlib.suppress(BrokenPipeError):  # it has died; what it says, nothing, tells so
                 worker.pipe.send(share)
@@ -229,6 +231,8 @@ def answer(share: Sequence[RunConfig], place: Place, at_once: int | None, listen
 
 class Telling:
     """What a worker's runs tell, sent to where the listener is: a kind, the run's id, and words."""
+
+    pace = 0.0  # the time limit is kept where the listener is
 
     def __init__(self, tell: Callable[..., None]) -> None:
         self._tell = tell

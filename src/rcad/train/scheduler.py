@@ -63,9 +63,19 @@ class Work:
     stop: Stop
     listener: Hearing
 
+    def in_time(self, config: RunConfig) -> bool:
+        """Whether a run can end before the time is up, at the pace of the last one that ended; else do not begin it."""
+        return self.stop.lets_begin(self.listener.pace * cost(config))
+
 
 class Hearing(Protocol):
-    """Is told of runs by whoever makes them."""
+    """Is told of runs by whoever makes them.
+
+    Attributes:
+        pace: seconds for a unit of `cost`, of the last run that ended; 0.0 before one has.
+    """
+
+    pace: float
 
     def progress(self, config: RunConfig) -> Progress:
         """What is told how far a run is."""
@@ -143,7 +153,7 @@ def schedule(
         backend: who makes the runs; None for what suits them and the device.
         at_once: how many share a GPU; None for as many as pay.
         processes: worker processes on the CPU; None for as many as pay. Each has one thread.
-        minutes: the time limit.
+        minutes: the time limit. A run that cannot end in time, by the pace of those before it, is not begun.
         told: how a run's end is said; None to say nothing.
     """
     for config in configs:
@@ -196,6 +206,7 @@ class Listener:
         self._shares: dict[str, float] = {}
         self._done, self._total = 0.0, sum(self._costs.values())
         self._shown_at = float("-inf")
+        self.pace = 0.0
 
     def look(self) -> None:
         """Which runs are done; that they were done on the data that are there now."""
@@ -238,6 +249,8 @@ class Listener:
     def ended(self, record: RunRecord) -> None:
         self.left.pop(record.id, None)
         self.records[record.id] = record
+        if record.status == "done" and self._costs[record.id]:
+            self.pace = sum(value or 0.0 for value in record.timings.values()) / self._costs[record.id]
         if record.is_final and (len(self.configs) > 1 or self._shares.get(record.id) != 1):
             self._shares.setdefault(record.id, 0.0)
             self.moved(record.id, 1.0, "done")
@@ -275,7 +288,7 @@ class Listener:
             left=tuple((self.configs[run], error.owner) for run, error in self.left.items()),
             unfinished=unfinished,
             signal=number,
-            out_of_time=number is None and stop.out_of_time and unfinished > 0,
+            out_of_time=number is None and (stop.out_of_time or stop.short) and unfinished > 0,
         )
 
     def _words(self, config: RunConfig, text: str) -> str:
@@ -334,6 +347,8 @@ def one_by_one(work: Work) -> None:
     for config in work.configs:
         if work.stop.is_set():
             return
+        if not work.in_time(config):
+            continue
         progress = work.listener.progress(config)
         try:
             record = engine.run(config, work.place, progress, stop=work.stop, reader=reader)

@@ -36,17 +36,25 @@ class Stop:
     Attributes:
         signal: the number of the signal that asked, if one did.
         at_once: whether a signal raises `NotBegun`: while nothing is under way that should be saved.
+        short: whether something was not begun because it could not have ended in time.
     """
 
     def __init__(self, minutes: float | None = None) -> None:
         self.signal: int | None = None
         self.at_once = False
+        self.short = False
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._asked = False
 
     @property
     def out_of_time(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def lets_begin(self, seconds: float) -> bool:
+        """Whether what takes so long can end before the time is up; where not, it is noted that time was short."""
+        late = self._deadline is not None and time.monotonic() + seconds > self._deadline
+        self.short |= late
+        return not late
 
     def ask(self) -> None:
         """Ask without a signal."""

@@ -160,9 +160,9 @@ def test_the_pictures_of_each_figure(tmp_path: Path) -> None:
 
 def test_series_without_results_are_not_drawn(tmp_path: Path) -> None:
     empty = {**series("RCAD", "step size", (0.05, 0.5)), "y": [[], []]}
-    put(tmp_path, suite("F4", series=[empty], seeds=2))
+    put(tmp_path, suite("F3", series=[empty], seeds=2))
     (study,) = read(tmp_path).studies
-    assert [one.name for one in chapters.draw(study)] == ["F4-dots", "F4-gains", "F4-by-size"]
+    assert [one.name for one in chapters.draw(study)] == ["F3-dots", "F3-gains", "F3-by-size"]
 
 
 def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rcad.errors import shaped
 from rcad.evaluate.saved_run import tables as evaluated
 from rcad.paper.claims import IMAGE_RULE, NOT_RUN
 from rcad.paper.record import JSON, Study
-from rcad.paper.report import curves, grids, pictures
+from rcad.paper.report import curves, grids, pictures, steps
 from rcad.paper.report.details import details
 from rcad.paper.report.numbers import checks, counts, tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
@@ -39,8 +39,10 @@ def draw(study: Study) -> list[Figure]:
         grids.gains,
         curves.by_size,
     )
+    if study.target == "F4" and (stepped := steps.picture(study)) is not None:
+        return [stepped]
     drawn = curves.panels(study)
-    if study.target in ("F3", "F4", "F6") and drawn:
+    if study.target in ("F3", "F6") and drawn:
         return drawn
     found = [made for make in special.get(study.target, tables) if (made := make(study)) is not None]
     return [*found, *drawn]
@@ -59,12 +61,12 @@ def verdict(study: Study) -> str:
 
 
 def not_run(study: Study) -> str:
-    """One sentence on the columns without a run, and why; "" where all were run."""
+    """One sentence on the columns and cells without a run, and why; "" where all were run."""
     absent = [column for column in study.columns if column not in study.columns_run] if study.places else []
-    if not absent:
-        return ""
+    why = " ".join(study.not_run) if study.not_run or not absent else f"Not run: {'; '.join(absent)}."
     claims = sum(claim.verdict == NOT_RUN for claim in study.claims)
-    why = " ".join(study.not_run) if study.not_run else f"Not run: {'; '.join(absent)}."
+    if not why or not claims:
+        return why
     are = "is" if claims == 1 else "are"
     return f"{why} {plural(claims, 'claim')} about what was not run {are} neither judged nor counted."
 
@@ -100,7 +102,8 @@ def results(study: Study) -> list[Part]:
         return []
     images = study.rule == IMAGE_RULE or any(claim.last is not None for claim in study.claims)
     measures = measure_table(study) if images else None
-    return [grid(study), side_by_side(study), *([measures] if measures is not None else [])]
+    said = steps.words(study) if study.target == "F4" else []
+    return [*said, grid(study), side_by_side(study), *([measures] if measures is not None else [])]
 
 
 def section(study: Study, links: Links) -> Section:

@@ -63,7 +63,7 @@ def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figu
     colours = drawing.colours_of([one.name for one in some])
     for one in some:
         _curve(ax, one, colours[one.name])
-    _scale(ax, [float(x) for one in some for x in one.x])
+    set_scale(ax, [float(x) for one in some for x in one.x])
     along, up = _axes(study, panel)
     # An interval of two seeds may be wider than all curves together; it must not flatten them.
     ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(some)))
@@ -143,7 +143,7 @@ def _curve(ax: Any, one: Series, colour: str) -> None:
         ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **PUBLISHED)
 
 
-def _scale(ax: Any, x: list[float]) -> None:
+def set_scale(ax: Any, x: list[float]) -> None:
     """A logarithmic axis where x spans more than a decade; ticks at the values themselves while they are few."""
     places = sorted(set(x))
     if places and places[0] > 0 and places[-1] / places[0] > 10:
@@ -189,7 +189,7 @@ def by_size(study: Study) -> Figure | None:
                 ax.plot(*zip(*printed, strict=True), "D:", label=f"{row}, as published", **PUBLISHED)
     if not drawn:
         return None
-    _scale(ax, list(sizes.values()))
+    set_scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
     ax.set(xlabel="training examples", ylabel=better_by(study, base))
     drawing.bare(ax)

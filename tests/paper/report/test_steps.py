@@ -1,0 +1,55 @@
+"""F4's picture and sentences are those of the record: gains over ERM on the same seeds, by step size and epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rcad.paper.record import Study
+from rcad.paper.report import steps
+
+ROOT = Path(__file__).parents[3]
+F4 = Study.read(ROOT / "results/F4/F4.json")
+
+
+def by_hand(row: str, base: str, column: str, metric: str) -> tuple[float, float, float]:
+    """Mean and interval of the paired difference, positive for the first."""
+    ours, theirs = ({run.seed: run.metrics[metric] for run in F4.places[name, column].runs} for name in (row, base))
+    gain = np.array([ours[seed] - theirs[seed] for seed in ours])  # type: ignore[operator]
+    gain = -gain if metric.endswith("nll") else gain
+    half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain))
+    return gain.mean(), gain.mean() - half, gain.mean() + half
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll"])
+@pytest.mark.parametrize("epoch", ["", "last_"])
+def test_gains_are_those_of_the_runs(metric: str, epoch: str) -> None:
+    found = steps.gains(F4, "RCAD", "ERM", metric, epoch)
+    assert len(found) == 9
+    for column, alpha in steps.steps(F4).items():
+        assert (found[alpha].mean, found[alpha].low, found[alpha].high) == pytest.approx(
+            by_hand("RCAD", "ERM", column, epoch + metric)
+        )
+
+
+def test_the_sentences_name_every_step_size_whose_interval_leaves_out_zero() -> None:
+    said = {tuple(text.partition(":")[0].split(" against ")): text for text in steps.words(F4)[:-1]}
+    assert len(said) == 6
+    text = said["RCAD", "ERM, at the last epoch"]
+    sure = [
+        f"{alpha:g}" for column, alpha in steps.steps(F4).items() if by_hand("RCAD", "ERM", column, "last_nll")[1] > 0
+    ]
+    assert f"NLL better at alpha {', '.join(sure)}, worse at none" in text
+    assert (ROOT / "results/F4/F4.md").read_text(encoding="utf-8").count(text) == 1
+
+
+def test_what_does_not_depend_on_the_step_is_a_line_across() -> None:
+    figure = steps.picture(F4)
+    assert figure is not None
+    ax = figure.drawing.axes[0]
+    dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
+    assert [line.get_label() for line in dashed] == ["entropy at x"]
+    assert dashed[0].get_ydata()[0] == pytest.approx(by_hand("entropy at x", "ERM", "alpha 1", "accuracy")[0])
