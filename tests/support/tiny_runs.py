@@ -30,6 +30,9 @@ def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", *
     rows = tuple((name.strip(), ()) for name in method.split("+"))
     if method.startswith("every"):
         rows = (("rcad", (("every", int(method[5:])), ("alpha", 0.5))),)
+    if method.startswith("auto"):
+        step = (("alpha", "auto"), ("lam", 0.5))
+        rows = (("rcad", (*step, ("steps", 2))), ("rcad_random", step))
     if method.startswith("grow"):
         rows = (("me_ada", (("epochs", 1), ("rounds", 1), ("steps", 2))),)
     return RunConfig(
@@ -49,6 +52,7 @@ KINDS = {
     "mixed": config("data_augmentation + mixup + rcad_random", ema=0.9, accumulate=3),
     "released": config("rcad_released", selection="last"),
     "twice": config("rcad + confidence_penalty"),
+    "measured": config("auto", channels_last=True),
     "adamw": config("cutmix + rcad", optim="adamw"),
 }
 """Runs whose steps differ in kind."""

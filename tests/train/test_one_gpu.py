@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from rcad.errors import InputError
+from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.locks import BusyError
@@ -113,7 +114,7 @@ def run_together(
 
 
 def config(seed: int = 0, method: str = "rcad", epochs: int = 2, **train: Any) -> RunConfig:
-    step = (("alpha", 0.6), ("lam", 0.03))  # runs that measure theirs are not joined
+    step = (("alpha", 0.6), ("lam", 0.03))
     rows = [(name.strip(), step if name.strip() in ("rcad", "rcad_random") else ()) for name in method.split("+")]
     made = configure({"name": "digits[:60]"}, rows, recipe="small", epochs=epochs, seed=seed)
     return replace(made, train=replace(made.train, **{"batch_size": 16, **train}))
@@ -237,6 +238,17 @@ def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> N
     # Sets that grow cannot be joined, and the third seed has nobody to join.
     words = [engine.removesuffix(", 9 runs at once") for engine in engines(joined)]
     assert words == ["eager, 2 joined", "eager", "eager, 2 joined"] * 2 + ["eager"] * 3
+
+
+def test_seeds_that_each_measure_alpha_are_joined(tmp_path: Path) -> None:
+    rows = parse_method("rcad")  # the default: alpha=auto
+    configs = [replace(config(seed), method=rows) for seed in range(2)]
+    joined = go(configs, tmp_path / "a", 2)
+    assert engines(joined) == ["eager, 2 joined, 2 runs at once"] * 2
+    for one, other in zip(joined, [by_itself(one, tmp_path / "b") for one in configs], strict=True):
+        assert one is not None
+        assert one.resolved["method"] == other.resolved["method"]
+        assert one.metrics == pytest.approx(other.metrics, rel=1e-3)
 
 
 def test_alike_are_those_that_differ_in_seeds_alone() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, Protocol, get_args
 
@@ -284,6 +284,39 @@ class RandomStep(_Travel):
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
         return self.distance * unit(draw(torch.randn), self.norm)
+
+
+@dataclass(frozen=True, repr=False)
+class StepOfEach(_Travel):
+    """The same step with a distance of its own for each of several runs, whose examples alternate in the batch.
+
+    Args:
+        one: the step of length 1, in the norm "l2".
+        alphas: the distance of each run.
+    """
+
+    one: GradientStep | RandomStep = GradientStep(1.0)
+    alphas: tuple[float, ...] = ()
+
+    @staticmethod
+    def of(steps: Sequence[GradientStep | RandomStep]) -> StepOfEach:
+        """Steps that differ in their distance alone, as one; it is an error if they differ in more."""
+        first = steps[0]
+        units = {replace(step, alpha=1.0) for step in steps}
+        if len(units) > 1 or first.norm != "l2" or (isinstance(first, GradientStep) and first.jitter):
+            raise InputError(f"expected steps that differ in alpha alone, but got {', '.join(map(repr, steps))}")
+        alphas = tuple(step.distance for step in steps)
+        return StepOfEach(1.0, first.norm, first.bounds, first.mean, first.std, units.pop(), alphas)
+
+    def direction_loss(self, likelihood: Likelihood) -> Likelihood | None:
+        return self.one.direction_loss(likelihood)
+
+    def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
+        return self._scaled(self.one.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw))
+
+    def _scaled(self, step: Tensor) -> Tensor:
+        each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)
+        return (step.view(-1, len(self.alphas), *step.shape[1:]) * each).flatten(0, 1)
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,11 @@ from torch import Tensor, nn
 from rcad.errors import InputError
 from rcad.kernels.fused_sgd import same_order
 from rcad.loss.augmentations import Alternating, Source, alternating
+from rcad.loss.criterion import Criterion
+from rcad.loss.measured_alpha import STEPS
+from rcad.loss.method import Method
+from rcad.loss.perturbations import StepOfEach
+from rcad.loss.terms import Term
 from rcad.models.joined import Joined
 from rcad.train.machine import side_stream, timed
 from rcad.train.place import Engine
@@ -35,8 +41,11 @@ class JoinedUpdate(Update):
 
     def __init__(self, runs: Sequence[Update]) -> None:
         first = runs[0]
+        criterion = first.criterion
         if any(run.method != first.method for run in runs):
-            raise InputError("expected runs of one method to join, but their settings differ")
+            options = criterion.asked
+            terms = joined_terms([run.method for run in runs])
+            criterion = Criterion(options.likelihood, terms, units=options.units, checks=options.checks)
         if first.method.growth is not None:
             raise InputError("expected training sets that stay as they are to join runs, but these grow")
         if isinstance(first.x, Streamed):
@@ -47,7 +56,7 @@ class JoinedUpdate(Update):
         super().__init__(
             config=first.config,
             method=first.method,
-            criterion=first.criterion,
+            criterion=criterion,
             model=Joined([run.model for run in runs]),
             average=None,
             optimizer=first.optimizer,
@@ -98,6 +107,27 @@ class JoinedUpdate(Update):
             tensor = torch.empty_like(weight, dtype=tensor.dtype).copy_(tensor)
         begin = tensor.storage_offset() - weight.storage_offset()
         return [tensor.as_strided(part.shape, part.stride(), begin + part.storage_offset()) for part in own]
+
+
+def joined_terms(methods: Sequence[Method]) -> tuple[Term, ...]:
+    """The terms of methods that may differ in the alpha that each run measured, and in nothing else."""
+    if len({_at_unit_distance(method) for method in methods}) > 1:
+        raise InputError("expected runs of one method to join, but their settings differ")
+    columns = zip(*(method.terms for method in methods), strict=True)
+    return tuple(column[0] if len(set(column)) == 1 else _each_its_own(column) for column in columns)
+
+
+def _each_its_own(terms: Sequence[Term]) -> Term:
+    steps = [term.where for term in terms if isinstance(term.where, STEPS)]
+    return replace(terms[0], where=StepOfEach.of(steps))
+
+
+def _at_unit_distance(method: Method) -> Method:
+    def near(term: Term) -> Term:
+        return replace(term, where=replace(term.where, alpha=1.0)) if isinstance(term.where, STEPS) else term
+
+    clean = None if method.clean is None else tuple(map(near, method.clean))
+    return replace(method, recipe=(), clean=clean, extra=tuple(map(near, method.extra)))
 
 
 class Team:

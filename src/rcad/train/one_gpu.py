@@ -27,7 +27,7 @@ from rcad.train.machine import deterministic, keep_kernels, own_randomness
 from rcad.train.run import TOO_LARGE, begin
 from rcad.train.scheduler import Work, one_by_one
 from rcad.train.stop import NotBegun
-from rcad.train.task import AUTO, Reader
+from rcad.train.task import Reader
 
 log = logging.getLogger("rcad")
 
@@ -45,16 +45,11 @@ def can_share(config: RunConfig) -> bool:
 
 
 def can_join(config: RunConfig) -> bool:
-    """Whether seeds of this run may be one network: not where the training set grows, or each seed measures alpha.
+    """Whether seeds of this run may be one network: not where the training set grows.
 
     Nor where a user's measure would see the examples of several at once.
     """
-    rows = rows_to_plain(config.method)
-    return (
-        not has_own(config.method)
-        and AUTO not in [value for row in rows for value in row.values()]
-        and (Method.from_dict({"methods": rows}).growth is None)
-    )
+    return not has_own(config.method) and Method.from_dict({"methods": rows_to_plain(config.method)}).growth is None
 
 
 def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[RunConfig]]:
@@ -128,7 +123,7 @@ class _Teams:
         size = min(work.place.joined, limit)
         self.waiting = deque(in_groups(work.configs, size))
         if size > 1 and (alone := sum(not can_join(config) for config in work.configs)):
-            log.warning("%s not joined (sets that grow, alpha=auto): they come last", plural(alone, "run"))
+            log.warning("%s not joined (sets that grow, methods of your own): they come last", plural(alone, "run"))
         self.teams: list[Team] = []
         self.taken_before = self._reserved()
         self.need: float | None = None  # bytes that one run takes
