@@ -126,6 +126,20 @@ def test_its_count_of_steps_and_its_source_of_randomness_are_saved_with_the_rest
     criterion.load_state_dict({"steps": 3})  # as it was saved before
 
 
+def test_so_is_a_measured_alpha(tmp_path: Path) -> None:
+    accelerator, (x, y) = Accelerator(cpu=True), images()
+    criterion = AccelerateCriterion(accelerator, "rcad")
+    criterion.backward(smooth_net(), x, y)
+    accelerator.register_for_checkpointing(criterion)
+    accelerator.save_state(str(tmp_path))
+    other = Accelerator(cpu=True)
+    again = AccelerateCriterion(other, "rcad")
+    other.register_for_checkpointing(again)
+    other.load_state(str(tmp_path))
+    assert again.resolved.criterion.settled  # else the next batches would say another
+    assert again.resolved.criterion.loss == criterion.resolved.criterion.loss
+
+
 def test_what_cannot_be_done_is_refused_in_one_line() -> None:
     for kind, found in (("FSDP", "FSDP of version 1"), ("DEEPSPEED", "DEEPSPEED")):
         strategy: Any = SimpleNamespace(distributed_type=DistributedType[kind], is_fsdp2=False)

@@ -220,6 +220,19 @@ def test_a_resumed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     same_parameters(resumed.net, straight.net)
 
 
+@pytest.mark.parametrize("how", ["mixin", "callback"])
+def test_a_measured_alpha_is_not_measured_again_after_a_break(how: str, tmp_path: Path) -> None:
+    def criterion(module: Any, callbacks: Any) -> Any:
+        return (module._rcad if how == "mixin" else callbacks[0].step).resolved.criterion
+
+    first, again = [(Automatic("rcad"), []) if how == "mixin" else (Plain(), [RCADCallback("rcad")]) for _ in "ab"]
+    fit(first[0], *first[1], epochs=1).save_checkpoint(tmp_path / "half.ckpt")
+    assert not criterion(*first).settled
+    fit(again[0], *again[1], ckpt_path=tmp_path / "half.ckpt")
+    assert criterion(*again).settled
+    assert criterion(*again).loss == criterion(*first).loss
+
+
 def test_every_counts_on_after_a_break(tmp_path: Path) -> None:
     """Three batches an epoch: a count that began again would regularise the wrong ones."""
     method = "rcad(alpha=0.5, lam=0.1, every=2)"

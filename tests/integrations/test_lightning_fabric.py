@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,18 @@ def test_a_given_step_decides_where_terms_rest() -> None:
     model = fabric.setup(norm_net())
     assert criterion.losses(model, *images(8), step=1).parts.keys() == {"nll"}
     assert criterion.backward(model, *images(8), step=2).parts.keys() == {"nll", "rcad"}
+
+
+def test_a_measured_alpha_is_saved(tmp_path: Path) -> None:
+    fabric = L.Fabric(accelerator="cpu", devices=1)
+    net = norm_net()
+    model, _ = fabric.setup(net, sgd(net))
+    criterion, again = FabricCriterion(fabric, "rcad"), FabricCriterion(fabric, "rcad")
+    criterion.backward(model, *images())
+    fabric.save(tmp_path / "a.ckpt", {"model": model, "criterion": criterion})
+    fabric.load(tmp_path / "a.ckpt", {"model": model, "criterion": again})
+    assert again.step.resolved.criterion.settled
+    assert again.step.resolved.criterion.loss == criterion.step.resolved.criterion.loss
 
 
 def test_says_what_was_expected() -> None:

@@ -176,6 +176,15 @@ def test_partial_fit_goes_on() -> None:
     same_parameters(whole.module_, halves.module_)
 
 
+def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
+    net = made(method="rcad", max_epochs=1).fit(X, Y)
+    found = net.rcad_.criterion.loss
+    far = net.partial_fit(50 * X, Y).rcad_.criterion
+    assert far.loss == found
+    assert net.fit(50 * X, Y).rcad_.criterion.loss != found  # begins anew
+    assert net.set_params(method=METHOD).partial_fit(X, Y).rcad_.criterion.loss != found
+
+
 def test_validation_and_scores_are_skorchs() -> None:
     rows = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
     scores = [

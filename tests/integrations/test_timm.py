@@ -228,6 +228,15 @@ def test_a_checkpoint_remembers_where_terms_rest() -> None:
     fresh.load_checkpoint_state(state["state_dict"], None)
 
 
+def test_a_checkpoint_remembers_a_measured_alpha() -> None:
+    task, fresh = (RCADTask(network(), verbose=False) for _ in range(2))
+    task(*batches()[0])
+    state = task.get_checkpoint_state()
+    fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
+    assert fresh.step.resolved.criterion.settled
+    assert fresh.step.resolved.criterion.loss == task.step.resolved.criterion.loss
+
+
 def test_a_criterion_brings_its_own_settings() -> None:
     x, y = batches()[0]
     criterion = RCAD(0.5, 0.1, units="input")

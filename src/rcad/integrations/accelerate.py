@@ -85,14 +85,18 @@ class AccelerateCriterion:
         return losses
 
     def state_dict(self) -> dict[str, Any]:
-        """For `accelerator.register_for_checkpointing`: the optimizer steps, for `every=`, and `generator`'s state."""
+        """For `accelerator.register_for_checkpointing`: the optimizer steps, for `every=`, a measured alpha, and
+        `generator`'s state.
+        """
         generator = {} if self.generator is None else {"generator": self.generator.get_state()}
-        return {"steps": self.steps, **generator}
+        return {"steps": self.steps, "criterion": self.resolved.criterion.state_dict(), **generator}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = int(state["steps"])
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
+        if "criterion" in state:
+            self.resolved.criterion.load_state_dict(state["criterion"])
 
 
 def check_strategy(accelerator: Accelerator) -> None:

@@ -14,10 +14,12 @@ except ModuleNotFoundError:
     raise MissingExtraError("transformers with accelerate", "hf") from None
 
 import inspect
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,6 +47,7 @@ from rcad.loss.perturbations import Channels
 __all__ = ["RCADTrainer", "RCADTrainerMixin"]
 
 EMBEDDED = "inputs_embeds"
+MEASURED = "rcad_alpha.json"
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
 CLASS_WEIGHTS = "for class weights pass method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"
@@ -339,8 +342,22 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             self._parts.clear()
         super().log(logs, *args, **kwargs)
 
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """The Trainer's own; where alpha is measured, a file beside the weights says what was found."""
+        super().save_model(output_dir, _internal_call)
+        states = [criterion.state_dict() for criterion in self._criteria()]
+        if self.args.should_save and any(state["alpha"] is not None for state in states):
+            (Path(output_dir or self.args.output_dir) / MEASURED).write_text(json.dumps(states) + "\n")
+
+    def _criteria(self) -> tuple[Criterion, Criterion]:
+        return self.resolved.criterion, self._token_criterion
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
+        measured = Path(resume_from_checkpoint) / MEASURED
+        if measured.is_file():
+            for criterion, state in zip(self._criteria(), json.loads(measured.read_text()), strict=True):
+                criterion.load_state_dict(state)
         self._load_rest(resume_from_checkpoint, self.model if model is None else model)
 
     def _load_best_model(self) -> None:

@@ -93,6 +93,17 @@ class RCADMixin:
         self._log(losses)
         return losses
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """A measured alpha goes into the checkpoint; a module with this hook of its own calls super()."""
+        super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
+        if self._rcad is not None:
+            checkpoint["rcad"] = self._rcad.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
+        if self._rcad is not None:
+            self._rcad.load_state_dict(checkpoint.get("rcad", {}))
+
     def _step(self) -> Step:
         if self._rcad is None:
             raise InputError('expected self.use_method("rcad(alpha=..., lam=...)") in __init__, but it was not called')
@@ -215,12 +226,10 @@ class RCADCallback(Callback):  # type: ignore[misc]
         self.teardown(trainer, pl_module, "fit")
 
     def state_dict(self) -> dict[str, Any]:
-        generator = self.step.generator
-        return {} if generator is None else {"generator": generator.get_state()}
+        return self.step.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if self.step.generator is not None and "generator" in state_dict:
-            self.step.generator.set_state(state_dict["generator"].cpu())
+        self.step.load_state_dict(state_dict)
 
     def _whole_step(self, trainer: Trainer, module: LightningModule, x: Any, y: Any) -> Losses:
         optimizer: Any = module.optimizers()
@@ -357,6 +366,13 @@ class FabricCriterion:
             return self.step.backward(
                 inside, self._converted(x), y, self.fabric.backward, accumulate=accumulate, number=step
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """For `fabric.save(path, {"model": model, "criterion": criterion})`: a measured alpha, the calls counted."""
+        return self.step.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.step.load_state_dict(state)
 
     def _converted(self, x: Inputs) -> Any:
         """Where the weights themselves have another dtype, x must have it too; autocast wants it left alone."""

@@ -179,6 +179,8 @@ class RCADNetMixin(Base):  # type: ignore[misc]
     (skorch's default), yes/no logits with BCEWithLogitsLoss, mean and log-variance with GaussianLoss.
     """
 
+    rcad_: Any = None
+
     def __init__(
         self,
         *args: Any,
@@ -200,11 +202,12 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         super().initialize()
         self.rcad_steps_ = self.rcad_waiting_ = 0
         self.rcad_parts_: dict[str, None] = {}  # columns of the history, in order
+        self.rcad_ = None  # alpha is measured anew
         self._resolve_method()
         return self
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Parameters may have been set since the last fit."""
+        """Parameters may have been set since the last fit; an alpha that was measured stays."""
         self._resolve_method()
         self.rcad_waiting_ = 0
         super().on_train_begin(*args, **kwargs)
@@ -271,6 +274,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
                     "expected a criterion that says what the output means, such as CrossEntropyLoss, but got "
                     f"{type(self.criterion_).__name__}; pass method=rcad.RCAD(..., likelihood=...)"
                 )
+        before = self.rcad_
         self.rcad_ = resolve(
             self.method,
             likelihood=likelihood,
@@ -281,6 +285,9 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         )
         if isinstance(self.criterion_, nn.NLLLoss):
             self.rcad_ = replace(self.rcad_, criterion=reread(self.rcad_.criterion, FromProbabilities))
+        now = self.rcad_.criterion
+        if before is not None and before.criterion is not now and before.criterion.asked == now.asked:
+            now.load_state_dict(before.criterion.state_dict())
 
 
 class RCADNetClassifier(RCADNetMixin, NeuralNetClassifier):  # type: ignore[misc]

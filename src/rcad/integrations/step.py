@@ -67,6 +67,18 @@ class Step:
         batch = self._batch(step.model, x, y)
         return step(batch.x, batch.target, step=number, **batch.views)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs: alpha as far as it was measured, the calls counted, and `generator`'s state."""
+        generator = {} if self.generator is None else {"generator": self.generator.get_state()}
+        return {"criterion": self.resolved.criterion.state_dict(), **generator}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken; what a checkpoint of an earlier version lacks stays as it is."""
+        if self.generator is not None and "generator" in state:
+            self.generator.set_state(state["generator"].cpu())
+        if "criterion" in state:
+            self.resolved.criterion.load_state_dict(state["criterion"])
+
     def parts(self, losses: Losses, prefix: str) -> dict[str, Tensor]:
         """What to log: the total and each term's mean under names for a reader."""
         readable = self.resolved.readable(losses.parts)

@@ -95,8 +95,8 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         return {"loss": losses.total, "output": losses.output, **self.step.parts(losses, "rcad")}
 
     def get_task_state(self, module: nn.Module | None = None, ema: bool = False) -> dict[str, Any]:
-        """How many batches were seen, for terms that rest at some of them."""
-        return {"batches": self.batches}
+        """How many batches were seen, for terms that rest at some of them, and alpha as far as it was measured."""
+        return {"batches": self.batches, "criterion": self.step.resolved.criterion.state_dict()}
 
     def load_task_state(
         self,
@@ -105,7 +105,10 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         module: nn.Module | None = None,
         ema: bool = False,
     ) -> None:
-        self.batches = int((state or {}).get("batches", self.batches))
+        state = state or {}
+        self.batches = int(state.get("batches", self.batches))
+        if "criterion" in state:
+            self.step.resolved.criterion.load_state_dict(state["criterion"])
 
 
 def rcad_for(model: nn.Module, alpha: Alpha = "auto", lam: Alpha = "auto", **options: Any) -> RCAD:
