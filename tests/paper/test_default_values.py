@@ -32,3 +32,11 @@ def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
             assert gain.mean() + half > 0
         else:
             assert np.mean(plain["accuracy"]) > 99.5
+
+
+@pytest.mark.parametrize("name", ["moons, d = 2", "moons, d = 10"])
+def test_no_alpha_and_no_lam_would_mend_it_there(name: str) -> None:
+    for cells in RECORD["around"][name].values():
+        means = [np.mean(values) for values in cells.values()]
+        assert means == sorted(means)
+        assert min(means) > 0
