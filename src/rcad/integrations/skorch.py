@@ -179,8 +179,6 @@ class RCADNetMixin(Base):  # type: ignore[misc]
     (skorch's default), yes/no logits with BCEWithLogitsLoss, mean and log-variance with GaussianLoss.
     """
 
-    rcad_: Any = None
-
     def __init__(
         self,
         *args: Any,
@@ -202,7 +200,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         super().initialize()
         self.rcad_steps_ = self.rcad_waiting_ = 0
         self.rcad_parts_: dict[str, None] = {}  # columns of the history, in order
-        self.rcad_ = None  # alpha is measured anew
+        self.__dict__.pop("rcad_", None)  # alpha is measured anew
         self._resolve_method()
         return self
 
@@ -274,7 +272,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
                     "expected a criterion that says what the output means, such as CrossEntropyLoss, but got "
                     f"{type(self.criterion_).__name__}; pass method=rcad.RCAD(..., likelihood=...)"
                 )
-        before = self.rcad_
+        before = getattr(self, "rcad_", None)
         self.rcad_ = resolve(
             self.method,
             likelihood=likelihood,
