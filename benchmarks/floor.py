@@ -2,8 +2,6 @@
 
     python benchmarks/floor.py --data-dir DATA --minutes 5 --out results/benchmarks/floor_h200.json
     python benchmarks/floor.py --parts start_up --data-dir DATA --start-up results/benchmarks/start_up_h200.json
-    python benchmarks/floor.py --trial products --out results/benchmarks/trials/joined_products.json
-    python benchmarks/floor.py --trial products --batch 32 --replicas 4x8
     python benchmarks/floor.py --trial search --limits 10,3,1 --out results/benchmarks/trials/search_limits.json
     python benchmarks/floor.py --trial teams --replicas 8x2,4x3 --out results/benchmarks/trials/teams_128.json
 
@@ -11,8 +9,7 @@ Parts: `steps`, milliseconds per seed-step of joined runs (one minute); `rcad_2k
 CIFAR-100-2k joined by five, from the command to the last record; `whole`, one seed of CIFAR-100; `start_up`, four teams
 of five at batches of 128, from the command to the first step of the last. Where fewer than 200 epochs are run
 (`--epochs`), the seconds for 200 are what those took and the others at the pace of the later half: the row says so.
-Trials, each timed in turns with what is there: `products`, wide joined layers as batched products; `search`, fewer
-convolution algorithms tried at start-up; `teams`, other numbers of joined runs at batches of 128.
+Trials: `search`, fewer convolution algorithms tried at start-up; `teams`, other numbers of joined runs.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +35,6 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before 
 
 import step_time
 import torch
-from joined_products import joined_as_products
 from step_jobs import Job, Layout, problem_of, wait
 
 from rcad.train import cuda_graph
@@ -146,47 +142,6 @@ def _train(words: Sequence[str]) -> tuple[float, list[tuple[float, str]]]:
     return round(time.perf_counter() - start, 2), lines
 
 
-def products(options: argparse.Namespace) -> Rows:
-    """Joined steps as they are, and with products for layers of at least 512 and 256 channels, timed in turns."""
-    ways: list[tuple[str, Any]] = [("as it is", nullcontext)]
-    ways += [
-        (f"products from {width} channels on", lambda width=width: joined_as_products(width)) for width in (512, 256)
-    ]
-    yield from _in_turns(options, options.batch, options.replicas[0], ways)
-
-
-def _in_turns(
-    options: argparse.Namespace, batch: int, layout: Layout, ways: Sequence[tuple[str, Callable[[], Any]]]
-) -> Rows:
-    device = torch.device(options.device)
-    settings, problem = _problem(options, batch)
-    for method in ("rcad", "erm"):
-        jobs: dict[str, Job] = {}
-        rows: dict[str, dict[str, Any]] = {}
-        for name, way in ways:
-            row = {"trial": options.trial, "way": name, "method": method, "batch": batch}
-            rows[name] = row | {"layout": f"{layout.teams}x{layout.joined}"}
-            start = time.perf_counter()
-            try:
-                with way():
-                    jobs[name] = _job(method, settings, problem, device, layout)
-            except Exception as error:
-                rows[name]["error"] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-            rows[name]["building_seconds"] = round(time.perf_counter() - start, 2)
-            print(f"  built: {rows[name]}", flush=True)
-        gc.collect()
-        rounds = [{name: job.seconds() for name, job in jobs.items()} for _ in range(options.rounds)]
-        for name, job in jobs.items():
-            ms = statistics.median(times[name] for times in rounds) / layout.replicas * 1e3
-            rows[name] |= {"ms_per_seed_step": round(ms, 4), "engine": job.trainers[0].stepper.name}
-            rows[name]["held_memory_gib"] = round(job.held / 2**30, 3)
-            if (usual := ways[0][0]) in jobs:
-                over = statistics.median(times[name] / times[usual] for times in rounds)
-                rows[name][f"over {usual}"] = round(over, 4)
-        jobs.clear()
-        yield from rows.values()
-
-
 def _problem(options: argparse.Namespace, batch: int) -> Any:
     cpu = options.device == "cpu"
     like = argparse.Namespace(model="resnet18", size=8 if cpu else 32, channels=3, classes=3 if cpu else 100)
@@ -200,8 +155,22 @@ def _job(method: str, settings: Any, problem: Any, device: torch.device, layout:
 
 def teams(options: argparse.Namespace) -> Rows:
     """Other numbers of joined runs."""
+    device = torch.device(options.device)
+    settings, problem = _problem(options, options.batch)
     for layout in options.replicas:
-        yield from _in_turns(options, options.batch, layout, [("as it is", nullcontext)])
+        for method in ("rcad", "erm"):
+            start = time.perf_counter()
+            job = _job(method, settings, problem, device, layout)
+            row = {
+                "trial": "teams",
+                "method": method,
+                "batch": options.batch,
+                "layout": f"{layout.teams}x{layout.joined}",
+            }
+            row |= {"building_seconds": round(time.perf_counter() - start, 2), "engine": job.trainers[0].stepper.name}
+            gc.collect()
+            ms = statistics.median(job.seconds() for _ in range(options.rounds)) / layout.replicas * 1e3
+            yield row | {"ms_per_seed_step": round(ms, 4), "held_memory_gib": round(job.held / 2**30, 3)}
 
 
 def search(options: argparse.Namespace) -> Rows:
@@ -253,7 +222,7 @@ def search_with(options: argparse.Namespace) -> dict[str, Any]:
 
 MAKERS: dict[str, Callable[[argparse.Namespace], Rows]] = {"steps": steps, "start_up": start_up}
 MAKERS |= {name: lambda options, name=name: whole_run(name, options) for name in COMMANDS}  # type: ignore[misc]
-TRIALS = {"products": products, "search": search, "teams": teams}
+TRIALS = {"search": search, "teams": teams}
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:

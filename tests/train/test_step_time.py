@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from torch.nn.functional import conv2d
 
 METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
 
@@ -107,15 +104,3 @@ def test_start_up_is_counted_from_the_command_to_the_last_teams_first_step(
     assert (kept["kind"], kept["teams"], kept["first_step_of_last_team"]) == ("rcad start-up", 2, 14.0)
     assert len(kept["stages"]) == 4
     assert "error" in record["rows"][1]  # no run left a record: the part says so, and the others go on
-
-
-@pytest.mark.parametrize("high", [1, 4])
-def test_products_are_the_grouped_convolution(high: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    products = importlib.import_module("joined_products").GroupedProducts
-    wide: dict[str, Any] = {"dtype": torch.float64, "requires_grad": True}
-    x, w = torch.randn(3, 12, high, 5, **wide), torch.randn(10, 6, 3, 3, **wide)
-    one, other = conv2d(x, w, padding=1, groups=2), products.apply(x, w, 2)
-    up = torch.randn_like(one)
-    torch.testing.assert_close(other, one)
-    torch.testing.assert_close(torch.autograd.grad(other, (x, w), up), torch.autograd.grad(one, (x, w), up))
