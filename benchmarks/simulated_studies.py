@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from rcad.paper.claims import CONTROLS
-from rcad.paper.published import RUNS, Printed
+from rcad.paper.published import Printed
 from rcad.paper.tables import T1 as SUITE
 from rcad.runs.pack import read_pack
 from rcad.study.statistics import LEVEL
@@ -46,7 +46,8 @@ def our_spread(*methods: str) -> float:
 
 def printed_spread(one: Printed) -> float:
     """Sd of a run as the paper's 95% interval has it."""
-    return (one.half or 0.0) * math.sqrt(RUNS) / float(student.ppf(1 - LEVEL / 2, RUNS - 1))
+    runs = one.n or 0
+    return (one.half or 0.0) * math.sqrt(runs) / float(student.ppf(1 - LEVEL / 2, runs - 1))
 
 
 def images(

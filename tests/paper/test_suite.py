@@ -64,9 +64,3 @@ def test_runs_in_bf16_are_other_runs() -> None:
         assert other[:2] == one[:2]
         assert (other.config.train.precision, other.config.train.channels_last) == ("bf16", True)
         assert replace(other.config, train=one.config.train) == one.config
-
-
-def test_skipped_columns_are_kept_in_mind() -> None:
-    found = plan(SUITES["T4"], "smoke", "one view", [0], only=["n=500"])
-    assert found.columns == ("n=500",)
-    assert len(found.skipped) == 5

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from rcad.errors import InputError
-from rcad.paper.two_moons import bayes_accuracy, load
+from rcad.paper.two_moons import bayes_accuracy, draw
 
 
 def moons(n: int, d: int = 2, sigma: float = 0.1, seed: int = 0, noise: Any = "all") -> tuple[np.ndarray, np.ndarray]:
-    train = load(n=n, d=d, sigma=sigma, seed=seed, noise=noise, n_test=1).train
-    return train.x, train.y
+    return draw(n, d=d, sigma=sigma, seed=seed, noise=noise)
 
 
 def test_examples_lie_on_the_moons() -> None:
@@ -56,21 +55,9 @@ def test_bayes_accuracy(sigma: float, expected: float) -> None:
     assert bayes_accuracy(sigma, "rest") == 1
 
 
-def test_as_a_data_set() -> None:
-    data = load(d=10, sigma=0.75, n=200, n_test=300, seed=2)
-    assert data.test is not None
-    assert (data.name, data.task, data.is_image, len(data.classes), len(data.columns)) == (
-        "moons",
-        "classification",
-        False,
-        2,
-        10,
-    )
-    assert (data.train.x.shape, data.test.x.shape) == ((200, 10), (300, 10))
-    assert np.array_equal(data.train.x, moons(200, 10, 0.75, 2)[0])
-    assert not np.isin(data.test.x[:, 5], moons(500, 10, 0.75, 2)[0][:, 5]).any()
-    assert data.note.endswith("noise 0.75 on all dimensions, Bayes accuracy 75.7%")
-    assert "on the 8 others, Bayes accuracy 100.0%" in load(d=10, n=20, n_test=2, noise="rest").note
+def test_test_examples_are_others() -> None:
+    held, _ = draw(300, d=10, sigma=0.75, seed=2, test=True)
+    assert not np.isin(held[:, 5], moons(500, 10, 0.75, 2)[0][:, 5]).any()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +70,6 @@ def test_as_a_data_set() -> None:
         (lambda: moons(5, 3, noise="al"), "expected noise to be one of all, rest, but got 'al'; did you mean 'all'"),
         (lambda: moons(5, 2, noise="rest"), "expected d > 2 for noise on the other dimensions"),
         (lambda: bayes_accuracy(float("nan")), "expected sigma to be a finite number >= 0, but got nan"),
-        (lambda: load(n_test=0), "expected n_test to be a whole number >= 1, but got 0"),
     ],
 )
 def test_errors(call: Callable[[], object], words: str) -> None:

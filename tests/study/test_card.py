@@ -16,8 +16,8 @@ from rcad.cli.main import run as rcad_command
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import finished
 from rcad.runs.store import Store
-from rcad.study.card import _wilson, card, push
-from rcad.study.statistics import describe
+from rcad.study.card import card, push
+from rcad.study.statistics import describe, share_interval
 from trained import run_id
 
 pytest.importorskip("huggingface_hub", reason="needs the extra hub")
@@ -73,8 +73,8 @@ def test_the_card_has_the_numbers_of_the_record(trained_runs: Path) -> None:
     records = [store.get(run_id("rcad", seed)) for seed in (0, 1)]
     accuracy = records[0].metrics["test_accuracy"]
     assert accuracy is not None
-    low, high = _wilson(accuracy / 100, records[0].splits["test"].size)
-    assert f"| accuracy | {accuracy:.1f}% [{low:.1f}, {high:.1f}] |" in text
+    low, high = share_interval(accuracy / 100, records[0].splits["test"].size)
+    assert f"| accuracy | {accuracy:.1f}% [{100 * low:.1f}, {100 * high:.1f}] |" in text
     over = describe([record.metrics["test_accuracy"] or 0.0 for record in records])
     assert over.low is not None
     assert over.high is not None
@@ -98,11 +98,6 @@ def test_the_hub_can_read_the_cards_head(trained_runs: Path) -> None:
         results = cards.ModelCard(text).data.eval_results
         assert {one.task_type for one in results} == {task}
         assert [one for one in results if one.metric_type == "nll"]
-
-
-def test_wilson() -> None:
-    assert _wilson(0.5, 100) == pytest.approx((40.383, 59.617), abs=1e-3)
-    assert _wilson(1.0, 10) == pytest.approx((72.247, 100.0), abs=1e-3)
 
 
 def test_the_card_has_the_comparison(trained_runs: Path, tmp_path: Path) -> None:

@@ -135,14 +135,6 @@ def test_differences_point_to_better() -> None:
     )
 
 
-def test_equal_methods_rarely_make_a_winner() -> None:
-    """5% for the question and 5% for all else: of 60 pages of equal methods few may name one."""
-    pages = [compared(cells({"rcad": 0.0, "mixup": 0.0}, noise=1.0, seed=k, n=5), METRICS, 0.0) for k in range(60)]
-    for family in ([page[:1] for page in pages], [page[1:] for page in pages]):
-        wrong = sum(any(one["outcome"] != "undecided" for one in some) for some in family)
-        assert wrong <= 9  # the 99.9th percentile of 60 draws at 5%
-
-
 def test_a_folder_keeps_what_it_is_for(tmp_path: Path) -> None:
     about = {"data": "d.csv", "target": "y", "task": None}
     assert _earlier(tmp_path, about) is None

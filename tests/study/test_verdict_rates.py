@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rcad.paper.published import T1
 from rcad.paper.tables import T1 as SUITE
 from rcad.study.statistics import paired
 
@@ -69,15 +68,6 @@ def test_a_verdict_is_that_of_the_rule(rates: Any) -> None:
     ]
 
 
-def test_shares_of_claims_and_of_pages(rates: Any) -> None:
-    steady = 0.1 * np.array([1.0, -1.0, 0.5, -0.5, 0.0])
-    page = np.stack([5.0 + steady, steady])
-    found = rates.one_sided(np.stack([page, np.stack([steady, steady])]), [1.0, 1.0])
-    assert found["share"] == {"reproduced": 0.25, "not reproduced": 0.75, "opposite": 0.0, "undecided": 0.0}
-    assert found["page"] == {"reproduced": 0.5, "not reproduced": 1.0, "opposite": 0.0, "undecided": 0.0}
-    assert (found["page_decided"], found["reproduced_by_claim"], found["runs"]) == (0.5, [0.5, 0.0], 5)
-
-
 def test_without_an_effect_the_claims_of_images_are_centred_and_with_one_as_printed(studies: Any) -> None:
     draw = np.random.default_rng(0)
     for odd in ("", "slips", "test set"):
@@ -85,49 +75,6 @@ def test_without_an_effect_the_claims_of_images_are_centred_and_with_one_as_prin
         assert null.mean((0, 2)) == pytest.approx(np.zeros(len(SUITE.claims)), abs=0.05)
     true = studies.images(draw, 400, 5, true=True)
     assert true.mean((0, 2)) == pytest.approx([claim.published for claim in SUITE.claims], abs=0.03)
-
-
-def test_claims_share_the_runs_of_rcad(studies: Any) -> None:
-    null = studies.images(np.random.default_rng(0), 2000, 2, true=False, spread=1.0)
-    first, second = null[:, 0].ravel(), null[:, 1].ravel()
-    assert np.corrcoef(first, second)[0, 1] == pytest.approx(0.5, abs=0.05)
-
-
-def test_the_spread_of_a_printed_interval(studies: Any) -> None:
-    one = T1["CIFAR-100-2k"]["ERM"]
-    assert studies.printed_spread(one) == pytest.approx(one.half * 10**0.5 / 2.262157, rel=1e-6)
-
-
-def test_splits_that_overlap_are_correlated_as_the_correction_assumes(studies: Any) -> None:
-    claim = {"gain": {"df": 9, "se": 0.7 * (0.1 + 0.25) ** 0.5}, "published": 2.0}
-    (found,) = studies.recorded(np.random.default_rng(0), 20_000, [claim], 0.25).transpose(1, 0, 2)
-    assert (found.mean(), found.std()) == pytest.approx((2.0, 0.7), abs=0.01)
-    assert np.corrcoef(found.T)[0, 1] == pytest.approx(0.2, abs=0.02)
-
-
-def test_test_rows_of_splits_and_of_folds(studies: Any) -> None:
-    draw = np.random.default_rng(0)
-    splits = studies.held_out(draw, 50, 0.1, 20, folds=False)
-    assert splits.shape == (20, 5)
-    assert {len(set(row)) for row in splits.tolist()} == {5}
-    folds = studies.held_out(draw, 50, 0.2, 10, folds=True)
-    for start in (0, 5):
-        assert sorted(folds[start : start + 5].ravel()) == list(range(50))
-
-
-def test_least_squares_is_fitted_on_the_training_rows_alone(studies: Any) -> None:
-    test = studies.held_out(np.random.default_rng(1), 40, 0.25, 3, folds=False)
-    found = studies.least_squares(np.random.default_rng(2), 40, test)
-    draw = np.random.default_rng(2)
-    x = draw.normal(size=(40, 3, studies.FEATURES))
-    y = 0.5 * x.sum((1, 2)) + draw.normal(size=40)
-    for learner, split in np.ndindex(3, 3):
-        train = np.setdiff1d(np.arange(40), test[split])
-        weight, *_ = np.linalg.lstsq(x[train, learner], y[train], rcond=None)
-        variance = np.mean((y[train] - x[train, learner] @ weight) ** 2)
-        error = y[test[split]] - x[test[split], learner] @ weight
-        nll = 0.5 * np.log(2 * np.pi * variance) + np.mean(error**2) / (2 * variance)
-        assert found[learner, split] == pytest.approx(nll, rel=1e-9)
 
 
 def test_every_cell_of_the_record_is_simulated(rates: Any) -> None:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
+from rcad.paper import two_moons
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judged, plan_claims
 from rcad.paper.published import MOONS, Printed
 from rcad.paper.record import Say, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
-from rcad.paper.two_moons import Noise, bayes_accuracy, load
+from rcad.paper.two_moons import Noise, bayes_accuracy
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
@@ -309,9 +310,9 @@ def weight_ratio(model: StackedMLP) -> float:
 
 def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
     """A training set and held-out examples of its own."""
-    data = load(d=cell.d, sigma=cell.sigma, n=n, n_test=n_held, noise=cell.noise, seed=seed)
-    assert data.test is not None
-    x, y, held_x, held_y = map(torch.from_numpy, (data.train.x, data.train.y, data.test.x, data.test.y))
+    given: dict[str, Any] = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "seed": seed}
+    parts = (*two_moons.draw(n, **given), *two_moons.draw(n_held, **given, test=True))
+    x, y, held_x, held_y = map(torch.from_numpy, parts)
     return Fold(x, y, held_x, held_y, 2)
 
 

@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError, finite, one_of, whole
 
 Noise = Literal["all", "rest"]
@@ -63,36 +62,20 @@ def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
     return 1.0 - error
 
 
-def load(
-    *,
-    d: int = 625,
-    sigma: float = 0.1,
-    n: int = 1000,
-    n_test: int = 10_000,
-    noise: Noise = "all",
-    seed: int = 0,
-) -> Dataset:
-    """Make the moons as a data set with a test set of its own: x float32 (n, d), labels int64 (n,).
+def draw(
+    n: int, *, d: int = 625, sigma: float = 0.1, noise: Noise = "all", seed: int = 0, test: bool = False
+) -> tuple[Rows, Labels]:
+    """n examples: x float32 (n, d), labels int64 (n,).
 
     Args:
+        n: how many; the classes take turns, so any number of first examples is balanced to within one.
         d: dimensions, at least 2; the moons lie in the first two.
         sigma: standard deviation of the Gaussian noise, in units of the moons' radius.
-        n: how many; the classes take turns, so any number of first examples is balanced to within one.
-        n_test: test examples, from another stream of the same seed.
         noise: "all" adds noise to every dimension, "rest" to the d - 2 others only.
+        test: from another stream of the same seed.
     """
-    whole("n_test", n_test, minimum=1)
-    train = Split(*_draw(n, d, sigma, seed, noise, _TRAIN))
-    test = Split(*_draw(n_test, d, sigma, seed, noise, _TEST))
-    where = "all dimensions" if noise == "all" else f"the {d - 2} others"
-    best = 100 * bayes_accuracy(sigma, noise)
-    note = f"two moons in {d} dimensions: {n} examples, noise {sigma:g} on {where}, Bayes accuracy {best:.1f}%"
-    columns = tuple(f"x{j}" for j in range(d))
-    return Dataset("moons", "classification", train, test, classes=("upper", "lower"), columns=columns, note=note)
-
-
-def _draw(n: int, d: int, sigma: float, seed: int, noise: Noise, part: int) -> tuple[Rows, Labels]:
     _check(n, d, sigma, seed, noise)
+    part = _TEST if test else _TRAIN
     labels = np.arange(n, dtype=np.int64) % 2
     angle = math.pi * _uniform(_stream(seed, part, _ARC), n)
     x = np.zeros((n, d), np.float32)

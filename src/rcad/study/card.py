@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +22,9 @@ from rcad.runs.store import CONFIG, RECORD, WEIGHTS, Store
 from rcad.runs.words import is_percent, leading, metric, number, title
 from rcad.study.compare import FILE, Comparison
 from rcad.study.compare_page import difference_tables
-from rcad.study.statistics import describe
+from rcad.study.statistics import describe, share_interval
 
 CARD = "README.md"
-Z = 1.959964
-"""The 97.5% quantile of a normal distribution."""
 
 
 def push(
@@ -114,7 +111,8 @@ def _numbers(record: RunRecord, store: Store) -> Section:
         assert value is not None
         alone = metric(name, value)
         if name == "test_accuracy" and size:
-            alone += " [{:.1f}, {:.1f}]".format(*_wilson(value / 100, size))
+            low, high = share_interval(value / 100, size)
+            alone += f" [{100 * low:.1f}, {100 * high:.1f}]"
         over = "-"
         if found is not None and found.low is not None and found.high is not None:
             percent = is_percent(name)
@@ -128,12 +126,6 @@ def _numbers(record: RunRecord, store: Store) -> Section:
     seeds = f"Over seeds: the mean of {plural(len(others), 'seed')} with its 95% interval."
     about += f" {seeds}" if len(others) > 1 else " One seed: how much another one would differ is not known."
     return Section("Test metrics", (about,), [Table(["metric", "this run", "over seeds"], rows)])
-
-
-def _wilson(share: float, count: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a share, in percent."""
-    middle, half = share + Z * Z / (2 * count), Z * math.sqrt(share * (1 - share) / count + (Z / (2 * count)) ** 2)
-    return 100 * (middle - half) / (1 + Z * Z / count), 100 * (middle + half) / (1 + Z * Z / count)
 
 
 def _compared(record: RunRecord, path: Path | str) -> Section:

@@ -23,6 +23,8 @@ FEWEST = 3
 """With fewer results than this there is no p-value."""
 EXACT_UP_TO = 50
 """Pairs up to which Wilcoxon's sign patterns are counted; above, the normal approximation with ties."""
+Z95 = 1.959964
+"""The normal's 97.5% point."""
 POWER = 0.8
 MOST = 100_000
 """More seeds than this are called out of reach."""
@@ -186,6 +188,14 @@ def _test(mean: float, se: float, df: float) -> tuple[float, ...]:
     less, greater = float(student.cdf(t, df)), float(student.sf(t, df))
     half = _quantile(df) * se
     return mean, se, mean - half, mean + half, t, df, less, greater, min(1.0, 2 * min(less, greater))
+
+
+def share_interval(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share of so many, which is honest at 0 and 1 too."""
+    scale = 1 + Z95**2 / count
+    centre = (share + Z95**2 / (2 * count)) / scale
+    half = Z95 / scale * math.sqrt(share * (1 - share) / count + Z95**2 / (4 * count * count))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
-from rcad.evaluate.corruptions.severities import scale_of
+from rcad.evaluate.corruptions.generated import scale_of
 
 DRAWN = [name for name in CORRUPTIONS if name not in {"defocus_blur", "zoom_blur", "brightness", "contrast"}]
 DRAWN = [name for name in DRAWN if name not in {"pixelate", "jpeg_compression"}]

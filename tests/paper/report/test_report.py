@@ -184,7 +184,6 @@ def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:
 @pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
 def test_the_page_in_a_browser(made: tuple[Path, list[Path]], tmp_path: Path) -> None:
     """No complaint on the console, verdicts can be chosen, tables sort, a number's runs unfold, nothing is too wide."""
-    assert "<svg" in seen(made[0] / "report.html", tmp_path)
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(made))
     probe = """<script>
     const table = document.querySelector("#every-claim table"), told = {};
@@ -248,17 +247,14 @@ def test_a_damaged_evaluation_or_benchmark_is_named(tmp_path: Path) -> None:
         assert any(name in line for line in text.splitlines() if "Could not be read: expected" in line), name
 
 
-@pytest.mark.parametrize("target", ["../../evil", "/evil", "..", "evil/../.."])
-def test_no_record_leads_out_of_the_folder(target: str, tmp_path: Path) -> None:
-    (source,) = (Path(__file__).parents[3] / "results" / "moons").glob("moons.json")
-    record = json.loads(source.read_text(encoding="utf-8")) | {
-        "target": target if target != "/evil" else f"{tmp_path}/evil"
-    }
-    (tmp_path / "in" / "moons").mkdir(parents=True)
-    (tmp_path / "in" / "moons" / "moons.json").write_text(json.dumps(record))
+def test_no_record_leads_out_of_the_folder(tmp_path: Path) -> None:
+    targets = ("../../evil", f"{tmp_path}/evil", "..", "evil/../..")
+    for number, target in enumerate(targets):
+        made_up = suite(target, rows=("ERM", "RCAD"), columns=("a",), seeds=2, title=f"number {number}")
+        put(tmp_path / "in", made_up, f"{number}/study.json")
     before = set(tmp_path.rglob("*"))
     files = build(tmp_path / "in", tmp_path / "deep" / "out")
     new = {path for path in tmp_path.rglob("*") if path not in before and path.is_file()}
     assert {path.resolve() for path in files} == new
     assert all(path.is_relative_to(tmp_path / "deep" / "out") for path in new)
-    assert any("evil" in path.name or path.suffix == ".tex" for path in new)
+    assert sum("evil" in path.name for path in new) >= 3

@@ -33,44 +33,27 @@ def study() -> Trajectories:
     return run_trajectories(Settings(alphas=(SMALL, 0.5, LARGE, 1.5, 2.0)))
 
 
-def test_alpha_07_beats_erm_in_every_draw(study: Trajectories) -> None:
-    gain = study.accuracy(study.path(LARGE)[-1]) - study.accuracy(study.erm[-1])
-    assert len(gain) == 200
-    assert gain.min() > 0.02
-    assert gain.mean() > 0.25
-
-
-def test_the_noise_s_weight_is_at_least_halved_on_average(study: Trajectories) -> None:
+def test_alpha_07_beats_erm_in_every_draw_and_forgets_the_noise(study: Trajectories) -> None:
+    erm, rcad = study.accuracy(study.erm[-1]), study.accuracy(study.path(LARGE)[-1])
+    assert len(erm) == 200
+    assert (rcad - erm).min() > 0.02
+    assert 0.67 < erm.mean() < 0.695
+    assert 0.95 < rcad.mean() < 0.97
+    assert study.accuracy(study.path(0.5)[-1]).mean() > 0.98
     before, after = norms(study.erm[-1])[1].mean(), norms(study.path(LARGE)[-1])[1].mean()
     assert 0.70 < before < 0.75
     assert after < 0.4 * before
-    assert norms(study.path(LARGE)[-1])[0].mean() > 0.95
-
-
-def test_the_figures_levels(study: Trajectories) -> None:
-    erm, rcad = (study.accuracy(w).mean() for w in (study.erm[-1], study.path(LARGE)[-1]))
-    assert 0.67 < erm < 0.695
-    assert 0.95 < rcad < 0.97
-    assert study.accuracy(study.path(0.5)[-1]).mean() > 0.98
-
-
-def test_the_true_feature_rises_to_the_eye_but_not_at_every_iteration(study: Trajectories) -> None:
     true = norms(study.path(LARGE))[0]
-    fall = (true.cummax(0).values - true).amax(0)
+    assert true[-1].mean() > 0.95
+    fall = (true.cummax(0).values - true).amax(0)  # it rises to the eye, but not at every iteration
     assert (fall <= 0.01).double().mean() > 0.9
     assert (fall <= 1e-9).double().mean() < 0.1
 
 
-def test_a_tiny_step_is_worse_than_erm_in_most_draws(study: Trajectories) -> None:
-    loss = study.accuracy(study.erm[-1]) - study.accuracy(study.path(SMALL)[-1])
-    assert (loss > 0).double().mean() > 0.57
-    assert loss.mean() > 0.005
-
-
-@pytest.mark.parametrize(("alpha", "share"), [(1.5, 0.6), (2.0, 0.95)])
-def test_a_step_far_beyond_beta_is_worse_than_erm(study: Trajectories, alpha: float, share: float) -> None:
+@pytest.mark.parametrize(("alpha", "least", "share"), [(SMALL, 0.005, 0.57), (1.5, 0.01, 0.6), (2.0, 0.01, 0.95)])
+def test_a_step_far_from_beta_is_worse_than_erm(study: Trajectories, alpha: float, least: float, share: float) -> None:
     loss = study.accuracy(study.erm[-1]) - study.accuracy(study.path(alpha)[-1])
-    assert loss.mean() > 0.01
+    assert loss.mean() > least
     assert (loss > 0).double().mean() > share
 
 
@@ -83,8 +66,9 @@ def test_on_the_sphere_both_readings_agree(alpha: float) -> None:
 
 
 def test_on_the_sphere_the_readings_part_by_the_length_of_a_step_only() -> None:
-    coarse = reading_gap(BASE, LARGE)["mean_distance"]
-    fine = reading_gap(replace(BASE, rcad_lr=0.005, steps=1000), LARGE)["mean_distance"]
+    base = replace(BASE, draws=40)
+    coarse = reading_gap(base, LARGE)["mean_distance"]
+    fine = reading_gap(replace(base, rcad_lr=0.005, steps=1000), LARGE)["mean_distance"]
     assert fine < coarse / 4
 
 

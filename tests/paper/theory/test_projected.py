@@ -10,7 +10,6 @@ import torch
 from rcad import InputError
 from rcad.paper.theory.problem import (
     Problem,
-    erm_step,
     final,
     margin_gradient,
     margin_loss,
@@ -19,7 +18,6 @@ from rcad.paper.theory.problem import (
     rcad_step,
     surrogate,
     surrogate_gradient,
-    trajectory,
 )
 from rcad.paper.theory.simulation import Settings, run_finals, run_trajectories
 
@@ -112,15 +110,6 @@ def test_many_alphas_together_are_those_alone() -> None:
     batched = final(rcad_step(sample, 2.0, alphas), w.expand(3, -1, -1), 20)
     for row, alpha in zip(batched, (0.01, 0.7, 2.0), strict=True):
         assert torch.allclose(row, final(rcad_step(sample, 2.0, alpha), w, 20), atol=1e-12)
-
-
-def test_a_trajectory_ends_where_final_ends() -> None:
-    sample, w = start(Problem(), 4)
-    step = erm_step(sample, 2.0)
-    path = trajectory(step, w, 12)
-    assert path.shape == (13, 4, 9)
-    assert torch.equal(path[0], w)
-    assert torch.equal(path[-1], final(step, w, 12))
 
 
 def test_finals_are_the_ends_of_the_study() -> None:

@@ -1,6 +1,6 @@
 """The fifteen corruptions of Hendrycks & Dietterich (2019), and the one function that applies them.
 
-Each goes from float32 images, the constant of its severity (see `severities`) and random numbers to images that may
+Each goes from float32 images, the constant of its severity (`severities.toml`) and random numbers to images that may
 leave [0, 1].
 """
 
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,7 +31,18 @@ from rcad.evaluate.corruptions.materials import (
     streak,
     zoom_matrix,
 )
-from rcad.evaluate.corruptions.severities import constant, scale_of
+
+CONSTANTS: dict[str, dict[str, list[Any]]] = tomllib.loads(
+    Path(__file__).with_name("severities.toml").read_text(encoding="utf-8")
+)
+"""By corruption and size of image, what each severity takes."""
+_LARGEST_SMALL, _LARGEST_MEDIUM = 47, 127
+
+
+def scale_of(x: Tensor) -> str:
+    """Which constants suit images (..., H, W): CIFAR's below 48 pixels, Tiny ImageNet's below 128, else ImageNet's."""
+    side = min(x.shape[-2:])
+    return "small" if side <= _LARGEST_SMALL else "medium" if side <= _LARGEST_MEDIUM else "large"
 
 
 def gaussian_noise(x: Tensor, deviation: float, draws: Draws) -> Tensor:
@@ -347,7 +360,7 @@ def corrupt_numbered(x: Tensor, name: str, severity: int, *, seed: int, first: i
         return x.clone()
     unit = x.float() / 255 if x.dtype == torch.uint8 else x.float()
     draws = Draws(seed, name, first, len(x), x.device)
-    moved = _FUNCTIONS[name](unit, constant(name, severity, scale_of(x)), draws).clamp_(0, 1)
+    moved = _FUNCTIONS[name](unit, CONSTANTS[name][scale_of(x)][severity - 1], draws).clamp_(0, 1)
     return moved.mul_(255).round_().to(torch.uint8) if x.dtype == torch.uint8 else moved.to(x.dtype)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
-from rcad.errors import InputError, Value, finite, is_number, one_of, shown, whole
+from rcad.errors import InputError, Value, finite, one_of, shaped, shown, whole
 from rcad.runs.files import (
     Kind,
     OtherVersionError,
@@ -168,29 +168,25 @@ class Evaluation(Value):
         write_sealed(path, self.to_dict())
 
 
-def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
-    for name, expected in TYPES.items():
-        if not isinstance(value := plain.get(name), expected) or isinstance(value, bool):
-            raise InputError(f"expected {name} of an evaluation, but got {shown(value)}; remove it")
-    if plain.keys() != TYPES.keys():
-        raise InputError(
-            f"expected {', '.join(TYPES)}, but got {shown(sorted(plain.keys() ^ TYPES.keys()))}; remove it"
-        )
-    for name, value in plain["numbers"].items():
-        if value is not None and not is_number(value):
-            raise InputError(f"expected numbers.{name} to be a number, but got {shown(value)}; remove it")
-    one_of("the suite", plain["suite"], SUITES)
-    return Evaluation(**plain)
-
-
-TYPES: dict[str, type | tuple[type, ...]] = {
+FORM: dict[str, Any] = {
     **dict.fromkeys(("run", "suite", "device", "finished"), str),
-    **dict.fromkeys(("settings", "numbers", "curves", "versions"), dict),
-    "notes": list,
+    **dict.fromkeys(("settings", "curves", "versions"), dict),
+    "numbers": {str: (float, None)},
+    "notes": [str],
     "examples": int,
-    "seconds": (int, float),
-    "commit": (str, type(None)),
+    "seconds": float,
+    "commit": (str, None),
 }
+"""Of an evaluation as JSON, see `shaped`."""
+
+
+def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
+    if plain.keys() != FORM.keys():
+        raise InputError(f"expected {', '.join(FORM)}, but got {shown(sorted(plain.keys() ^ FORM.keys()))}; remove it")
+    one_of("the suite", plain["suite"], SUITES)
+    return Evaluation(**shaped("the evaluation", plain, FORM))
+
+
 EVALUATION = Kind("rcad run evaluation", 1, _from_dict)
 
 

@@ -40,22 +40,17 @@ VALUES = {
     "sharpness": "sharpness",
     "pit_error": "PIT error",
 }
-SETS = {
-    "conformal_coverage_90": "in the 90% set",
-    "conformal_size_90": "classes in the 90% set",
-    "conformal_coverage_95": "in the 95% set",
-    "conformal_size_95": "classes in the 95% set",
-    "conformal_coverage_99": "in the 99% set",
-    "conformal_size_99": "classes in the 99% set",
-}
-WIDTHS = {
-    "conformal_coverage_90": "in the 90% interval",
-    "conformal_width_90": "width of the 90% interval",
-    "conformal_coverage_95": "in the 95% interval",
-    "conformal_width_95": "width of the 95% interval",
-    "conformal_coverage_99": "in the 99% interval",
-    "conformal_width_99": "width of the 99% interval",
-}
+
+
+def _conformal(size: str, size_words: str, what: str) -> dict[str, str]:
+    columns = (("coverage", "in the"), (size, size_words))
+    return {
+        f"conformal_{name}_{level}": f"{words} {level}% {what}" for level in (90, 95, 99) for name, words in columns
+    }
+
+
+SETS = _conformal("size", "classes in the", "set")
+WIDTHS = _conformal("width", "width of the", "interval")
 CORRUPTED = {
     "corrupted_accuracy_clean": "clean, %",
     "corrupted_accuracy_mean": "mean, %",

@@ -12,7 +12,7 @@ from rcad.paper.claims import IMAGE_RULE, NOT_RUN
 from rcad.paper.record import JSON, Study
 from rcad.paper.report import curves, grids, pictures, steps
 from rcad.paper.report.details import details
-from rcad.paper.report.numbers import checks, counts, tally
+from rcad.paper.report.numbers import tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Cell, Document, Figure, Part, Section, Table
@@ -52,12 +52,13 @@ def verdict(study: Study) -> str:
     """How many claims got each verdict; those of ours on a second line."""
     if not study.tested:
         return ""
-    text = f"{plural(len(study.tested), 'claim')}: {tally(counts(study.tested))}"
+    text = f"{plural(len(study.tested), 'claim')}: {tally(study.tested)}"
     twice = [claim.last for claim in study.tested if claim.last is not None]
     if twice and study.scale != "smoke":
-        text += f". At the last epoch, of {len(twice)}: {tally(counts(twice))}"
+        text += f". At the last epoch, of {len(twice)}: {tally(twice)}"
     added = [claim for claim in study.tested if study.added(claim)]
-    return f"{text}\n{checks(added)}" if added else text
+    ours = f"Among them checks of ours, which are no claims of the paper, {len(added)}: {tally(added)}"
+    return f"{text}\n{ours}" if added else text
 
 
 def not_run(study: Study) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rcad.paper.claims import NOT_RUN, TRIAL, Claim, gain_of
+from rcad.paper.claims import NOT_RUN, Claim, by_verdict, gain_of
 from rcad.paper.published import Printed
 from rcad.paper.record import Place, Study
 from rcad.report.numbers import fixed
@@ -120,12 +120,6 @@ def counts(claims: Sequence[Claim]) -> dict[str, int]:
     return found
 
 
-def tally(found: Mapping[str, int]) -> str:
-    if found.get(TRIAL):
-        return TRIAL
-    return ", ".join(f"{count} {verdict}" for verdict, count in found.items() if count) or "no claims"
-
-
-def checks(added: Sequence[Claim]) -> str:
-    """The claims that the paper does not make itself, in a line below the count of all."""
-    return f"Among them checks of ours, which are no claims of the paper, {len(added)}: {tally(counts(added))}"
+def tally(claims: Sequence[Claim]) -> str:
+    """How many got each verdict, in words."""
+    return by_verdict([claim.verdict for claim in claims if claim.verdict != NOT_RUN]) or "no claims"

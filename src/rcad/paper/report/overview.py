@@ -37,7 +37,7 @@ def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links:
         for added, what in ((False, "claim"), (True, "check")):
             some = [claim for study, claim in claims if study.scope == scope and study.added(claim) == added]
             whose = "of ours, not in the paper" if added else "of the paper"
-            lines += [f"{plural(len(some), what)} {whose}, at {scope}: {tally(counts(some))}."] if some else []
+            lines += [f"{plural(len(some), what)} {whose}, at {scope}: {tally(some)}."] if some else []
     trials = [study for study in studies if study.warning]
     notice = ""
     if trials:

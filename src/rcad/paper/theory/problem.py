@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, finite, one_of, whole
+from rcad.study import statistics
+from rcad.study.statistics import Z95
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
-Z95 = 1.959964  # two-sided 95% point of the normal
 Row = dict[str, Any]
 """A line of the record."""
 Band = dict[str, list[float]]
@@ -59,12 +60,9 @@ def mean_interval(values: Tensor) -> Interval:
 
 
 def share_interval(holds: Tensor) -> Interval:
-    """Share of draws where something holds, with Wilson's interval, which is honest at 0 and 1 too. holds: (draws,)."""
-    n, p = len(holds), holds.double().mean().item()
-    scale = 1 + Z95**2 / n
-    centre = (p + Z95**2 / (2 * n)) / scale
-    half = Z95 / scale * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n * n))
-    return Interval(p, max(0.0, centre - half), min(1.0, centre + half))
+    """Share of draws where something holds, with Wilson's interval. holds: (draws,)."""
+    share = holds.double().mean().item()
+    return Interval(share, *statistics.share_interval(share, len(holds)))
 
 
 class Sample(NamedTuple):
