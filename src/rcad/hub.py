@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rcad.errors import InputError, need
+from rcad.errors import InputError, need, shaped
 
 PREFIX = "hf:"
 Kind = Literal["dataset", "model"]
@@ -114,7 +114,7 @@ class Repository:
         """The commit that the cache has for the revision."""
         revision = self.address.revision or "main"
         path = self._home / "refs" / revision
-        commit = path.read_text().strip() if path.is_file() else revision
+        commit = path.read_text(errors="replace").strip() if path.is_file() else revision
         if not (self._home / "snapshots" / commit).is_dir():
             raise InputError(
                 f"expected {self.address} from the Hub or from the cache {self._home.parent}, but it is not there and "
@@ -160,8 +160,8 @@ class Repository:
         """That each holds what the Hub says, now or when it was fetched: the cache names a file by its hash."""
         record = self._memory / f"{hashlib.sha256(str(self).encode()).hexdigest()[:32]}.json"
         try:
-            known: dict[str, list[Any]] = json.loads(record.read_text())
-        except (OSError, ValueError):
+            known: dict[str, list[Any]] = shaped("what was seen", json.loads(record.read_text()), {str: list})
+        except (OSError, ValueError, RecursionError):
             known = {}
         for name, path in files.items():
             stat = path.stat()

@@ -73,6 +73,8 @@ def workshop() -> dict[str, Kind]:
         "cached images": Kind(
             f"{cached}/train_x.npy", mutants.as_array, (("data", "import", "images"), ("data", "verify")), ("cache",)
         ),
+        **_compared(),
+        **_uci(),
         **_studies(),
         **_estimator(),
     }
@@ -262,6 +264,42 @@ def _studies() -> dict[str, Kind]:
     return kinds
 
 
+def _compared() -> dict[str, Kind]:
+    """What `compare` and `tune` leave: the same command reads it, and a program."""
+    few = ("--data", "my.csv", "--target", "colour", "--epochs", "1", "--quiet")
+    compare = ("compare", *few, "--methods", "erm,rcad", "--no-controls", "--budget", "2", "--seeds", "3")
+    tune = ("tune", *few, "--method", "rcad", "--budget", "2")
+    kinds = {}
+    for words, name, file in ((compare, "comparison", "compare"), (tune, "search", "rcad")):
+        _made(*words, "--out", name)
+        commands = ((*words, "--out", name), (name,), (name,), (name,))
+        kinds[name] = Kind(f"{name}/{file}.json", mutants.as_json, commands, (name,), 3)
+    return kinds
+
+
+def _uci() -> dict[str, Kind]:
+    """A set of UCI's with one of its splits."""
+    folder = Path("data/uci/yacht")
+    folder.mkdir(parents=True)
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    np.savetxt(folder / "data.txt", rows)
+    for name, numbers in (
+        ("features", (0, 1)),
+        ("target", (2,)),
+        ("train_0", range(3, 30)),
+        ("test_0", range(3)),
+    ):
+        np.savetxt(folder / f"index_{name}.txt", np.array(numbers), fmt="%d")
+    (folder / "n_splits.txt").write_text("1\n")
+    train = ("train", "--data", "yacht", "--method", "erm", "--epochs", "1", "--quiet", "--runs", "from")
+    return {
+        f"UCI {name}": Kind(
+            f"{folder}/{name}.txt", mutants.as_text, (train, (*train, "--set", "data.split=0")), ("from",), 2
+        )
+        for name in ("data", "index_train_0", "n_splits")
+    }
+
+
 def _estimator() -> dict[str, Kind]:
     from rcad.integrations.sklearn import RCADClassifier
 
@@ -271,13 +309,33 @@ def _estimator() -> dict[str, Kind]:
     return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, (("estimator",),), (), 10)}
 
 
-def estimator() -> Said:
-    """What a program does with a saved estimator."""
-    from rcad.errors import InputError
+def _estimate() -> None:
     from rcad.integrations.sklearn import RCADClassifier
 
+    RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+
+
+def _read_comparison() -> None:
+    from rcad.study.compare import Comparison
+
+    str(Comparison.read("comparison/compare.json"))
+
+
+def _read_search() -> None:
+    from rcad.study.tune import Tuning
+
+    str(Tuning.read("search/rcad.json"))
+
+
+PROGRAMS = {"estimator": _estimate, "comparison": _read_comparison, "search": _read_search}
+
+
+def program(name: str) -> Said:
+    """What a program does with a file of ours."""
+    from rcad.errors import InputError
+
     try:
-        RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+        PROGRAMS[name]()
     except InputError as error:
         return Said(2, "", f"rcad: {error}\n")
     return Said(0, "", "")

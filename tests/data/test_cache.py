@@ -129,6 +129,7 @@ def _other_header(data):
         ("manifest.json", lambda data: data.replace(b'"a"', b'"c"')),
         ("manifest.json", lambda data: b'{"format": 1, "arr'),
         ("manifest.json", lambda data: b"[]"),
+        ("manifest.json", lambda data: b"[" * 100_000),
         ("manifest.json", lambda data: b"\xff\xfe"),
     ],
 )

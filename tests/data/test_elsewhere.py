@@ -68,6 +68,16 @@ def test_tables_come_with_their_test_split(hub: Hub) -> None:
     assert (len(alone.train), alone.test) == (10, None)
 
 
+@pytest.mark.parametrize("text", ["[]", "3", '{"train.csv": 3}', "[" * 100_000, "{"])
+def test_what_was_seen_is_looked_at_again_where_nobody_can_tell(text: str, hub: Hub, tmp_path: Path) -> None:
+    hub.put("datasets/me/rows", {"train.csv": rows(40)})
+    load("hf:me/rows", target="colour")
+    for memory in (tmp_path / "cache" / "hub").glob("*.json"):
+        memory.write_text(text)
+        assert len(load("hf:me/rows", target="colour").train) == 40
+        assert memory.read_text() != text
+
+
 def test_a_test_table_without_the_target_is_left_out(hub: Hub) -> None:
     hidden = b"a,b\n1,2\n2,3\n"
     hub.put("datasets/me/rows", {"train.csv": rows(40), "test.csv": hidden})

@@ -88,6 +88,12 @@ def test_shards_in_a_data_folder_and_names_in_the_metadata(folder):
     assert load(folder).classes == ("cat", "dog", "owl")
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"info": 3}', "{"])
+def test_metadata_of_another_form_names_no_classes(folder, text):
+    write(folder / "train.parquet", [1, 2], [0, 1], metadata={"huggingface": text})
+    assert load(folder).classes == ("0", "1")
+
+
 def test_named_columns_classes_and_size(folder):
     write(folder / "train.parquet", [png(1, size=(9, 5)), png(2, size=(6, 8))], [0, 1], label="kind")
     dataset = load(folder, label_column="kind", classes=("a", "b", "c"), size=4)

@@ -178,12 +178,26 @@ def test_tables_are_not_streamed(tmp_path: Path) -> None:
         load(tmp_path / "a.csv", stream=True, target="y")
 
 
+def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path: Path) -> None:
+    path = shards(tmp_path / "set", [picture(k) for k in range(8)])
+    stream = load(path, cache_dir=tmp_path / "cache", stream=True).train.x
+    (unpacked,) = (tmp_path / "cache" / "streams").glob("*/images.bin")
+    content = bytearray(unpacked.read_bytes())
+    content[40] ^= 1
+    unpacked.write_bytes(content)
+    with pytest.raises(InputError, match=r"row 0 as it was unpacked, but its bytes in .* rcad data clear --yes"):
+        stream.copy()
+
+
 def test_a_damaged_survey_is_made_again(tmp_path: Path) -> None:
     images(str(tmp_path / "images"))
     first = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
     (survey,) = (tmp_path / "cache" / "streams").glob("*/survey.npz")
     whole = survey.read_bytes()
-    for damage in (whole[: len(whole) // 2], b"", bytes(len(whole)), whole[:80] + b"\xff" + whole[81:]):
+    other = io.BytesIO()
+    np.savez(other, shape=np.zeros(3))
+    cut = whole[: len(whole) // 2]
+    for damage in (cut, b"", bytes(len(whole)), whole[:80] + b"\xff" + whole[81:], other.getvalue()):
         survey.write_bytes(damage)
         again = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
         assert again.train.x.shape == first.train.x.shape

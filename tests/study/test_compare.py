@@ -16,7 +16,7 @@ from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.cells import compared, results, summaries
-from rcad.study.compare import _earlier, _Work
+from rcad.study.compare import COMPARISON, Comparison, _earlier, _Work
 from rcad.study.compare_page import difference_tables, document, results_table, sentences
 
 pytest.importorskip("scipy.stats")
@@ -149,6 +149,36 @@ def test_a_folder_keeps_what_it_is_for(tmp_path: Path) -> None:
         _earlier(other, about)
 
 
+def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.csv").write_text(table())
+    words: dict[str, Any] = {"target": "colour", "seeds": 3, "budget": 1, "epochs": 1, "out": "out", "device": "cpu"}
+    first = rcad.compare("my.csv", "rcad", controls=False, **words).record
+    file = Path("out/compare.json")
+    plain = json.loads(file.read_text())
+    assert plain.pop("sha256")
+    plain["methods"]["rcad"]["seeds"]["0"]["test"]["accuracy"] = 99.5
+    file.write_text(json.dumps({**plain, "sha256": "0" * 64}))
+    with pytest.raises(InputError, match=r"in out/compare.json: .* their checksum, .*; move it away to make the comp"):
+        rcad.compare("my.csv", "rcad", controls=False, **words)
+    with pytest.raises(InputError, match="checksum"):
+        Comparison.read(file)
+    # One of before there were sums is believed as far as it can be; what cannot be is made again.
+    cell = {**plain["methods"]["rcad"], "seeds": {"0": {"chosen": [], "test": 3}}}
+    file.write_text(json.dumps({**plain, "methods": {**plain["methods"], "rcad": cell}}))
+    again = rcad.compare("my.csv", "rcad", controls=False, **words).record
+    assert again["results"] == first["results"]
+    del plain["methods"]["erm"]["seeds"]["1"]["test"]
+    file.write_text(json.dumps(plain))
+    again = rcad.compare("my.csv", "rcad", controls=False, **words).record
+    assert again["results"]["erm"]["nll"]["diverged"] == 1
+    file.write_text(json.dumps({**plain, "methods": {"rcad": 3}}))
+    with pytest.raises(
+        InputError, match=r"expected the comparison in out/compare.json.methods.rcad to be of type dict"
+    ):
+        rcad.compare("my.csv", "rcad", controls=False, **words)
+
+
 @pytest.mark.parametrize("outcome", ["better", "worse", "undecided"])
 def test_before_anything_is_tuned_tuning_comes_next(outcome: str) -> None:
     work = SimpleNamespace(budget=1, spaces={"rcad": ["lam"]}, seeds=range(5), _again=lambda why, *words: (why, *words))
@@ -166,7 +196,7 @@ def difference(method: str, metric: str, **more: Any) -> dict[str, Any]:
 
 def result(*values: float | None) -> dict[str, Any]:
     good = [value for value in values if value is not None]
-    summary = {"n": 3, "mean": sum(good) / len(good), "sd": 1.0, "low": 1.0, "high": 99.0} if good else None
+    summary = {"n": 3, "mean": sum(good) / len(good), "sd": 1.0, "low": 0.1, "high": 99.0} if good else None
     return {"values": dict(enumerate(values)), "summary": summary, "diverged": len(values) - len(good)}
 
 
@@ -210,6 +240,35 @@ def record() -> dict[str, Any]:
         "sentences": ["Accuracy: rcad & co are shown.", "NLL: no method is shown."],
         "versions": {"rcad": "0.1.0"},
     }
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"base": "nobody"}, "expected the base of the comparison to be one of erm, rcad, rcad_random"),
+        ({"metric": "speed"}, "expected a metric of the comparison to be one of"),
+        ({"seconds": "long"}, "expected the comparison.seconds to be a finite number"),
+        ({"results": {}}, "expected the results of erm to be of type dict"),
+        (
+            {"differences": [difference("rcad", "nll", low=3.0)]},
+            "of rcad inside its interval, but got [3.0, 1.25, 2.0]",
+        ),
+        ({"differences": []}, "expected the differences that a comparison found, but got none"),
+        ({"methods": {"erm": {}}}, "expected the comparison.methods.erm.role to be of type str"),
+        ({"next": None}, "expected the comparison.next to be of type dict"),
+    ],
+)
+def test_a_file_that_holds_no_comparison_is_named(
+    change: dict[str, Any], says: str, record: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "compare.json"
+    path.write_text(json.dumps(COMPARISON.stamp(record)))
+    assert Comparison.read(path).document.title == "Does it help on <my> data.csv?"
+    path.write_text(json.dumps(COMPARISON.stamp({**record, **change})))
+    with pytest.raises(InputError) as caught:
+        Comparison.read(path)
+    assert says in str(caught.value)
+    assert f"in {path}" in str(caught.value)
 
 
 def test_the_page_says_it_all(record: dict[str, Any]) -> None:

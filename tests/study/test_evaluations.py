@@ -17,6 +17,7 @@ from rcad.evaluate.corruptions import mce
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import Outcome, evaluate
 from rcad.evaluate.saved_run.tables import differences
+from rcad.runs.files import unsealed
 from rcad.runs.store import Store
 from rcad.study.evaluations import check_out, summary
 from rcad.study.statistics import paired
@@ -181,7 +182,7 @@ def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
     page, text, record = report.files
     assert page.read_text().count("<svg ") == 2
     assert text.read_text() == report._repr_markdown_()
-    assert json.loads(record.read_text()) == report.record
+    assert unsealed(json.loads(record.read_text())) == report.record
     check_out(tmp_path / "out")  # ours may be replaced
     record.write_text("{}")
     with pytest.raises(InputError, match="something else"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from rcad.errors import InputError
 from rcad.report import html
 from rcad.runs.record import RunRecord
 from rcad.study.pictures import axes, search_map
 from rcad.study.study import Goal
-from rcad.study.tune import Trial, Tuning, best, document, trial, trials_table
+from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trial, trials_table
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -117,6 +119,30 @@ def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
     assert found.verdict in found._repr_markdown_()
     assert "<table>" in found._repr_html_()
     assert len(found.figures) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"metric": "speed"}, "expected the metric of the search to be one of"),
+        ({"trials": [{"number": 1}]}, "expected the search.trials[0].values to be of type dict"),
+        ({"settings": {}}, "expected the search.settings.method to be of type str"),
+        ({"metric": "brier"}, "expected trial 1.brier to be a finite number"),
+        ({"trials": make(POINTS[:1], [None])["trials"], "best": 1}, "expected trial 1 to be of type dict"),
+        ({"best": "1"}, "expected the search.best to be of type int"),
+    ],
+)
+def test_a_file_that_holds_no_search_is_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    found = Tuning(SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0]))).save(tmp_path, "rcad")
+    assert Tuning.read(found.files[0]).best == found.best
+    (tmp_path / "x.json").write_text(json.dumps({**found.record, **change}))
+    with pytest.raises(InputError) as caught:
+        Tuning.read(tmp_path / "x.json")
+    assert says in str(caught.value)
+    text = found.files[0].read_text()
+    found.files[0].write_text(text.replace("95.0", "95.5"))
+    with pytest.raises(InputError, match="expected values that match their checksum"):
+        Tuning.read(found.files[0])
 
 
 Make = Callable[..., RunRecord]

@@ -16,7 +16,8 @@ from rcad import GradientStep, suggest_alpha
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig
-from rcad.train.checkpoint import restore_trainer, save_trainer
+from rcad.runs.files import DamagedError
+from rcad.train.checkpoint import load_tensors, restore_trainer, save_tensors, save_trainer
 from rcad.train.optim import learning_rate
 from rcad.train.task import channel_statistics, derived, measure, method_of, model_of, prepare, scores
 from tiny_runs import CPU, dataset, trainer
@@ -106,6 +107,23 @@ def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: 
     assert same_weights(whole.model, part.model)
     assert same_weights(whole.selected, part.selected)
     assert whole.rows == part.rows
+
+
+@pytest.mark.parametrize("wrong", ["memory", "threads"])
+def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(wrong: str, tmp_path: Any) -> None:
+    settings = replace(config(), optim=OptimConfig(name="adamw", lr=0.01))
+    part = trainer(settings)
+    part.fit(pause=lambda: part.step > 0)
+    save_trainer(part, tmp_path / "saved")
+    tensors, meta = load_tensors(tmp_path / "saved")
+    lost = {"memory": "optim.0.exp_avg", "threads": ""}[wrong]
+    meta["threads"] = {"memory": meta["threads"], "threads": 10**9}[wrong]
+    save_tensors(tmp_path / "saved", {name: one for name, one in tensors.items() if name != lost}, meta)
+    fresh, before = trainer(settings), trainer(settings)
+    with pytest.raises(DamagedError, match=r"1000000000 threads|a memory of the optimizer that is not whole"):
+        restore_trainer(fresh, tmp_path / "saved")
+    assert fresh.step == 0
+    assert same_weights(fresh.model, before.model)
 
 
 def test_growth_enlarges_the_set_and_survives_a_pause(tmp_path: Any) -> None:

@@ -171,6 +171,24 @@ def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
     assert steps(heard.told) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("text", ["[]", '{"heard x": 3}', '{"heard x": {"step": "1"}}', "{"])
+def test_what_was_sent_is_sent_again_where_nobody_can_tell(text: str, tmp_path: Path, heard: type[Heard]) -> None:
+    schedule([config()], place(tmp_path))
+    (sent,) = (tmp_path / "runs").glob(f"*/{trackers.SENT}")
+    (name,) = json.loads(sent.read_text())
+    sent.write_text(text.replace("heard x", name))
+    first = list(heard.told)
+    schedule([config()], place(tmp_path))
+    assert heard.told == first * 2
+
+
+def test_rows_of_a_log_without_an_epoch_are_not_sent(tmp_path: Path, heard: type[Heard]) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"loss": 1}\n{"epoch": "x"}\n{"epoch": 2, "loss": 3}\n')
+    Tracked(["heard"], Subject("a", "a", "run", {}, tmp_path)).look(log)
+    assert steps(heard.told) == [2]
+
+
 def test_whoever_searches_is_told_no_test_numbers(tmp_path: Path, heard: type[Heard]) -> None:
     schedule([config()], place(tmp_path), told=said_held_out)
     numbers = heard.told[-1][3]

@@ -157,11 +157,12 @@ def verify(entry: Path) -> str | None:
             f"expected a whole cache in {entry}, but its manifest or sizes do not match; it is rebuilt when next used"
         )
     for path in _changed(entry):
-        return f"expected {path} to match its checksum, but its bytes have changed; {_emptied(entry)}"
+        return f"expected {path} to match its checksum, but its bytes have changed; {emptied(entry)}"
     return None
 
 
-def _emptied(entry: Path) -> str:
+def emptied(entry: Path) -> str:
+    """What makes a damaged entry of the cache anew."""
     return f"to make it again when next used: rcad data clear --yes --cache-dir {shlex.quote(str(entry.parents[1]))}"
 
 
@@ -266,7 +267,7 @@ def _read_manifest(entry: Path) -> dict[str, Any] | None:
         manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
         checksum = manifest["checksum"]
         rest = {key: value for key, value in manifest.items() if key != "checksum"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent, cut short, or not an object
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # absent, cut short, no object
         return None
     if checksum != _checksum(rest) or manifest.get("format") != FORMAT:
         return None

@@ -209,7 +209,7 @@ class _Shard:
         try:
             features = json.loads((self.schema.metadata or {})[b"huggingface"])["info"]["features"]
             return tuple(map(str, features[self.label]["names"]))
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, RecursionError):
             return None
 
 

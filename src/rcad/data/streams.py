@@ -11,7 +11,6 @@ Threads decode: Pillow lets go of Python's lock while it does. What they hold is
 from __future__ import annotations
 
 import shutil
-import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, REMEDY, cache_root, fingerprint, hashed, make_whole
+from rcad.data.cache import DECODING, REMEDY, cache_root, emptied, fingerprint, hashed, make_whole
 from rcad.data.dataset import Dataset, Progress, Split
 from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image
 from rcad.data.files import make_folder, read_bytes, writing
@@ -66,10 +65,11 @@ class Files:
 
 @dataclass(frozen=True)
 class Packed:
-    """Images one after the other in a file; an empty one was none in its source."""
+    """Images one after the other in a file, each with a sum; an empty one was none in its source."""
 
     path: Path
     ends: Index
+    sums: Index
     origins: npt.NDArray[np.str_]
     firsts: Index
 
@@ -84,7 +84,11 @@ class Packed:
             raise InputError(f"expected image bytes in {origin}, but got none; store the bytes, not only the path")
         with open(self.path, "rb") as file:
             file.seek(start)
-            return origin, file.read(end - start)
+            data = file.read(end - start)
+        if zlib.crc32(data) != self.sums[number]:
+            changed = f"expected {origin} as it was unpacked, but its bytes in {self.path} have changed"
+            raise InputError(f"{changed}; {emptied(self.path.parent)}")
+        return origin, data
 
 
 class Survey(NamedTuple):
@@ -286,19 +290,20 @@ def _kept(folder: Path, looked: Callable[[], Survey]) -> Survey:
             reasons=reasons,
         )
 
-    make_whole(folder, build, lambda entry: _arrays(entry / file.name) is not None)
-    kept = _arrays(file) or {}
+    names = ("shape", "sums", "squares", "places", "reasons")
+    make_whole(folder, build, lambda entry: _arrays(entry / file.name, *names) is not None)
+    kept = _arrays(file, *names) or {}
     channels, height, width = kept["shape"].tolist()
     bad = dict(zip(kept["places"].tolist(), kept["reasons"].tolist(), strict=True))
     return Survey((channels, height, width), kept["sums"], kept["squares"], bad)
 
 
-def _arrays(file: Path) -> dict[str, np.ndarray[Any, Any]] | None:
-    """What a .npz of ours holds; None where it is missing or damaged, for its archive keeps a checksum of each."""
+def _arrays(file: Path, *names: str) -> dict[str, np.ndarray[Any, Any]] | None:
+    """These arrays of a .npz of ours; None where it is missing or damaged, for its archive keeps a checksum of each."""
     try:
         with np.load(file, allow_pickle=False) as kept:
-            return dict(kept)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+            return {name: kept[name] for name in names}
+    except Exception:  # a damaged header ends in nearly everything
         return None
 
 
@@ -317,28 +322,32 @@ def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, ide
                 f"but got {free / 1e6:,.1f} MB; {REMEDY}"
             )
         ends: list[int] = []
+        sums: list[int] = []
         shards: dict[str, int] = {}
         with (partial / "images.bin").open("wb") as out:
             for source in sources:
                 shards.setdefault(source.root, len(ends))
-                for _, data in source.images():
-                    out.write(b"" if isinstance(data, InputError) else data)
+                for _, found in source.images():
+                    data = b"" if isinstance(found, InputError) else found
+                    out.write(data)
                     ends.append(out.tell())
+                    sums.append(zlib.crc32(data))
         np.savez(
             partial / "index.npz",
             ends=np.asarray(ends, np.int64),
+            sums=np.asarray(sums, np.int64),
             origins=np.asarray(list(shards), np.str_),
             firsts=np.asarray(list(shards.values()), np.int64),
         )
 
     def opened(whole: Path) -> dict[str, np.ndarray[Any, Any]] | None:
-        index, images = _arrays(whole / "index.npz"), whole / "images.bin"
+        index, images = _arrays(whole / "index.npz", "ends", "sums", "origins", "firsts"), whole / "images.bin"
         fits = index is not None and images.is_file() and images.stat().st_size == max(index["ends"][-1:], default=0)
         return index if fits else None
 
     make_whole(entry, build, opened)
     index = opened(entry) or {}
-    return Packed(entry / "images.bin", index["ends"], index["origins"], index["firsts"])
+    return Packed(entry / "images.bin", index["ends"], index["sums"], index["origins"], index["firsts"])
 
 
 @contextmanager

@@ -324,7 +324,7 @@ def finished(path: Path, settings: JSON, scale: str) -> Study | None:
 def refuse_to_replace_larger(path: Path, scale: str) -> None:
     """No trial overwrites the real thing, nor any scale a larger one."""
     plain = loads(read_text(path), str(path)) if path.is_file() else {}
-    found, sizes = plain.get("scale"), list(SCALES)
+    found, sizes = Fields(plain, str(path)).get("scale", str, None), list(SCALES)
     if found in sizes and sizes.index(found) > sizes.index(scale):
         raise InputError(f"expected a folder for the trial, but {path} holds the {found} scale; pass another --out")
 

@@ -142,6 +142,7 @@ def fetched(name: str) -> Path:
     """The folder of a run that the Hub keeps, in the cache: safetensors and JSON, verified; nothing is executed."""
     from rcad.data.cache import cache_root
     from rcad.data.elsewhere import linked
+    from rcad.runs.files import read_text
     from rcad.runs.record import RunRecord
     from rcad.runs.store import CONFIG, RECORD, WEIGHTS
 
@@ -152,7 +153,7 @@ def fetched(name: str) -> Path:
         if one not in repository.names:
             raise InputError(f"expected {one} in {repository.address}, but it has none; was it sent by rcad push?")
     files = repository.fetch(wanted)
-    run = RunRecord.from_json(files[RECORD].read_text(), source=f"{RECORD} of {repository.address}").id
+    run = RunRecord.from_json(read_text(files[RECORD]), source=f"{RECORD} of {repository.address}").id
     return linked(cache, str(repository), {f"{run}/{one}": path for one, path in files.items()}) / run
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.data.splits import parse_spec
-from rcad.errors import InputError
+from rcad.errors import InputError, expanded
 from rcad.evaluate.saved_run.loading import finished, load_weights, weights_of
 from rcad.hub import PREFIX, Address, send
 from rcad.loss.method_rows import label
@@ -129,7 +129,7 @@ def _numbers(record: RunRecord, store: Store) -> Section:
 
 
 def _compared(record: RunRecord, path: Path | str) -> Section:
-    place = Path(path).expanduser()
+    place = expanded(path)
     found = Comparison.read(place / FILE if place.is_dir() else place)
     if parse_spec(found.record["data"])[0] != parse_spec(record.config.data.name)[0]:
         raise InputError(

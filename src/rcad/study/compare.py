@@ -15,15 +15,15 @@ from pathlib import Path
 from signal import SIGINT
 from typing import Any
 
-from rcad.errors import InputError, command, one_of, whole
+from rcad.errors import InputError, command, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method, sources
 from rcad.report.document import Document
 from rcad.report.numbers import duration, plural
-from rcad.runs.files import Kind, dumps, ready_folder, write_text
+from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
 from rcad.study.cells import Cells, are_numbers, chosen, judged
-from rcad.study.compare_page import document
+from rcad.study.compare_page import document, formed
 from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.ranges import applied
 from rcad.study.study import (
@@ -88,7 +88,7 @@ class Comparison(Kept):
         return self.written(*(Path(folder) / name for name in FILES))
 
 
-COMPARISON = Kind("rcad comparison", 1, lambda plain, schema: Comparison(plain))
+COMPARISON = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(plain)))
 
 
 def compare(
@@ -267,7 +267,7 @@ class _Work:
         if self.out is not None:
             # Methods of an earlier comparison that are not in this one stay until its report is written.
             kept = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": {**self.known, **cells}})
-            write_text(self.out / FILE, dumps(plain(kept), indent=1) + "\n")
+            write_sealed(self.out / FILE, plain(kept))
         again = known is not None and known.get("key") == cell["key"]
         took = "there already" if again else f"{duration(cell['seconds'])} of {self.settings['cost']}"
         progress.note(f"{one.name}: {plural(cell['runs'], 'run')}, {took}")
@@ -341,8 +341,10 @@ def _earlier(out: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
     """The record of an earlier comparison on the same data in this folder; all else is refused."""
     found = earlier([out / name for name in FILES], "comparison", target=KIND)
     if found is not None and found.get("about") != about:
-        other = (found.get("about") or {}).get("data")
+        other = dict(found["about"]).get("data") if isinstance(found.get("about"), dict) else None
         raise InputError(f"expected a folder for this data, but {out / FILE} compares on {other!r}; pass another --out")
+    if found is not None:
+        shaped(f"the comparison in {out / FILE}", found, {"methods": {str: dict}})
     return found
 
 

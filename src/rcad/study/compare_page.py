@@ -5,13 +5,67 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rcad.errors import InputError, one_of, shaped, shown, whole
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, p_value, plural, with_interval, with_spread
-from rcad.study.pictures import dots, forests, in_words
+from rcad.study.pictures import ROLES, dots, forests, in_words
 from rcad.study.study import UNITS, WORDS
 
 Record = Mapping[str, Any]
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
+_NUMBER = (float, None)
+_SUMMARY = {"mean": float, "sd": _NUMBER, "low": _NUMBER, "high": _NUMBER}
+_FORM = {
+    **dict.fromkeys(("data", "command", "cost", "rule", "base", "metric"), str),
+    **{name: [str] for name in ("metrics", "sentences")},
+    **dict.fromkeys(("budget", "epochs"), int),
+    **dict.fromkeys(("seconds", "test_ratio"), float),
+    "seeds": [int],
+    "sizes": dict.fromkeys(("train", "validation", "test"), int),
+    "held_out": {"told": str},
+    "next": {"why": str, "command": str},
+    "versions": {str: str},
+    "methods": {str: {"role": str, "space": [str], "seconds": float, "runs": int, "chosen": {str: str}}},
+    "results": {str: {str: {"values": {str: _NUMBER}, "diverged": int, "summary": (_SUMMARY, None)}}},
+    "differences": [
+        {
+            **dict.fromkeys(("method", "against", "metric", "outcome", "note"), str),
+            **dict.fromkeys(("mean", "low", "high", "p_two", "p_holm", "effect", "superiority"), _NUMBER),
+            "seeds_needed": (int, None),
+        }
+    ],
+}
+"""What is shown of a record."""
+
+
+def formed(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a finished comparison, whose parts are of the types, and know of each other, as the page needs."""
+    found: dict[str, Any] = shaped("the comparison", record, _FORM)
+    methods, metrics, pairs = found["methods"], {found["metric"], *found["metrics"]}, found["differences"]
+    one_of("the base of the comparison", found["base"], methods)
+    for name in metrics:
+        one_of("a metric of the comparison", name, WORDS)
+    for name, cell in methods.items():
+        one_of(f"the role of {name}", cell["role"], ROLES)
+        whole(f"the runs of {name}", cell["runs"], minimum=1)
+        shaped(f"the results of {name}", found["results"].get(name), dict.fromkeys(metrics, dict))
+        for result in found["results"][name].values():
+            _check_interval(f"a result of {name}", result["summary"] or dict.fromkeys(_SUMMARY))
+    if not pairs:
+        raise InputError("expected the differences that a comparison found, but got none; make it again")
+    for one in pairs:
+        one_of("what a method is compared with", one["against"], methods)
+        one_of("a metric of the comparison", one["metric"], WORDS)
+        one_of("the outcome of a comparison", one["outcome"], MARKS)
+        _check_interval(f"the difference of {one['method']}", one)
+    return found
+
+
+def _check_interval(what: str, one: Record) -> None:
+    """A mean lies in its interval; where there are too few runs for one, both ends are missing."""
+    low, mean, high = three = [one[key] for key in ("low", "mean", "high")]
+    if (low, high) != (None, None) and (None in three or not low <= mean <= high):
+        raise InputError(f"expected {what} inside its interval, but got {shown(three)}; make the comparison again")
 
 
 def document(record: Record) -> Document:

@@ -16,7 +16,7 @@ from rcad.report.document import Document, Table
 from rcad.report.drawing import save
 from rcad.report.markdown import markdown
 from rcad.report.terminal import text
-from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, unsealed, write_sealed, write_text
 from rcad.train.place import Place
 from rcad.train.trackers import parse_trackers, track_study
 
@@ -68,7 +68,7 @@ class Kept(ABC):
         make_folder(files[0].parent)
         for path in reversed(files):
             if path.suffix == ".json":
-                write_text(path, dumps(self.record, indent=1) + "\n")
+                write_sealed(path, self.record)
             else:
                 write_text(path, html.page(shown) if path.suffix == ".html" else markdown(shown))
         return replace(self, files=files)
@@ -109,7 +109,12 @@ def earlier(files: Sequence[Path], what: str, **marks: str) -> dict[str, Any] | 
     """
     found = loads(read_text(files[-1]), str(files[-1])) if files[-1].is_file() else None
     if isinstance(found, dict) and all(found.get(key) == value for key, value in marks.items()):
-        return found
+        try:
+            whole: dict[str, Any] = unsealed(found)
+        except InputError as error:
+            words = str(error).partition("; ")[0]
+            raise InputError(f"in {files[-1]}: {words}; move it away to make the {what} again") from None
+        return whole
     for path in files:
         if path.exists():
             raise InputError(f"expected a folder for the {what}, but {path} is something else; pass another --out")

@@ -17,13 +17,13 @@ import torch
 
 from rcad.data.dataset import Dataset
 from rcad.data.splits import Splits
-from rcad.errors import InputError, command
+from rcad.errors import InputError, command, shaped
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.files import dumps
+from rcad.runs.files import dumps, loads
 from rcad.runs.plain import config_id
 from rcad.runs.words import own_words
 from rcad.study.backends import Backend, Metrics, is_table
@@ -285,8 +285,9 @@ def compete(
         configs += [applied(base, values, methods) for values in some]
     identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), goal.metric]
     key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
-    if known is not None and known.get("key") == key:
-        return {**known, "name": one.name, "role": one.role}
+    choices = {str(seed): [loads(dumps(points[k]), "a point") for k in some] for seed, some in own.items()}
+    if known is not None and known.get("key") == key and (cell := _formed(known, choices)) is not None:
+        return {**cell, "name": one.name, "role": one.role}
     held = backend.fit(configs, progress)
     chosen = [max(some, key=lambda k: goal.key(held[k])) for some in own.values()]
     tested = backend.test(chosen)
@@ -307,6 +308,25 @@ def compete(
             for seed, k, test in zip(splits, chosen, tested, strict=True)
         },
     }
+
+
+_CELL = {
+    "space": [str],
+    "seconds": float,
+    "runs": int,
+    "seeds": {str: {"chosen": dict, "test": ({str: (float, None)}, None)}},
+}
+
+
+def _formed(plain: Any, choices: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
+    """A method's results from a file, if they have the form that `compete` gives, for these seeds and their points."""
+    try:
+        cell: dict[str, Any] = shaped("a method", plain, _CELL)
+    except InputError:
+        return None
+    seeds = cell["seeds"]
+    fits = seeds.keys() == choices.keys() and all(seeds[seed]["chosen"] in some for seed, some in choices.items())
+    return cell if fits else None
 
 
 def check_held_out(config: RunConfig) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import save
@@ -104,7 +104,30 @@ class Tuning(Kept):
         return replace(found, files=(*found.files, *pictures))
 
 
-SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(plain))
+_FORM = {
+    "settings": {**dict.fromkeys(("method", "data", "search"), str), "space": [str], "seeds": [int]},
+    "trials": [{"number": int, "values": dict, "metrics": ({str: (float, None)}, None), "seconds": float}],
+    "metric": str,
+    "higher_is_better": bool,
+    "held_out": {"told": str},
+    "planned": int,
+    "best": (int, None),
+    "command": (str, None),
+    "versions": {str: str},
+}
+"""What is shown of a record."""
+
+
+def _formed(record: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = shaped("the search", record, _FORM)
+    one_of("the metric of the search", found["metric"], WORDS)
+    for one in found["trials"]:
+        if one["metrics"] is not None or one["number"] == found["best"]:
+            shaped(f"trial {one['number']}", one["metrics"], {found["metric"]: float})
+    return found
+
+
+SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(_formed(plain)))
 
 
 def tune(
@@ -366,7 +389,9 @@ def shown_values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {_value(value)}" for key, value in values.items()) or "the method as it stands"
 
 
-def _score(name: str, value: float) -> str:
+def _score(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:.2f}" if name == "accuracy" else f"{value:.4g}"
 
 

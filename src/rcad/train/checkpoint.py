@@ -35,6 +35,8 @@ from rcad.train.optim import optimizer_tensors, restore_optimizer
 from rcad.train.task import same_data
 
 VERSION = "1"
+MOST_THREADS = 4096
+"""More than any machine has: what asks for a billion threads takes the process down."""
 _UNUSABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What torch and Python say of values that are not a trainer's."""
 
@@ -216,7 +218,9 @@ def _put(trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> 
         trainer.best_score = (float(first), float(second))
     if trainer.problem.device.type == "cpu" and "threads" in meta:
         # Sums come out otherwise on another number of threads: the run would be neither's.
-        torch.set_num_threads(int(meta["threads"]))
+        if not 1 <= (threads := int(meta["threads"])) <= MOST_THREADS:
+            raise ValueError(f"{threads} threads")
+        torch.set_num_threads(threads)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -76,4 +76,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         if value.shape != wanted or (key == "step" and not 0 <= value.item() < 2**53):
             raise ValueError(f"a memory of the optimizer, {name}, that fits no parameter")
         state.setdefault(int(index), {})[key] = value
+    keys = {"step", "exp_avg", "exp_avg_sq"} if isinstance(optimizer, torch.optim.AdamW) else {"momentum_buffer"}
+    if any(memory.keys() != keys for memory in state.values()):
+        raise ValueError("a memory of the optimizer that is not whole")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

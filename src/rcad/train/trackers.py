@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rcad.errors import InputError, MissingExtraError, need, one_of
+from rcad.errors import InputError, MissingExtraError, need, one_of, shaped
 from rcad.runs.config import RunConfig
 from rcad.runs.files import dumps, loads, make_folder, read_log, read_text, write_text
 from rcad.runs.plain import to_plain
@@ -226,7 +226,7 @@ class Tracked:
         """Send what has not been sent of an epoch's, or a trial's, numbers."""
         for name in self._names:
             state = self._state(name)
-            for row in (one for one in rows if one[step] > state["step"]):
+            for row in (one for one in rows if (numbers(one).get(step) or 0) > state["step"]):
                 if self._do(name, lambda one, row=row: one.log(int(row[step]), numbers(row))):  # type: ignore[misc]
                     state["step"] = int(row[step])
         self._remember()
@@ -272,9 +272,9 @@ class Tracked:
         path = self._subject.folder / SENT
         try:
             found = loads(read_text(path), str(path)) if path.is_file() else {}
+            return dict(shaped("what was sent", found, {str: {"step": int, "end": str}}))
         except InputError:
-            found = {}
-        return found if isinstance(found, dict) else {}
+            return {}
 
     def _remember(self) -> None:
         if not self._subject.folder.is_dir():
