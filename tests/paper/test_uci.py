@@ -144,6 +144,6 @@ def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None
     with pytest.raises(InputError, match="pass another --out"):
         refuse_to_replace_larger(path, "small")
     path.write_text("[1]")
-    with pytest.raises(InputError, match=r"uci.json to be an object, but got \[1\]"):
+    with pytest.raises(InputError, match=r"uci.json to be of type dict, but got \[1\]"):
         refuse_to_replace_larger(path, "small")
     assert as_stored({"x": 1 / 3}) == {"x": 0.3333333}

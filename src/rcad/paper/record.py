@@ -292,7 +292,7 @@ def _first_schema(study: Study, plain: JSON) -> Study:
         claims=claims,
         notes=[note for note in study.notes if note not in missing],
         not_run=missing,
-        metrics=study.settings.get("metrics", {}),
+        metrics=shaped(f"the metrics of {study.path}", study.settings.get("metrics", {}), {str: str}),
         details={"images": plain["images"]} if "images" in plain else {},
     )
 
@@ -324,7 +324,7 @@ def finished(path: Path, settings: JSON, scale: str) -> Study | None:
 def refuse_to_replace_larger(path: Path, scale: str) -> None:
     """No trial overwrites the real thing, nor any scale a larger one."""
     plain = loads(read_text(path), str(path)) if path.is_file() else {}
-    found, sizes = Fields(plain, str(path)).get("scale", str, None), list(SCALES)
+    found, sizes = shaped(str(path), plain, {"scale": TEXT})["scale"], list(SCALES)
     if found in sizes and sizes.index(found) > sizes.index(scale):
         raise InputError(f"expected a folder for the trial, but {path} holds the {found} scale; pass another --out")
 
