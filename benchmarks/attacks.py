@@ -28,9 +28,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from rcad.data.dataset import Dataset
+from rcad.data.dataset import Dataset, parse_spec, resolve
 from rcad.data.registry import load
-from rcad.data.splits import parse_spec, resolve
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.models import build
 from rcad.runs.files import write_text

@@ -23,9 +23,9 @@ import torch
 from scipy.stats import rankdata
 from scipy.stats import t as student
 
+from rcad.data.dataset import subset
 from rcad.data.scaling import Standardizer
 from rcad.data.small_sets import load_embedded, load_uci
-from rcad.data.splits import subset
 from rcad.loss.growth import as_unit_float
 from rcad.loss.method_rows import parse_method
 from rcad.loss.methods import erm, rcad

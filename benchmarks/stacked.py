@@ -17,8 +17,7 @@ import time
 import torch
 from torch import Tensor
 
-from rcad.loss.method import Method, compose
-from rcad.loss.methods import adversarial_training, gaussian, me_ada, rcad, rcad_random
+from rcad.loss.methods import Method, adversarial_training, compose, gaussian, me_ada, rcad, rcad_random
 from rcad.models.mlp import MLP
 from rcad.runs.config import OptimConfig
 from rcad.stacked.task import Examples, StackedProblem

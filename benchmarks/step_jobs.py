@@ -15,8 +15,8 @@ from torch import Tensor
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Likelihood
-from rcad.loss.method import Method
 from rcad.loss.method_rows import rows_to_plain
+from rcad.loss.methods import Method
 from rcad.loss.model_calls import frozen_batch_stats
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Losses, Term

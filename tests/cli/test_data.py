@@ -15,8 +15,7 @@ import pytest
 from cli.conftest import Cli
 from made import files, images, png, table
 from rcad.data import decoding, download
-from rcad.data.official_sets import OFFICIAL
-from rcad.data.registry import READERS
+from rcad.data.registry import OFFICIAL, READERS
 
 
 def test_list(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

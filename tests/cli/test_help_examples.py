@@ -15,7 +15,7 @@ from cli.conftest import Cli
 from contracts.house import commands
 from made import files, images, table
 from rcad.cli import doctor
-from rcad.data.splits import parse_spec
+from rcad.data.dataset import parse_spec
 from rcad.demo import acts as demo
 from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure

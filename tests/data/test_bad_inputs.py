@@ -12,8 +12,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
-from rcad.data.official_sets import OfficialSet
-from rcad.data.registry import load
+from rcad.data.registry import OfficialSet, load
 from rcad.errors import InputError
 
 RECORD10 = bytes([3]) + bytes(3072)

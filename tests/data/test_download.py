@@ -10,7 +10,7 @@ import pytest
 
 from rcad.data import download
 from rcad.data.download import fetch, fetch_file
-from rcad.data.official_sets import OFFICIAL, Remote
+from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError
 
 CONTENT = bytes(range(256)) * 4000

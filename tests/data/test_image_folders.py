@@ -8,7 +8,7 @@ from PIL import Image
 
 from rcad.data import decoding, image_folders, registry
 from rcad.data.official_readers import load_tiny_imagenet
-from rcad.data.official_sets import OfficialSet
+from rcad.data.registry import OfficialSet
 from rcad.errors import InputError
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.io
 
 from rcad.data.official_readers import load_cifar10, load_cifar100, load_svhn
-from rcad.data.official_sets import CIFAR10_CLASSES, CIFAR100_CLASSES, OfficialSet
+from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES, OfficialSet
 from rcad.errors import InputError
 
 

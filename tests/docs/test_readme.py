@@ -14,8 +14,8 @@ import pytest
 import torch
 from scipy import stats
 
+from rcad.data.dataset import subset
 from rcad.data.small_sets import load_embedded
-from rcad.data.splits import subset
 from rcad.models.build import build
 
 ROOT = Path(__file__).parents[2]

@@ -29,7 +29,7 @@ from rcad.evaluate.classification import (
     risks,
     top_accuracy,
 )
-from rcad.loss.calibration import ece
+from rcad.loss.predictions import ece
 
 CASES = cases()
 # Of equal logits other libraries prefer any: their top five are compared where there are none.

@@ -14,7 +14,7 @@ from predictions import cases, random_logits
 from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage
 from rcad.evaluate.ood import out_of_distribution
 from rcad.evaluate.regression import regression
-from rcad.loss.calibration import ece, reliability
+from rcad.loss.predictions import ece, reliability
 
 LOGITS, LABELS = cases()["tied logits"]
 HEAD, VALUES = random_logits(50, 2)[0], random_logits(50, 2, seed=1)[0][:, 0]

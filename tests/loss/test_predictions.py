@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from predictions import cases
+from predictions import calibrated, cases, random_logits
 from rcad import InputError
 from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage, top_accuracy
 from rcad.evaluate.regression import regression
-from rcad.loss.calibration import ece, reliability
-from rcad.loss.predictions import Check, fetch, label_scores, log_confidence, value_scores
+from rcad.loss.predictions import Check, ece, fetch, label_scores, log_confidence, reliability, value_scores, width_bins
 from rcad.train.task import scores
 
 METRICS = [brier_parts, ece, reliability, classification, top_accuracy, risk_coverage, fit_temperature]
@@ -100,3 +102,154 @@ def test_nothing_is_checked_so_that_a_diverged_run_is_seen() -> None:
     assert value_scores(broken, torch.zeros(3))["nll"].isnan().all()
     assert math.isnan(scores(broken, torch.zeros(3), 1.0)["nll"])
     assert math.isnan(scores(broken, torch.zeros(3, dtype=torch.long), None)["brier"])
+
+
+BINNED = cases()
+
+
+def probabilities(output: Tensor) -> list[list[float]]:
+    return output.double().softmax(1).tolist()
+
+
+def gap(rows: list[tuple[float, float]]) -> float:
+    """|sum of outcomes - sum of forecasts| of one bin."""
+    return abs(sum(outcome for _, outcome in rows) - sum(forecast for forecast, _ in rows))
+
+
+def in_width_bins(rows: list[tuple[float, float]], bins: int) -> float:
+    total = 0.0
+    for b in range(bins):
+        low, high = b / bins, (b + 1) / bins
+        total += gap([row for row in rows if low < row[0] <= high or (b == 0 and row[0] == 0)])
+    return total / len(rows)
+
+
+def in_mass_bins(rows: list[tuple[float, float]], bins: int) -> float:
+    """Bins filled one example after the other; equals share their mean outcome."""
+    shared = []
+    for forecast, _ in sorted(rows):
+        equals = [outcome for other, outcome in rows if other == forecast]
+        shared.append((forecast, sum(equals) / len(equals)))
+    filled: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    for place, row in enumerate(shared):
+        filled[int(Fraction(place * bins, len(rows)))].append(row)
+    return sum(map(gap, filled)) / len(rows)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 15, 400])
+@pytest.mark.parametrize("case", BINNED)
+def test_loops_give_the_same(case: str, bins: int) -> None:
+    output, y = BINNED[case]
+    p, labels, predicted = probabilities(output), y.tolist(), output.argmax(1).tolist()
+    top = [(max(row), float(guess == label)) for row, guess, label in zip(p, predicted, labels, strict=True)]
+    assert ece(output, y, bins=bins) == pytest.approx(in_width_bins(top, bins), abs=1e-12)
+    assert ece(output, y, bins=bins, kind="mass") == pytest.approx(in_mass_bins(top, bins), abs=1e-12)
+    if bins <= 15 and len(p[0]) <= 7:
+        columns = [
+            [(row[k], float(label == k)) for row, label in zip(p, labels, strict=True)] for k in range(len(p[0]))
+        ]
+        by_class = sum(in_width_bins(column, bins) for column in columns) / len(columns)
+        assert ece(output, y, bins=bins, kind="classwise") == pytest.approx(by_class, abs=1e-12)
+
+
+@pytest.mark.parametrize("bins", [10, 15])
+@pytest.mark.parametrize("case", BINNED)
+def test_torchmetrics_gives_the_same(case: str, bins: int) -> None:
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    output, y = BINNED[case]
+    p, classes = output.double().softmax(1), output.shape[1]
+    other = functional.multiclass_calibration_error(p, y, classes, n_bins=bins, norm="l1").item()
+    assert ece(output, y, bins=bins) == pytest.approx(other, abs=1e-6)
+    each = [
+        functional.binary_calibration_error(p[:, k].contiguous(), (y == k).long(), n_bins=bins).item()
+        for k in range(classes)
+    ]
+    assert ece(output, y, bins=bins, kind="classwise") == pytest.approx(sum(each) / classes, abs=1e-6)
+
+
+def test_bins_are_closed_on_the_right() -> None:
+    p = torch.tensor([0.0, 1e-300, 1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15, 1.0]).double()
+    p[2:7] = torch.tensor([1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15], dtype=torch.float64)
+    assert width_bins(p, 15).tolist() == [0, 0, 0, 1, 6, 7, 13, 14]
+    assert width_bins(p, 1).tolist() == [0] * 8
+
+
+def test_four_examples_by_hand() -> None:
+    p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6]], dtype=torch.float64)
+    y = torch.tensor([0, 1, 1, 0])
+    # Halves: all confidences lie in (0.5, 1]; two of four are right, 3.0 were claimed. Fifths: 0.6 wrong;
+    # 0.7 right with 0.8 wrong; 0.9 right.
+    assert ece(p.log(), y, bins=2) == pytest.approx((3.0 - 2) / 4)
+    assert ece(p.log(), y, bins=5) == pytest.approx((0.6 + 0.5 + 0.1) / 4)
+    # Equal mass in two: (0.6 wrong, 0.7 right), (0.8 wrong, 0.9 right).
+    assert ece(p.log(), y, bins=2, kind="mass") == pytest.approx((0.3 + 0.7) / 4)
+    curve = reliability(p.log(), y, bins=5)
+    assert curve.lower == pytest.approx((0.4, 0.6, 0.8))
+    assert curve.upper == pytest.approx((0.6, 0.8, 1.0))
+    assert curve.count == (1, 2, 1)
+    assert curve.confidence == pytest.approx((0.6, 0.75, 0.9))
+    assert curve.accuracy == pytest.approx((0, 0.5, 1))
+
+
+@pytest.mark.parametrize("kind", ["width", "mass"])
+@pytest.mark.parametrize("bins", [1, 15, 400])
+@pytest.mark.parametrize("case", BINNED)
+def test_the_curve_holds_every_example_and_gives_the_error(case: str, bins: int, kind: str) -> None:
+    output, y = BINNED[case]
+    curve = reliability(output, y, bins=bins, kind=kind)
+    assert sum(curve.count) == len(y)
+    assert min(curve.count) > 0
+    gaps = [n * abs(a - c) for n, a, c in zip(curve.count, curve.accuracy, curve.confidence, strict=True)]
+    assert sum(gaps) / len(y) == pytest.approx(ece(output, y, bins=bins, kind=kind), abs=1e-12)
+    for low, high, mean in zip(curve.lower, curve.upper, curve.confidence, strict=True):
+        assert low - 1e-12 <= mean <= high + 1e-12
+    if kind == "mass":
+        assert max(curve.count) - min(curve.count) <= 1
+        confidence = output.double().softmax(1).amax(1)
+        assert (curve.lower[0], curve.upper[-1]) == (confidence.min().item(), confidence.max().item())
+
+
+@pytest.mark.parametrize("bins", [1, 7, 299, 300, 307])
+def test_bins_of_equal_mass_end_at_their_own_examples(bins: int) -> None:
+    output, y = BINNED["random"]
+    filled: list[list[float]] = [[] for _ in range(bins)]
+    for place, confidence in enumerate(sorted(max(row) for row in probabilities(output))):
+        filled[place * bins // 300].append(confidence)
+    curve = reliability(output, y, bins=bins, kind="mass")
+    assert curve.lower == tuple(min(held) for held in filled if held)
+    assert curve.upper == tuple(max(held) for held in filled if held)
+
+
+@given(seed=st.integers(0, 10_000), classes=st.integers(2, 6))
+@settings(max_examples=25, deadline=None)
+def test_a_calibrated_simulator_has_an_error_that_vanishes(seed: int, classes: int) -> None:
+    few, many = (calibrated(n, classes, seed=seed) for n in (200, 20_000))
+    for kind in ("width", "mass", "classwise"):
+        # Each of 15 bins is off by sqrt(n_b / 4) at most, about: the sum is within sqrt(15 N / 4).
+        small, large = ece(*few, kind=kind), ece(*many, kind=kind)
+        assert large < 1.5 * math.sqrt(15 / 4 / 20_000)
+        assert small < 1.5 * math.sqrt(15 / 4 / 200)
+        assert ece(3 * many[0], many[1], kind=kind) > 2 * large  # overconfidence is seen
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_examples_does_not_matter(seed: int) -> None:
+    output, y = random_logits(97, 4, seed=seed)
+    output = output[torch.arange(97) // 5]  # ties
+    mixed = torch.randperm(97, generator=torch.Generator().manual_seed(seed))
+    for kind in ("width", "mass", "classwise"):
+        assert ece(output[mixed], y[mixed], kind=kind) == pytest.approx(ece(output, y, kind=kind), abs=1e-12)
+
+
+def test_wrong_arguments_are_named() -> None:
+    output, y = BINNED["random"]
+    for kind in ("width", "mass", "classwise"):
+        with pytest.raises(InputError, match="expected bins to be a whole number >= 1, but got 0"):
+            ece(output, y, bins=0, kind=kind)
+    with pytest.raises(InputError, match="did you mean 'mass'"):
+        ece(output, y, kind="masss")
+    with pytest.raises(InputError, match="expected kind to be one of width, mass, but got 'classwise'"):
+        reliability(output, y, kind="classwise")
+    with pytest.raises(InputError, match="expected bins"):
+        reliability(output, y, bins=-1)

@@ -10,8 +10,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Gaussian
-from rcad.loss.method import compose
-from rcad.loss.methods import confidence_penalty, erm, gaussian, rcad, rcad_random
+from rcad.loss.methods import compose, confidence_penalty, erm, gaussian, rcad, rcad_random
 from rcad.paper import moons, uci
 from rcad.paper.stacked_tuning import STACKED_NUMBERS, Arm, Candidate, Fold, Job, Protocol, best, cut, fit, tune
 from rcad.stacked.task import Examples, StackedProblem

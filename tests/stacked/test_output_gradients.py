@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from rcad.loss.likelihoods import Categorical, Gaussian
-from rcad.loss.method import Method, compose
-from rcad.loss.methods import confidence_penalty, gaussian, label_smoothing
+from rcad.loss.methods import Method, compose, confidence_penalty, gaussian, label_smoothing
 from rcad.stacked import step as output_gradients
 from rcad.stacked.method import StackedMethod, StackedTerm
 from rcad.stacked.step import CLOSED, nll_slopes, pulled

@@ -10,8 +10,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
-from rcad.loss.method import Method
-from rcad.loss.methods import compose, cutout, erm, gaussian, label_smoothing, me_ada, rcad, rcad_released
+from rcad.loss.methods import Method, compose, cutout, erm, gaussian, label_smoothing, me_ada, rcad, rcad_released
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
 from rcad.models.mlp import MLP

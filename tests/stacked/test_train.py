@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.method import Method, compose
 from rcad.loss.methods import (
+    Method,
     ada,
     adversarial_training,
+    compose,
     confidence_penalty,
     erm,
     gaussian,

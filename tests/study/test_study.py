@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rcad.data.dataset import Dataset, Split
-from rcad.data.splits import resolve
+from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_rows, method_text, parse_method
 from rcad.runs.config import RunConfig

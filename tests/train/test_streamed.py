@@ -22,8 +22,8 @@ from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.run import run
+from rcad.train.step import Streamed
 from rcad.train.stop import Stop
-from rcad.train.streamed import Streamed
 from rcad.train.task import Reader, method_of, model_of, prepare
 
 SETTINGS = ("model.width=4", "train.batch_size=16", "optim.lr=0.01", "model.norm=batch")

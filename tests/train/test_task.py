@@ -13,8 +13,8 @@ from rcad import compose, methods
 from rcad.data.registry import load
 from rcad.data.table_encoder import TableEncoder
 from rcad.errors import InputError
-from rcad.loss.method import Method
 from rcad.loss.method_rows import method_rows
+from rcad.loss.methods import Method
 from rcad.paper.uci import synthetic
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.task import StackedProblem

@@ -17,8 +17,7 @@ from rcad.cli.options import Reading
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset, Split
 from rcad.data.images import is_image_name
-from rcad.data.official_sets import OFFICIAL
-from rcad.data.registry import READERS, Available, data_root, recognise
+from rcad.data.registry import OFFICIAL, READERS, Available, data_root, recognise
 from rcad.errors import InputError, MissingExtraError, command
 from rcad.runs.words import number, own_words, plural
 

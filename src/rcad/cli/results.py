@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rcad.cli.screen import fields, say, say_json, table, warn
 from rcad.errors import finite, one_of, visible
@@ -15,12 +15,14 @@ from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import Pruned, Store
-from rcad.runs.verify import CURES, Damage
 from rcad.runs.words import duration, leading, mean_and_spread, metric, number, plural, said, seconds, size, sparkline
 from rcad.train.scheduler import Outcome, canonical
 
 _METRICS, _METRICS_LISTED = 3, 2
 _EPOCHS_SHOWN, _COLUMNS_SHOWN = 8, 6
+if TYPE_CHECKING:
+    from rcad.runs.verify import Damage
+
 RESOLVED = (("network", "model"), ("trained", "method"))
 _LONGEST_WAIT = 36_500.0
 
@@ -167,6 +169,8 @@ def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -
 
 def show_verified(checked: Sequence[tuple[Path, Sequence[Damage]]], *, as_json: bool) -> None:
     """What was checked, and what would heal the damages that were found."""
+    from rcad.runs.verify import CURES
+
     if as_json:
         sound = [{"path": str(path), "problem": None, "cure": None} for path, found in checked if not found]
         wrong = [damage for _, found in checked for damage in found]

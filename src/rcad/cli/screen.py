@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rcad.errors import one_line, visible
-from rcad.report.document import Part, Table
-from rcad.report.terminal import part_lines, table_lines
+
+if TYPE_CHECKING:
+    from rcad.report.document import Part
 
 _OURS = re.compile("(\n|\x1b\\[[01]m)")
 """What may reach a terminal besides text: line breaks and bold."""
@@ -46,11 +47,16 @@ def table(
         last: a row that sums up the others, set apart.
         spare: columns that can be left out, one after the other.
     """
+    from rcad.report.document import Table
+    from rcad.report.terminal import table_lines
+
     say("\n".join(table_lines(Table(headers, rows, last=last, spare=spare))))
 
 
 def show_parts(parts: Iterable[Part]) -> None:
     """Parts of a document, an empty line before each."""
+    from rcad.report.terminal import part_lines
+
     for part in parts:
         say("\n".join(["", *part_lines(part)]))
 

@@ -123,12 +123,8 @@ def train(
     from rcad.cli.screen import warn
     from rcad.runs.plain import config_id
     from rcad.train.place import Place, follows, world
-    from rcad.train.plan import plan_of
     from rcad.train.progress import shown
-    from rcad.train.repair import refuse_damaged
-    from rcad.train.repair import repair as mend
     from rcad.train.scheduler import canonical, schedule
-    from rcad.train.trackers import parse_trackers
 
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
@@ -149,11 +145,16 @@ def train(
         config, None if seed is None and seeds is None else parse_seeds(seed, seeds, training.setting)
     )
     if dry_run:
+        from rcad.train.run import plan_of
+
         at = Place.of(runs, **reading.places, device=machines.device, stream=stream)
         print_configs(configs, as_json, None if as_json else plan_of(configs[0], at))
         return
-    told = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
-    where = {**reading.places, **machines.places, "stream": stream, "track": told}
+    where = {**reading.places, **machines.places, "stream": stream}
+    if track or tensorboard:
+        from rcad.train.trackers import parse_trackers
+
+        where["track"] = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
     ranks = world()
     if ranks is not None and len(configs) > 1:
@@ -162,11 +163,15 @@ def train(
         )
     several = len(configs) == 1 and ranks is None and len(place.devices) > 1
     wanted = {config_id(one): one for one in map(canonical, configs)}
-    if not repair:
-        refuse_damaged(place.store, list(wanted), warn)
+    there = [run for run in wanted if place.store.folder(run).is_dir()]
+    if there and not repair:
+        from rcad.train.repair import refuse_damaged
+
+        refuse_damaged(place.store, there, warn)
     with shown(quiet=quiet or follows(), as_json=as_json) as progress:
-        if repair and not follows():
-            there = [run for run in wanted if place.store.folder(run).is_dir()]
+        if there and repair and not follows():
+            from rcad.train.repair import repair as mend
+
             mend(place, there, progress, configs=wanted)
         if ranks is not None:
             from rcad.train.cluster.ranks import as_rank
@@ -178,7 +183,6 @@ def train(
         from rcad.train.cluster.ranks import launch
 
         outcome = launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)
-    if follows():
-        raise typer.Exit(outcome.exit_code)
-    show(outcome, place.store, quiet=quiet, as_json=as_json)
+    if not follows():
+        show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)

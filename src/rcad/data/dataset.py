@@ -1,4 +1,10 @@
-"""What every reader returns: arrays in memory or memory-mapped, what they mean, and the checks of their labels."""
+"""What every reader returns: arrays in memory or memory-mapped, what they mean, the checks of their labels; and seeded
+subsets and hold-outs: the same seed gives the same examples on every machine and NumPy.
+
+NumPy keeps the raw stream of `PCG64(SeedSequence)` fixed, but not the methods of `Generator`, which may change
+with a release. So only raw 64-bit draws are used: each example gets one, and their order is the random order.
+Subsets are sorted indices; an index's hash therefore names a set of examples.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,9 @@ from rcad.errors import InputError
 
 if TYPE_CHECKING:
     from rcad.data.table_encoder import TableEncoder
+import hashlib
+import re
+from typing import NamedTuple
 
 Task = Literal["classification", "regression"]
 Progress = Callable[[int, int], None]
@@ -116,3 +125,215 @@ def check_several(classes: Sequence[str], origin: str) -> None:
     if len(classes) < 2:
         got = f"only {classes[0]!r}" if classes else "none"
         raise InputError(f"expected at least 2 classes in {origin}, but got {got}; add examples of another class")
+
+
+Index = npt.NDArray[np.int64]
+Source = Literal["own", "standard", "held out"]
+
+# One stream for each purpose: the validation examples must not depend on how the subset fell.
+_SUBSET, _HOLDOUT, _TEST, _CLASSES = range(4)
+
+
+class Splits(NamedTuple):
+    """Which examples are for what. `train` and `val` index `Dataset.train`.
+
+    `test` indexes `Dataset.test` where `test_source` is "own", else `Dataset.train`.
+    """
+
+    train: Index
+    val: Index
+    test: Index
+    train_hash: str
+    val_hash: str
+    test_hash: str
+    test_source: Source
+
+    def take(self, dataset: Dataset) -> tuple[Split, Split, Split]:
+        """The examples themselves: train, validation (may be empty), test."""
+        own = dataset.test if self.test_source == "own" else dataset.train
+        assert own is not None
+        return dataset.train.take(self.train), dataset.train.take(self.val), own.take(self.test)
+
+
+def parse_spec(spec: str) -> tuple[str, int | None]:
+    """Read "cifar100[:2000]" as ("cifar100", 2000) and "cifar100" as ("cifar100", None)."""
+    match = re.fullmatch(r"(?P<name>.*?)(\[(?P<slice>[^\[\]]*)\])?", spec.strip(), re.DOTALL)
+    assert match is not None
+    name, part = match["name"], match["slice"]
+    if not name:
+        raise InputError(f"expected the name of a data set, but got {spec!r}")
+    if part is None:
+        return name, None
+    digits = re.fullmatch(r":([0-9]{1,18})", part)
+    if digits is None or int(digits[1]) == 0:
+        raise InputError(f"expected a number of examples as in {name}[:2000], but got {spec!r}; ask for at least one")
+    return name, int(digits[1])
+
+
+def index_hash(index: npt.ArrayLike) -> str:
+    """The sha256, in hex, of the indices as little-endian int64."""
+    return hashlib.sha256(np.asarray(index).astype("<i8").tobytes()).hexdigest()
+
+
+def holdout(y: npt.NDArray[Any], fraction: float = 0.1, *, seed: int, stratified: bool = True) -> tuple[Index, Index]:
+    """Hold out `fraction` of the examples, rounded, but at least one and never all.
+
+    Args:
+        y: labels (N,), or any targets when not stratified.
+        fraction: in (0, 1).
+        seed: >= 0.
+        stratified: every class gives its share to within one example, and keeps at least one for training.
+
+    Returns:
+        (train, validation): sorted, disjoint, together all of 0..N-1.
+    """
+    return _holdout(y, fraction, seed, stratified, _HOLDOUT)
+
+
+def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> Index:
+    """Draw n examples without replacement; with one seed, a smaller subset lies inside a larger one.
+
+    Args:
+        y: labels (N,), or any targets when not balanced.
+        n: how many, at most N; at least one for each class.
+        seed: >= 0.
+        balanced: the numbers of examples of any two classes differ by at most one; otherwise uniform over all
+            examples, as in the released program.
+
+    Returns:
+        n sorted indices.
+    """
+    if n < 1 or n > len(y):
+        raise InputError(f"expected a subset of 1 to {len(y)} examples, but got {n}")
+    keys = _keys(len(y), seed, _SUBSET)
+    labelled = not np.issubdtype(y.dtype, np.floating)
+    classes, counts = np.unique(y, return_counts=True) if labelled else (y[:0], y[:0])
+    if n < len(classes):
+        raise InputError(f"expected at least one example for each of {len(classes)} classes, but got n = {n}")
+    if not balanced:
+        return np.sort(np.argsort(keys, kind="stable")[:n])
+    _check_labels(y, "balanced")
+    quota = np.full(len(classes), n // len(classes))
+    lucky = np.argsort(_keys(len(classes), seed, _SUBSET, _CLASSES), kind="stable")[: n % len(classes)]
+    quota[lucky] += 1
+    short = np.flatnonzero(counts < quota)
+    if len(short):
+        c = short[0]
+        raise InputError(
+            f"expected {quota[c]} examples of class {classes[c]} for a balanced subset of {n}, "
+            f"but got {counts[c]}; ask for fewer or balanced=False (rcad train --set data.balanced=false)"
+        )
+    return _first_of_each_class(y, classes, quota, keys)
+
+
+def resolve(
+    dataset: Dataset,
+    *,
+    n: int | None = None,
+    balanced: bool = True,
+    validation: float = 0.1,
+    seed: int = 0,
+    split: int | None = None,
+    test_fraction: float = 0.2,
+) -> Splits:
+    """Decide which examples train, select and test.
+
+    The test examples are the k-th standard split's where the source defines splits (k = `split`, else 0), the
+    source's own test set where it has one, else `test_fraction` held out. Of the rest, n are drawn, and of
+    those the share `validation` is held out: n counts training and validation examples together.
+
+    Args:
+        dataset: as read.
+        n: examples to train and select with; None for all.
+        balanced: class-balanced or uniform subset; regression is always uniform.
+        validation: share of the n examples in [0, 1); 0 for none.
+        seed: >= 0; decides subset and hold-outs.
+        split: which standard split, from 0.
+        test_fraction: in (0, 1), used only where the source has neither a test set nor standard splits.
+    """
+    if not 0 <= validation < 1:
+        raise InputError(f"expected validation to be in [0, 1), but got {validation}")
+    labelled = dataset.task == "classification"
+    pool, test, source = _test_part(dataset, seed, split, test_fraction, labelled)
+    if n is not None:
+        pool = pool[subset(dataset.train.y[pool], n, seed=seed, balanced=balanced and labelled)]
+    train, val = pool, pool[:0]
+    if validation > 0:
+        kept, held = holdout(dataset.train.y[pool], validation, seed=seed, stratified=labelled)
+        train, val = pool[kept], pool[held]
+    return Splits(train, val, test, index_hash(train), index_hash(val), index_hash(test), source)
+
+
+def _test_part(
+    dataset: Dataset, seed: int, split: int | None, test_fraction: float, labelled: bool
+) -> tuple[Index, Index, Source]:
+    """(what is left for training, test, where the test examples come from)."""
+    known = len(dataset.standard_splits)
+    if split is not None and not 0 <= split < known:
+        what = f"a standard split from 0 to {known - 1}" if known else "no split: there are no standard splits"
+        raise InputError(f"expected {what} for {dataset.name}, but got {split}")
+    if known:
+        train, test = dataset.standard_splits[split or 0]
+        return np.sort(train), np.sort(test), "standard"
+    if dataset.test is not None:
+        return np.arange(len(dataset.train)), np.arange(len(dataset.test)), "own"
+    train, test = _holdout(dataset.train.y, test_fraction, seed, labelled, _TEST)
+    return train, test, "held out"
+
+
+def _keys(n: int, seed: int, *purpose: int) -> npt.NDArray[np.uint64]:
+    if seed < 0:
+        raise InputError(f"expected seed to be an integer >= 0, but got {seed}")
+    bits = np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=purpose))
+    return np.asarray(bits.random_raw(n), dtype=np.uint64)
+
+
+def _check_labels(y: npt.NDArray[Any], what: str) -> None:
+    if np.issubdtype(y.dtype, np.floating):
+        raise InputError(f"expected class labels for {what}=True, but got {y.dtype}; use {what}=False")
+
+
+def _first_of_each_class(
+    y: npt.NDArray[Any], classes: npt.NDArray[Any], quota: Index, keys: npt.NDArray[np.uint64]
+) -> Index:
+    """Of every class the `quota` examples with the smallest keys."""
+    order = np.argsort(keys, kind="stable")
+    ranked = y[order]
+    picked = [order[ranked == c][:q] for c, q in zip(classes, quota, strict=True)]
+    return np.sort(np.concatenate(picked))
+
+
+def _holdout(y: npt.NDArray[Any], fraction: float, seed: int, stratified: bool, purpose: int) -> tuple[Index, Index]:
+    if not 0 < fraction < 1:
+        raise InputError(f"expected the fraction held out to be in (0, 1), but got {fraction}")
+    if len(y) < 2:
+        raise InputError(f"expected at least 2 examples to hold some out, but got {len(y)}")
+    size = min(max(round(fraction * len(y)), 1), len(y) - 1)
+    keys = _keys(len(y), seed, purpose)
+    if stratified:
+        _check_labels(y, "stratified")
+        classes, counts = np.unique(y, return_counts=True)
+        held = _first_of_each_class(y, classes, _shares(counts, size, seed, purpose), keys)
+    else:
+        held = np.sort(np.argsort(keys, kind="stable")[:size])
+    kept = np.ones(len(y), dtype=bool)
+    kept[held] = False
+    return np.flatnonzero(kept), held
+
+
+def _shares(counts: Index, size: int, seed: int, purpose: int) -> Index:
+    """Split `size` over classes in proportion to their counts: largest remainders, ties by the seed."""
+    total = int(counts.sum())
+    whole, rest = np.divmod(size * counts.astype(np.int64), total)
+    # A class whose one remaining training example would go gives nothing more.
+    may = np.flatnonzero((rest > 0) & (whole + 1 < counts))
+    missing = size - int(whole.sum())
+    if missing > len(may):
+        raise InputError(
+            f"expected every class to keep an example for training, but {size} of {total} are to be held out "
+            f"over {len(counts)} classes; hold out less, or in Python use stratified=False"
+        )
+    tie = _keys(len(counts), seed, purpose, _CLASSES)[may]
+    chosen = may[np.lexsort((tie, -rest[may]))][:missing]
+    whole[chosen] += 1
+    return np.asarray(whole, dtype=np.int64)

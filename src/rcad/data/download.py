@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, make_folder, writing
-from rcad.data.official_sets import OFFICIAL, Remote
+from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError
 
 Progress = Callable[[int, int], None]

@@ -24,7 +24,7 @@ from rcad.data.decoding import ZipMembers, decode_splits, in_parts
 from rcad.data.files import reason
 from rcad.data.image_folders import ClassFiles, labels_of, read
 from rcad.data.images import check_size, is_image_name
-from rcad.data.official_sets import OFFICIAL
+from rcad.data.registry import OFFICIAL
 from rcad.errors import InputError, need
 
 Images = npt.NDArray[np.uint8]

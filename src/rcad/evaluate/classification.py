@@ -35,9 +35,19 @@ import torch
 from torch import Tensor
 
 from rcad.errors import whole
-from rcad.loss.calibration import BINS, Binned, class_bins, classwise_error, top_label_error
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.predictions import Labelled, fetch, fetch_numbers, label_scores, tie_means
+from rcad.loss.predictions import (
+    BINS,
+    Binned,
+    Labelled,
+    class_bins,
+    classwise_error,
+    fetch,
+    fetch_numbers,
+    label_scores,
+    tie_means,
+    top_label_error,
+)
 
 
 @torch.no_grad()

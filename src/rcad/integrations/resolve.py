@@ -14,9 +14,8 @@ from rcad.errors import InputError, one_of, whole
 from rcad.loss.augmentations import Augmentation, augment
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.method import Method, compose, method
 from rcad.loss.method_rows import AUTO
-from rcad.loss.methods import erm
+from rcad.loss.methods import Method, compose, erm, method
 from rcad.loss.perturbations import Channels, GradientStep, Perturbation, ProjectedAscent, RandomStep
 from rcad.loss.terms import REAL_WEIGHT, Term
 

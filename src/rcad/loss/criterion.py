@@ -15,11 +15,11 @@ from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.checks import NOTHING_TO_TRAIN
 from rcad.loss.fused import fused_backward, refusal, third_backward
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.measured_alpha import Gauge
 from rcad.loss.method_rows import AUTO
 from rcad.loss.model_calls import Inputs, Model, Output, View, whole_steps
 from rcad.loss.objective import ERM, Checks, Loss, StepCounter, Units, evaluate
 from rcad.loss.perturbations import Alpha, Channels, GradientStep, Norm
+from rcad.loss.suggest_alpha import Gauge
 from rcad.loss.terms import Losses, MeasureName, Plan, Term, weight_for
 
 log = logging.getLogger("rcad")
@@ -45,7 +45,7 @@ class Criterion:
     Attributes:
         asked: the loss as it was written.
         loss: what is minimised now: the same with alpha="auto" measured on the first batches, see
-            `rcad.loss.measured_alpha`.
+            `rcad.loss.suggest_alpha`.
 
     Example:
         >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
@@ -220,7 +220,7 @@ class RCAD(Criterion):
     Args:
         alpha: the distance from x to x', in the units of the input: an L2 distance in [0, 1] pixel space for images.
             Its useful window is set by the distance between classes; a value from another data set is a guess. "auto"
-            measures it on the first 16 batches (see `rcad.loss.measured_alpha`) and logs what it found;
+            measures it on the first 16 batches (see `rcad.loss.suggest_alpha`) and logs what it found;
             `rcad.suggest_alpha(x, y)` measures it on the whole training set.
         lam: the weight of the entropy. "auto" is 0.1, and 0.3 for regression targets (a Gaussian).
         likelihood: Categorical(), Gaussian() or Bernoulli().

@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from rcad.errors import InputError, did_you_mean, shown
-from rcad.loss.method import Method, method
 from rcad.loss.method_rows import AUTO, OWN, SOURCE, Rows, method_rows
+from rcad.loss.methods import Method, method
 
 DIGITS = 16
 _loaded: dict[str, str] = {}

@@ -8,8 +8,10 @@ distances, it is too large (`results/alpha`).
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +20,11 @@ from torch import Tensor
 
 from rcad.errors import InputError, whole
 from rcad.loss.growth import as_unit_float
-from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Forward, Model
-from rcad.loss.perturbations import GradientStep, input_gradient
+from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from rcad.loss.model_calls import Forward, Inputs, Model, View
+from rcad.loss.objective import Loss
+from rcad.loss.perturbations import GradientStep, Move, RandomStep, input_gradient, masked
+from rcad.loss.terms import Term
 
 SAMPLE, BLOCK = 2_000, 512
 
@@ -160,3 +164,171 @@ def along_adversarial(
 def flip_distance(rows: Sequence[Along]) -> float | None:
     """The smallest distance at which half of the right predictions have flipped; below it RCAD tends to hurt."""
     return next((row.alpha for row in rows if row.flipped >= 0.5), None)
+
+
+log = logging.getLogger("rcad")
+
+STEPS = (GradientStep, RandomStep)
+BATCHES = 16
+"""The last batch that is looked at; before it those whose number is a power of two."""
+NUMBERS = 2**25
+"""How many numbers of the inputs are kept until then."""
+REAL_STEP = 0.3
+"""alpha for the regression targets of a table: in deviations of a column."""
+FAR_BELOW = 0.15
+"""An alpha that is a smaller share of the measured one is warned of."""
+REMEDY = "give alpha a number, e.g. RCAD(alpha=rcad.suggest_alpha(x, y))"
+
+
+class Gauge:
+    """Measures alpha for the terms of a loss that ask for it.
+
+    Args:
+        asked: the loss as the user wrote it.
+        watch: warn where alpha was given and is far below what the first batch says.
+    """
+
+    def __init__(self, asked: Loss, *, watch: bool = False) -> None:
+        self.asked = asked
+        self.alpha: float | None = None
+        self.batches = 0
+        self._seen: list[tuple[Tensor, Tensor]] = []
+        self._waits = any(_is_open(term) for term in asked.terms)
+        self._watches = watch and not self._waits
+
+    @property
+    def settled(self) -> bool:
+        """Whether alpha will stay as it is."""
+        return not self._waits or self.batches >= BATCHES
+
+    @property
+    def busy(self) -> bool:
+        """Whether the next batch is to be looked at."""
+        watches = self._watches and not torch.compiler.is_compiling()
+        return (watches or not self.settled) and torch.is_grad_enabled()
+
+    def loss(self) -> Loss:
+        """The loss with alpha as it is known now."""
+        if not self._waits:
+            return self.asked
+        alpha = self.alpha
+        known = [term for term in self.asked.terms if alpha is not None or not _is_open(term)]
+        return replace(self.asked, terms=tuple(_at(term, alpha) if _is_open(term) else term for term in known))
+
+    def look(self, model: Model, x: Inputs, target: Tensor, step: int, options: Mapping[str, Any]) -> Loss:
+        """The loss for this batch, which is looked at first."""
+        plan = self.asked.plan(step)
+        views = self.asked.views(model, plan, x, target, **options)
+        for look, view in zip(plan.looks, views, strict=True):
+            for term in look.terms:
+                if isinstance(term.where, STEPS) and (_is_open(term) or self._watches):
+                    self._add(view, term.where, term.likelihood or self.asked.likelihood)
+                    return self.loss()
+        return self.loss()
+
+    def load(self, alpha: float | None, batches: int) -> None:
+        """Go on with what was measured before; where batches were still to come, alpha stays as it is."""
+        self.alpha, self.batches, self._seen = alpha, BATCHES if alpha is not None else batches, []
+
+    def _add(self, view: View, move: Move, likelihood: Likelihood) -> None:
+        x = view.x.detach()
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        x = masked(x if move.std is None else x * move._like(move.std, x), view.mask)
+        if self._watches:
+            self._watches = False
+            self._warn_of(move, likelihood, x, view.target)
+            return
+        self.batches += 1
+        room = min(SAMPLE, NUMBERS // max(x[0].numel(), 1)) - sum(len(part) for part, _ in self._seen)
+        if not self._seen or (x.shape[1:] == self._seen[0][0].shape[1:] and room > 0):
+            self._seen.append((x[: max(room, 2)].clone(), view.target[: max(room, 2)].detach().clone()))
+        if self.alpha is None or self.batches & (self.batches - 1) == 0:
+            self._measure(likelihood)
+        if self.settled:
+            self._seen = []
+
+    def _measure(self, likelihood: Likelihood) -> None:
+        x, target = (torch.cat(parts) for parts in zip(*self._seen, strict=True))
+        found = _agreed(measured(x, target, likelihood), x.device)
+        first, self.alpha = self.alpha is None, found if found is None else float(f"{found:.4g}")
+        if self.alpha is None:
+            if self.batches >= BATCHES:
+                raise InputError(
+                    f"expected the first {BATCHES} batches to differ in their labels, so that alpha can be measured, "
+                    f"but they are all equal; shuffle the examples, or {REMEDY}"
+                )
+        elif self.settled:
+            log.info("alpha = %.4g, measured on %d examples of the first %d batches", self.alpha, len(x), BATCHES)
+        elif first:
+            log.info("alpha = %.4g, measured on the first %d examples; more will follow", self.alpha, len(x))
+
+    def _warn_of(self, move: Move, likelihood: Likelihood, x: Tensor, target: Tensor) -> None:
+        if move.norm != "l2" or not move.distance or isinstance(likelihood, Gaussian) or not x.is_floating_point():
+            return
+        found = measured(x, target, likelihood)
+        if found is not None and move.distance < FAR_BELOW * found:
+            log.warning(
+                "alpha=%g is far below %.3g, half the median distance between classes in the first batch; so short a "
+                "step tends to make models worse. alpha='auto' takes the measured one",
+                move.distance,
+                found,
+            )
+
+
+def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
+    """alpha for these examples; None where they do not tell: too few, all alike, or of one class.
+
+    Class labels: half the median distance to the nearest example with another label. Real targets: see `among_reals`.
+    """
+    rows = x.flatten(1).float()
+    if len(rows) < 2:
+        return None
+    if isinstance(likelihood, Gaussian):
+        return among_reals(x, target)
+    soft = target.is_floating_point() and not isinstance(likelihood, Bernoulli)
+    labels = target.argmax(1) if soft else target
+    if labels.ndim > 1 or labels.is_floating_point():  # several labels for each example: alike or not
+        labels = torch.unique(labels.flatten(1) if labels.ndim > 1 else labels, dim=0, return_inverse=True)[1]
+    if bool((labels == labels[0]).all()):
+        return None
+    distance = nearest_other_class(rows, labels)
+    distance = distance[distance > 0]
+    return 0.5 * distance.quantile(0.5).item() if len(distance) else None
+
+
+def among_reals(x: Tensor, target: Tensor) -> float | None:
+    """alpha for regression targets: in a table a share of the deviation of its columns, else as between classes.
+
+    There an example whose target is a deviation away or more stands for one of another class.
+    """
+    rows = x.flatten(1).float()
+    if x.ndim == 2:
+        return REAL_STEP * rows.var(0, correction=0).mean().sqrt().item() or None
+    y = target.flatten(1).float() if target.ndim > 1 else target.float()[:, None]
+    near = torch.cdist(y, y) < y.std(0).norm()
+    distance = torch.cdist(rows, rows).masked_fill(near, torch.inf).amin(1)
+    distance = distance[distance.isfinite() & (distance > 0)]
+    return 0.5 * distance.quantile(0.5).item() if len(distance) else None
+
+
+def _is_open(term: Term) -> bool:
+    return isinstance(term.where, STEPS) and isinstance(term.where.alpha, str)
+
+
+def _at(term: Term, alpha: float | None) -> Term:
+    assert isinstance(term.where, STEPS)
+    assert alpha is not None
+    return replace(term, where=replace(term.where, alpha=alpha))
+
+
+def _agreed(found: float | None, device: torch.device) -> float | None:
+    """The mean over the processes of a distributed training that found something."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return found
+    if torch.distributed.get_world_size() == 1:
+        return found
+    sums = torch.tensor([found or 0.0, float(found is not None)], device=device)
+    torch.distributed.all_reduce(sums)
+    total, count = sums.tolist()
+    return total / count if count else None

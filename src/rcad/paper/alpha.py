@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rcad.data.dataset import subset
 from rcad.data.small_sets import load_embedded
-from rcad.data.splits import subset
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.growth import as_unit_float
 from rcad.loss.methods import erm, rcad

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.loss.method import Method
 from rcad.loss.method_rows import as_first_written
+from rcad.loss.methods import Method
 from rcad.paper.claims import Side
 from rcad.paper.published import Printed
 from rcad.paper.record import Place, Run

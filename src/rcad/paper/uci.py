@@ -12,13 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Dataset, Split, holdout
 from rcad.data.scaling import Standardizer, TargetScaler
 from rcad.data.small_sets import UCI, load_uci
-from rcad.data.splits import holdout
-from rcad.loss.method import Method, compose
+from rcad.loss.methods import (
+    Method,
+    adversarial_training,
+    compose,
+    confidence_penalty,
+    gaussian,
+    me_ada,
+    rcad,
+    rcad_random,
+)
 from rcad.loss.methods import ada as ada_
-from rcad.loss.methods import adversarial_training, confidence_penalty, gaussian, me_ada, rcad, rcad_random
 from rcad.loss.methods import erm as erm_
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judged, plan_claims
 from rcad.paper.published import UCI_NLL, Printed

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rcad.data.splits import parse_spec
+from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, did_you_mean, one_of
 from rcad.loss.method_rows import Defaults, parse_method, rows_to_plain, spelled
 from rcad.runs.config import KEYS, SECTIONS, Kind, RunConfig, wrong

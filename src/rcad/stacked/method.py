@@ -12,7 +12,7 @@ from torch import Tensor
 from rcad.errors import InputError
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 from rcad.loss.perturbations import GradientStep, Move, RandomStep
 from rcad.loss.terms import MEASURES, Term
 from rcad.stacked.model import StackedMLP

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, one_of, whole
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.method import StackedMethod, grow
 from rcad.stacked.model import Passes, StackedMLP, StackedOptimizer

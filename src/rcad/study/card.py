@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rcad.data.splits import parse_spec
+from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, expanded
 from rcad.evaluate.saved_run.loading import finished, load_weights, weights_of
 from rcad.hub import PREFIX, Address, send

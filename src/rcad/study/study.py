@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from rcad.data.dataset import Dataset
-from rcad.data.splits import Splits
+from rcad.data.dataset import Dataset, Splits
 from rcad.errors import InputError, command, shaped
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method

@@ -25,8 +25,7 @@ from rcad.loss.terms import Term
 from rcad.models.joined import Joined
 from rcad.train.machine import side_stream, timed
 from rcad.train.place import Engine
-from rcad.train.step import Plan, Stepper, Update, stepper_for
-from rcad.train.streamed import Streamed
+from rcad.train.step import Plan, Stepper, Streamed, Update, stepper_for
 
 log = logging.getLogger("rcad")
 

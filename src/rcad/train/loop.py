@@ -12,15 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from rcad.loss.criterion import Criterion
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.words import epoch_words
 from rcad.train.cluster.ranks import ALONE, Ranks, RankStepper
 from rcad.train.optim import build_optimizer, learning_rate
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
-from rcad.train.step import Plan, Stepper, Update, stepper_for
-from rcad.train.streamed import Streamed
+from rcad.train.step import Plan, Stepper, Streamed, Update, stepper_for
 from rcad.train.task import Problem, derived, fetched, measuring
 
 if TYPE_CHECKING:

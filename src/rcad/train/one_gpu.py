@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from rcad.errors import InputError
-from rcad.loss.method import Method
 from rcad.loss.method_rows import has_own, rows_to_plain
+from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord

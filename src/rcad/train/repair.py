@@ -132,7 +132,7 @@ def _readable(store: Store, run: str) -> RunRecord | None:
 def refuse_damaged(store: Store, runs: Sequence[str], warn: Callable[[str], None]) -> None:
     """A finished run whose record or weights are damaged is an error; what its record still tells is said."""
     for run in runs:
-        for damage in check_run(store, run) if store.folder(run).is_dir() else ():
+        for damage in check_run(store, run):
             if damage.cure == "train" and not damage.missing:
                 raise InputError(f"{damage.words}; {store.remedy(run)}, or add --repair to this command")
             if damage.path.name in (LOG, WEIGHTS) and damage.cure != "aside":

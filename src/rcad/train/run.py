@@ -1,4 +1,4 @@
-"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice."""
+"""run(config) -> record: the whole of a run, said in a line beforehand, resumed where it stopped, never done twice."""
 
 from __future__ import annotations
 
@@ -35,13 +35,20 @@ from rcad.train.machine import (
     timed,
 )
 from rcad.train.place import Place
-from rcad.train.plan import described, network_words
 from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
+
+from torch import nn
+
+from rcad.errors import MissingExtraError
+from rcad.loss.growth import as_unit_float
+from rcad.loss.method_rows import label, method_rows
+from rcad.loss.methods import Method
+from rcad.runs.words import duration, plural
 
 log = logging.getLogger("rcad")
 
@@ -391,3 +398,40 @@ def _words(dataset: Dataset, problem: Problem) -> str:
 def _finished(store: Store, config: RunConfig) -> RunRecord | None:
     record = store.record(config)
     return record if record is not None and record.is_final else None
+
+
+TRIED = 2
+"""Steps that are taken to see how long one takes; the first is not counted."""
+
+
+def network_words(model: nn.Module) -> str:
+    """The network and its size."""
+    return f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"
+
+
+def described(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
+    """A run in one line, with the numbers that "auto" stands for."""
+    rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
+    steps = math.ceil(examples / config.train.batch_size)
+    words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
+    return f"{network_words(model)}; {rows}; {device_words(device)}; {words}"
+
+
+def plan_of(config: RunConfig, place: Place) -> str | None:
+    """The same before anything is trained, and about how long it will take; None where the data are not there."""
+    device, _ = place.resolve()
+    try:
+        problem = prepare(config, Reader(place)(config.data), device)
+        method, model = method_of(config, problem), model_of(config, problem).to(device)
+    except (InputError, MissingExtraError):
+        return None  # training says what is wrong
+    (x, y), size = problem.train, config.train.batch_size
+    criterion, took = method.criterion(), 0.0
+    with torch.random.fork_rng(), suitable_threads(x):
+        for _ in range(TRIED):
+            start = time.perf_counter()
+            rows = torch.arange(min(size, len(y)))
+            criterion.backward(model, as_unit_float(x[rows]), y[rows])
+            took = time.perf_counter() - start
+    total = took * math.ceil(len(y) / size) * config.train.epochs
+    return f"{described(model, method, device, config, len(y))}, about {duration(total)} without evaluation"

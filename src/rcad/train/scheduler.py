@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rcad.data.splits import parse_spec
+from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, cores, whole
 from rcad.loss.method_rows import check_named
 from rcad.runs.config import RunConfig
@@ -25,7 +25,9 @@ from rcad.runs.words import plural, said, said_held_out, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
-from rcad.train.trackers import Observer
+
+if TYPE_CHECKING:
+    from rcad.train.trackers import Observer
 
 log = logging.getLogger("rcad")
 
@@ -201,7 +203,11 @@ class Listener:
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
         self._notes: set[str] = set()
-        self._observer = Observer(place.track, place.store, held_out=told is said_held_out)
+        self._observer: Observer | None = None
+        if place.track:
+            from rcad.train.trackers import Observer
+
+            self._observer = Observer(place.track, place.store, held_out=told is said_held_out)
         self._costs = {run: cost(config) for run, config in configs.items()}
         self._shares: dict[str, float] = {}
         self._done, self._total = 0.0, sum(self._costs.values())
@@ -218,7 +224,6 @@ class Listener:
         for run, record in self.records.items():
             self._total -= self._costs[run]
             self._say_end(record, already=True)
-            self._observer.ended(record)
 
     def look_again(self) -> None:
         """Which of the runs that were left to others are done by now."""
@@ -239,7 +244,8 @@ class Listener:
         else:
             self._done += self._costs[run] * (share - self._shares[run])
         self._shares[run] = share
-        self._observer.moved(run, self.configs[run])
+        if self._observer is not None:
+            self._observer.moved(run, self.configs[run])
         now = time.monotonic()
         if now - self._shown_at >= SHOW_S or share == 1:
             self._shown_at = now
@@ -255,7 +261,6 @@ class Listener:
             self._shares.setdefault(record.id, 0.0)
             self.moved(record.id, 1.0, "done")
         self._say_end(record, already=record.id in self.already)
-        self._observer.ended(record)
 
     def busy(self, config: RunConfig, error: BusyError) -> None:
         if len(self.configs) == 1:
@@ -303,6 +308,8 @@ class Listener:
     def _say_end(self, record: RunRecord, *, already: bool) -> None:
         if self._told is not None:
             self.shown.note(self._told(record, already))
+        if self._observer is not None:
+            self._observer.ended(record)
 
 
 class _OfRun:

@@ -13,21 +13,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Dataset, Split, Splits, index_hash, parse_spec, resolve
 from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
-from rcad.data.splits import Splits, index_hash, parse_spec, resolve
 from rcad.errors import InputError
-from rcad.loss.calibration import BINS, top_label_error
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from rcad.loss.measured_alpha import REAL_STEP, among_reals
-from rcad.loss.method import Method, compose
 from rcad.loss.method_rows import AUTO as AUTO
 from rcad.loss.method_rows import rows_to_plain
-from rcad.loss.methods import gaussian  # also fills METHODS
+from rcad.loss.methods import (
+    Method,
+    compose,
+    gaussian,  # also fills METHODS
+)
 from rcad.loss.model_calls import logits_of
-from rcad.loss.predictions import Labelled, label_scores, value_scores
+from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
+from rcad.loss.suggest_alpha import REAL_STEP, among_reals
 from rcad.loss.terms import weight_for
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
@@ -35,7 +36,7 @@ from rcad.runs.record import RunRecord
 from rcad.train.cluster.ranks import ALONE, Ranks
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
-from rcad.train.streamed import Streamed, in_parts
+from rcad.train.step import Streamed, in_parts
 
 if TYPE_CHECKING:
     from rcad.data.streams import Stream

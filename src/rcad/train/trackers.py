@@ -297,14 +297,14 @@ class Observer:
 
     def moved(self, run: str, config: RunConfig) -> None:
         """A run has gone on. Called at every step."""
-        if self._names and time.monotonic() - self._looked.get(run, 0.0) >= LOOK_S:
+        if time.monotonic() - self._looked.get(run, 0.0) >= LOOK_S:
             self._of(run, config).look(self._store.log(run))
             self._looked[run] = time.monotonic()
 
     def ended(self, record: RunRecord) -> None:
         """A run is over, or saved; one that only a pack holds is left out."""
         folder = self._store.folder(record.id)
-        if self._names and folder.is_dir():
+        if folder.is_dir():
             tracked = self._of(record.id, record.config)
             tracked.rows(record.epochs)
             # The epochs have curves of these names; here they are of the selected one.

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rcad.data.dataset import Dataset
+from rcad.data.dataset import Dataset, parse_spec
 from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import load
 from rcad.data.scaling import Standardizer
-from rcad.data.splits import parse_spec
 from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import watched
@@ -29,7 +28,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.machine import pick_device
-from rcad.train.streamed import in_parts
+from rcad.train.step import in_parts
 from rcad.train.task import SMALL_IMAGE, Problem, as_built, model_of, prepare, read, same_data
 
 Progress = Callable[[str, int, int], None]

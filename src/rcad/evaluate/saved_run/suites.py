@@ -34,10 +34,10 @@ from rcad.evaluate.regression import interval_coverage, regression
 from rcad.evaluate.robustness import accuracy_under, attacked_accuracy, standard_suite
 from rcad.evaluate.saved_run.loading import BATCH, Progress, RunLoader, SavedRun, drawn, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.loss.calibration import reliability
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.perturbations import GradientStep
+from rcad.loss.predictions import reliability
 from rcad.loss.suggest_alpha import suggest_alpha
 
 INTERVALS = tuple(k / 20 for k in range(1, 20))

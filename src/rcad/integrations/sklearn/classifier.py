@@ -17,7 +17,7 @@ from rcad.errors import InputError
 from rcad.evaluate.conformal import class_scores, prediction_sets
 from rcad.integrations.sklearn.base import TableNetwork, check_class_weight
 from rcad.integrations.sklearn.tables import Array
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 
 
 class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]

@@ -12,12 +12,10 @@ from torch import Tensor
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
 from rcad.loss.likelihoods import Bernoulli
-from rcad.loss.measured_alpha import REAL_STEP
-from rcad.loss.method import METHODS, Method, compose
 from rcad.loss.method_rows import SEARCHED, MethodRow, method_rows, parse_method, rows_to_plain, spelled
-from rcad.loss.methods import bernoulli
+from rcad.loss.methods import METHODS, Method, bernoulli, compose
 from rcad.loss.perturbations import Move
-from rcad.loss.suggest_alpha import SAMPLE, apart, nearest_other_class, suggest_alpha
+from rcad.loss.suggest_alpha import REAL_STEP, SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.study.ranges import started
 from rcad.train.task import check_table, measured, suited
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rcad.data.table_encoder import TableFeatures
 from rcad.errors import InputError, shaped
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 from rcad.runs.config import OptimConfig
 from rcad.runs.files import replacing
 from rcad.stacked.model import Layout, StackedMLP, StackedOptimizer

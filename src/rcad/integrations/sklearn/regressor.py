@@ -15,7 +15,7 @@ from rcad.errors import InputError, is_number
 from rcad.integrations.sklearn.base import TableNetwork
 from rcad.integrations.sklearn.tables import LARGEST, Array
 from rcad.loss.likelihoods import Gaussian
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 
 
 class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]

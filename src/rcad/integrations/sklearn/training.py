@@ -13,7 +13,7 @@ from rcad.errors import InputError
 from rcad.integrations.sklearn.network import Network
 from rcad.loss.augmentations import augment
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 from rcad.loss.terms import Losses
 from rcad.models.mlp import MLP
 from rcad.stacked.method import StackedLikelihood, StackedMethod

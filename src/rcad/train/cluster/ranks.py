@@ -26,11 +26,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.augmentations import Part, Source
-from rcad.loss.own import imported
 from rcad.train.place import Place, world
-from rcad.train.step import Batch, Plan, Stepper, Update
+from rcad.train.step import Batch, Plan, Stepper, Streamed, Update
 from rcad.train.stop import SIGNALS, Interrupted
-from rcad.train.streamed import Streamed
 
 if TYPE_CHECKING:
     from rcad.runs.config import RunConfig
@@ -405,6 +403,7 @@ def launch(
 
 def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool, as_json: bool) -> Outcome | Exception:
     """One process of `launch`; an error is an answer as well."""
+    from rcad.loss.own import imported
     from rcad.train.progress import shown
 
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rcad.data.dataset import Dataset, Split
-from rcad.data.splits import holdout, index_hash, parse_spec, resolve, subset
+from rcad.data.dataset import Dataset, Split, holdout, index_hash, parse_spec, resolve, subset
 from rcad.errors import InputError
 
 LABELS = st.lists(st.integers(0, 5), min_size=2, max_size=120).map(np.asarray)
