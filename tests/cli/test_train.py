@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 
 import rcad.train.run as engine
-from cli.conftest import Cli, Forked, Refused, until
+from cli.conftest import Cli, Forked, until
 from made import files, images, table
 from rcad.runs import locks
 from rcad.runs.config import RunConfig
@@ -62,12 +61,6 @@ def test_files_that_changed_are_not_done_already(cli: Cli) -> None:
     assert [record.metrics for record in Store.open("runs").records()] == before
     path.unlink()  # a result stays good when its data are no longer there
     assert cli(*words).out.count("done already") == 2
-
-
-def test_a_default_written_out_is_the_same_run(cli: Cli) -> None:
-    cli(*SMALL, "--method", "rcad")
-    assert "done already" in cli(*SMALL, "--method", "rcad(alpha=auto, steps=1)", "--quiet").out
-    assert len(Store.open("runs").ids()) == 1
 
 
 def test_a_folder_is_the_same_data_however_it_is_written(cli: Cli) -> None:
@@ -208,14 +201,6 @@ def test_divergence_is_said_and_counted(cli: Cli, monkeypatch: pytest.MonkeyPatc
     assert again.out.startswith("diverged already")
 
 
-def test_an_interruption_stops_the_grid(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "run", _fake("interrupted", "interrupted; the same command goes on"))
-    result = cli(*SMALL, "--method", "erm", "--seeds", "3", "--json")
-    assert result.code == 130
-    assert result.err == "rcad: stopped: 3 runs left; run the same command to continue\n"
-    assert [run["status"] for run in json.loads(result.out)] == ["interrupted"]
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int) -> None:
     files(my_dot_csv=table())
@@ -252,49 +237,6 @@ def test_seeds_of_another_process_are_left_to_it(cli: Cli, other_process: Callab
         shown = cli(*SMALL, "--method", "erm", "--seeds", "4")
         assert (shown.code, shown.out.count("left to process"), shown.out.count("done already")) == (2, 4, 2)
     assert cli(*SMALL, "--method", "erm", "--seeds", "4", "--quiet").code == 0
-
-
-def test_a_seed_that_becomes_free_is_trained_after_all(
-    cli: Cli, other_process: Callable[..., RunLock], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock, train = other_process(0), engine.run
-
-    def free(config: RunConfig, *args: Any, **options: Any) -> RunRecord:
-        record = train(config, *args, **options)
-        lock.release()
-        return record
-
-    monkeypatch.setattr(engine, "run", free)
-    result = cli(*SMALL, "--method", "erm", "--seeds", "2", "--json")
-    assert (result.code, result.err) == (0, "")
-    assert [run["seed"] for run in json.loads(result.out)] == [0, 1]
-
-
-def test_where_no_run_is_free_it_is_one_line(refused: Refused, other_process: Callable[..., RunLock]) -> None:
-    words = (*SMALL, "--method", "erm", "--quiet")
-    with other_process(0), other_process(1):
-        refused(*words, "--seed", "0", says="rcad: expected run ")
-        refused(*words, "--seeds", "2", says=f"rcad: expected one of 2 runs to be free, but process {os.getpid()} on ")
-        refused(*words, "--seeds", "2", says="wait for it")
-
-
-def test_two_equal_sweeps_share_the_seeds() -> None:
-    """A second process, started while the first trains, takes what is free; neither stops at the other's lock."""
-    files(my_dot_csv=table())
-    both = [Forked(*CSV, "--method", "erm", "--epochs", "60", "--seeds", "3") for _ in range(2)]
-    ends = [one.end() for one in both]
-    # Whoever is last has every record; the other may have left it one.
-    assert {0} <= {one.code for one in ends} <= {0, 2}, ends
-    assert all(one.err.startswith("rcad: left seed") for one in ends if one.code == 2)
-    assert [record.status for record in Store.open("runs").records()] == ["done"] * 3
-
-
-def test_an_unfinished_run_goes_on_with_a_note(cli: Cli) -> None:
-    config = from_toml(cli(*SMALL, "--method", "erm", "--dry-run").out)
-    started = RunRecord(config=config, status="interrupted", started="2024-01-31T11:00:00+00:00")
-    Store.open("runs").write(replace(started))
-    result = cli(*SMALL, "--method", "erm", "--quiet")
-    assert result.out.startswith("done: ")
 
 
 def test_a_damaged_run_is_named_with_the_command_that_heals_it(cli: Cli) -> None:

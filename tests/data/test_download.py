@@ -183,12 +183,6 @@ def test_fetch_takes_every_file_of_a_set(server, tmp_path, monkeypatch):
         fetch("digits", tmp_path)
 
 
-def test_addresses_are_the_official_ones():
-    urls = [file.url for known in OFFICIAL.values() for file in (*known.files, *known.optional)]
-    assert len(urls) == 6
-    assert all(url.split("/")[2].endswith(("cs.toronto.edu", "stanford.edu")) for url in urls)
-
-
 def test_a_full_disk_is_not_taken_for_a_lost_connection(server, tmp_path):
     (tmp_path / "data.bin.part").symlink_to("/dev/full")
     with pytest.raises(InputError, match=r"expected to write the download in .*No space left"):

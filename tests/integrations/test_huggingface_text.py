@@ -427,9 +427,6 @@ def one_label() -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "options", "changed", "says"),
     [
-        (bert, {"method": "me_ada"}, {}, "'me_ada' enlarges it between epochs"),
-        (bert, {"method": 3}, {}, 'expected a method such as "rcad'),
-        (bert, {"method": RCAD(1.0, 0.1), "std": (1.0,)}, {}, "expected a Criterion to be given by itself"),
         (bert, {"method": METHOD}, {"label_smoothing_factor": 0.1}, 'method="label_smoothing(eps=0.1) + rcad"'),
         (bert, {"method": METHOD, "compute_loss_func": len}, {}, "compute_loss_func as well"),
         (bert, {"method": METHOD}, {"optim": "lomo"}, "an optimizer that steps after the backward"),

@@ -15,7 +15,7 @@ from lightning.fabric.plugins import MixedPrecision  # noqa: E402
 
 from equal import same_parameters  # noqa: E402
 from lit import RCAD_TEXT, batches, scaled, sgd, trained_plainly  # noqa: E402
-from rcad import InputError, methods  # noqa: E402
+from rcad import InputError  # noqa: E402
 from rcad.integrations.lightning import FabricCriterion, inner  # noqa: E402
 from small_nets import CLASSES, images, norm_net  # noqa: E402
 
@@ -111,8 +111,6 @@ def test_says_what_was_expected() -> None:
     fabric = L.Fabric(accelerator="cpu", devices=1)
     with pytest.raises(InputError, match=r"expected the model that fabric.setup\(...\) returned, but got Sequential"):
         FabricCriterion(fabric, RCAD_TEXT)(norm_net(), *images(8))
-    with pytest.raises(InputError, match="'ada' enlarges it between epochs"):
-        FabricCriterion(fabric, methods.ada())
 
 
 def test_a_model_compiled_around_ddp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

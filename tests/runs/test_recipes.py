@@ -4,7 +4,7 @@ import pytest
 
 from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import Method
-from rcad.runs.configure import configure
+from rcad.runs.configure import configure, default_recipe
 from rcad.runs.recipes import RECIPES
 
 
@@ -68,3 +68,9 @@ def test_every_recipe_composes(recipe: str) -> None:
     for method in ("rcad", "erm", "mixup", "label_smoothing"):
         rows = RECIPES[recipe].config("digits", [(method, ())]).method
         assert Method.from_dict({"methods": rows_to_plain(rows)}).terms
+
+
+def test_the_protocol_follows_the_data() -> None:
+    sizes = {"[:2000]": "paper-2k", "[:500]": "paper-2k", "[:10000]": "paper-10k", "": "paper"}
+    assert {part: default_recipe(f"cifar100{part}") for part in sizes} == sizes
+    assert [default_recipe(name) for name in ("svhn", "digits", "table.csv")] == ["paper-svhn", "small", "small"]

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -70,25 +68,6 @@ def start(program: str, *arguments: str, text: str) -> subprocess.Popen[str]:
     process.stdin.write(text)
     process.stdin.close()
     return process
-
-
-def test_a_killed_writer_leaves_the_last_record_or_the_new_one(store: Store, make_record: MakeRecord) -> None:
-    """SIGKILL at random moments: the record is always whole, never older than the last one acknowledged."""
-    record = make_record(status="running", finished=None)
-    moments, number = random.Random(0), 0
-    for _ in range(8):
-        process = start(WRITE_FOR_EVER, str(store.path), str(number), text=record.to_json())
-        assert process.stdout is not None
-        acknowledged = int(process.stdout.readline())
-        time.sleep(moments.random() * 0.02)
-        process.kill()
-        acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
-        process.wait()
-        found = Store.open(store.path).get(record.id)
-        assert found.metrics["number"] in (acknowledged, acknowledged + 1)
-        assert found.status == "interrupted"
-        assert not leftovers(store.path)
-        number = acknowledged + 1
 
 
 @pytest.mark.parametrize(("function", "kept"), [("fsync", "old"), ("replace", "old"), ("close", "new")])

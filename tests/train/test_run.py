@@ -21,7 +21,7 @@ from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
-from rcad.runs.configure import configure, default_recipe
+from rcad.runs.configure import configure
 from rcad.runs.files import read_log
 from rcad.runs.plain import config_id, to_toml
 from rcad.runs.record import RunRecord, utc_now
@@ -300,22 +300,6 @@ def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("data", "recipe"),
-    [
-        ("cifar100[:2000]", "paper-2k"),
-        ("cifar100[:500]", "paper-2k"),
-        ("cifar100[:10000]", "paper-10k"),
-        ("cifar100", "paper"),
-        ("svhn", "paper-svhn"),
-        ("digits", "small"),
-        ("table.csv", "small"),
-    ],
-)
-def test_the_protocol_follows_the_data(data: str, recipe: str) -> None:
-    assert default_recipe(data) == recipe
 
 
 WORKER = """
