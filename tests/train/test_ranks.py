@@ -22,10 +22,11 @@ from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
-from rcad.train.cluster.ranks import Ranks, connected, launch, make_together
+from rcad.train.cluster.ranks import connected, launch, make_together
 from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
+from rcad.train.step import Ranks
 from workers import in_ranks
 
 EPOCHS = 5

@@ -14,6 +14,7 @@ import torch
 
 from rcad.errors import InputError, check_parameters, shown
 from rcad.models.layers import Model
+from rcad.models.weights import load_weights
 
 if TYPE_CHECKING:
     from rcad.models.resnet import Stem
@@ -91,8 +92,6 @@ def build(
         options = {key: value for key, value in options.items() if key not in ("mean", "std")} | {"pretrained": True}
     model = _construct(name, num_outputs, shape, options)
     if weights is not None and weights != PRETRAINED:
-        from rcad.models.weights import load_weights
-
         load_weights(model, weights, skip_head=skip_head)
     elif skip_head:
         raise InputError("expected weights with skip_head, but got none; give a file of weights")

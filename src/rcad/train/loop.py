@@ -15,11 +15,10 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.words import epoch_words
-from rcad.train.cluster.ranks import ALONE, Ranks, RankStepper
 from rcad.train.optim import build_optimizer, learning_rate
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
-from rcad.train.step import Plan, Stepper, Streamed, Update, stepper_for
+from rcad.train.step import ALONE, Plan, Ranks, Stepper, Streamed, Update, stepper_for
 from rcad.train.task import Problem, derived, fetched, measuring
 
 if TYPE_CHECKING:
@@ -96,6 +95,8 @@ class Trainer:
         self._words = -1, ""
         update = self._update()
         if ranks.size > 1:
+            from rcad.train.cluster.ranks import RankStepper
+
             self.stepper: Stepper = RankStepper(update, ranks)
         else:
             self.stepper = seat or stepper_for(update, engine)

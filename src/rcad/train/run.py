@@ -23,7 +23,6 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
-from rcad.train.cluster.ranks import ALONE, Ranks
 from rcad.train.loop import Course, Trainer, finished, unheard
 from rcad.train.machine import (
     deterministic,
@@ -36,6 +35,7 @@ from rcad.train.machine import (
 )
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
+from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
 

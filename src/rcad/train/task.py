@@ -33,10 +33,9 @@ from rcad.loss.terms import weight_for
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.runs.record import RunRecord
-from rcad.train.cluster.ranks import ALONE, Ranks
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
-from rcad.train.step import Streamed, in_parts
+from rcad.train.step import ALONE, Ranks, Streamed, in_parts
 
 if TYPE_CHECKING:
     from rcad.data.streams import Stream

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import signal
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.augmentations import Part, Source
 from rcad.train.place import Place, world
-from rcad.train.step import Batch, Plan, Stepper, Streamed, Update
+from rcad.train.step import Batch, Plan, Ranks, Stepper, Streamed, Update
 from rcad.train.stop import SIGNALS, Interrupted
 
 if TYPE_CHECKING:
@@ -37,121 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOST = "expected all {} processes to go on, but one has ended; the same command goes on from the last checkpoint"
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """The processes that make a run together, and which of them this is.
-
-    Args:
-        rank: its number; the first, 0, keeps the record.
-        size: how many there are.
-        sync_batch_norm: whether BatchNorm's statistics are those of whole batches, or of each process's part.
-    """
-
-    rank: int = 0
-    size: int = 1
-    sync_batch_norm: bool = True
-
-    @property
-    def leads(self) -> bool:
-        return self.rank == 0
-
-    @property
-    def words(self) -> str:
-        """What a record's `resolved` says of them."""
-        if self.size == 1:
-            return ""
-        return f", {self.size} processes" + ("" if self.sync_batch_norm else ", BatchNorm by process")
-
-    def part(self, count: int) -> slice:
-        """This one's part of so many examples; all of them where there are fewer than processes."""
-        if count < self.size:
-            return slice(0, count)
-        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
-
-    def together(self, make: Callable[[], T]) -> T:
-        """What each process makes; where one cannot, none goes on, and its reason is the error of all."""
-        if self.size == 1:
-            return make()
-        made: Any = None
-        problem: InputError | None = None
-        try:
-            made = make()
-        except InputError as error:
-            problem = error
-        said: list[str | None] = [None] * self.size
-        torch.distributed.all_gather_object(said, None if problem is None else str(problem))
-        if problem is not None:
-            raise problem
-        for rank, words in enumerate(said):
-            if words is not None:
-                raise InputError(f"process {rank}: {words}")
-        return made  # type: ignore[no-any-return]
-
-    def told(self, make: Callable[[], T]) -> T:
-        """What the first process makes, in all of them."""
-        if self.size == 1:
-            return make()
-        data = pickle.dumps(make()) if self.leads else b""
-        length = torch.tensor([len(data)])
-        torch.distributed.broadcast(length, 0)
-        buffer = torch.empty(int(length), dtype=torch.uint8)
-        if self.leads:
-            buffer.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        torch.distributed.broadcast(buffer, 0)
-        value: T = pickle.loads(buffer.numpy().tobytes())
-        return value
-
-    def any(self, answer: bool) -> bool:
-        """Whether one of them says so."""
-        if self.size == 1:
-            return answer
-        asked = torch.tensor([float(answer)])  # on the CPU: no GPU is waited for
-        torch.distributed.all_reduce(asked)
-        return bool(asked)
-
-    def summed(self, tensor: Tensor) -> Tensor:
-        """The sum over all of them; the tensor itself stays."""
-        if self.size > 1:
-            tensor = tensor.clone()
-            torch.distributed.all_reduce(tensor)
-        return tensor
-
-    def alike(self, model: nn.Module) -> None:
-        """Gives every process the first one's buffers."""
-        if self.size > 1 and not self.sync_batch_norm:
-            for buffer in model.buffers():
-                torch.distributed.broadcast(buffer, 0)
-
-    def rows(self, count: int, batch: int) -> slice:
-        """Which examples this one evaluates: whole batches; all of them where there are fewer than processes."""
-        batches = -(-count // batch)
-        mine = self.part(batches)
-        return slice(mine.start * batch, min(mine.stop * batch, count))
-
-    def gathered(self, output: Tensor, count: int, batch: int) -> Tensor:
-        """The outputs for all examples, from those for `rows` in each process."""
-        if len(output) == count:
-            return output
-        every = [Ranks(rank, self.size).rows(count, batch) for rank in range(self.size)]
-        sizes = [one.stop - one.start for one in every]
-        padded = output.new_zeros(max(sizes), *output.shape[1:])
-        padded[: len(output)] = output
-        found = [torch.empty_like(padded) for _ in sizes]
-        torch.distributed.all_gather(found, padded)
-        return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
-
-    def prepared(self, model: nn.Module) -> nn.Module:
-        """The model with BatchNorm over whole batches, under the same names."""
-        if self.size > 1 and self.sync_batch_norm:
-            for layer in model.modules():
-                if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
-                    layer.__class__ = WholeBatchNorm  # type: ignore[assignment]
-        return model
-
-
-ALONE = Ranks()
 
 
 class _Sum(torch.autograd.Function):
