@@ -74,12 +74,6 @@ def test_a_recipe_fills_what_is_not_given() -> None:
     assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
 
 
-def test_the_recipe_of_the_data_wins_over_the_default_one() -> None:
-    plain = {"data": {"name": "cifar10"}, "method": [{"name": "erm"}]}
-    assert from_plain(plain, recipe="small").optim.name == "adamw"
-    assert from_plain({**plain, "recipe": "paper"}, recipe="small").optim.name == "sgd"
-
-
 def test_canonical_form_has_no_defaults() -> None:
     assert canonical(LEAN) == (
         '{"data":{"name":"digits"},"method":[{"alpha":0.5,"name":"rcad"}],"optim":{"lr":0.1},'
@@ -224,5 +218,5 @@ def test_bad_files_are_named(tmp_path: Path, content: bytes | None, message: str
 def test_a_file_on_top_of_a_recipe(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_text('\ufeffrecipe = "paper"\n[data]\nname = "cifar10"\n[method]\nname = "erm"\n[train]\nepochs = 2\n')
-    config = load_config(path, recipe="small")
+    config = load_config(path)
     assert (config.train.epochs, config.train.batch_size, config.optim.milestones) == (2, 128, (100, 150, 180))

@@ -19,7 +19,7 @@ from rcad.runs.config import ModelConfig, OptimConfig, RunConfig
 from rcad.runs.files import DamagedError
 from rcad.train.checkpoint import load_tensors, restore_trainer, save_tensors, save_trainer
 from rcad.train.optim import learning_rate
-from rcad.train.task import channel_statistics, derived, measure, method_of, model_of, prepare, scores
+from rcad.train.task import channel_statistics, derived, fetched, measure, method_of, model_of, prepare, scores
 from tiny_runs import CPU, dataset, trainer
 
 STEPS = OptimConfig(lr=0.05, weight_decay=1e-3, clip=1.0, schedule="multistep", milestones=(2,))
@@ -215,7 +215,7 @@ def test_scores_by_hand() -> None:
     output = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
     y = torch.tensor([0, 1, 1])
     p = output.double().softmax(1)
-    found = scores(output, y, None)
+    found = fetched(scores(output, y, None))
     assert found["accuracy"] == pytest.approx(100 * 2 / 3)
     assert found["nll"] == pytest.approx(-(p[0, 0].log() + p[1, 1].log() + p[2, 1].log()).item() / 3)
     brier = (2 * (1 - p[0, 0]) ** 2 + 2 * (1 - p[1, 1]) ** 2 + 2 * (1 - p[2, 1]) ** 2) / 3

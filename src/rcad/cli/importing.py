@@ -57,7 +57,8 @@ def show(dataset: Dataset) -> None:
         ("test", test),
     ]
     if dataset.columns:
-        rows.append(("features", _few(dataset.columns)))
+        rest = len(dataset.columns) - 8
+        rows.append(("features", ", ".join(dataset.columns[:8]) + (f", and {rest} more" if rest > 0 else "")))
     if dataset.task == "regression":
         y = dataset.train.y
         rows.append(("target", f"{number(float(y.min()))} to {number(float(y.max()))}, mean {number(float(y.mean()))}"))
@@ -65,9 +66,11 @@ def show(dataset: Dataset) -> None:
     counts = _counts(dataset)
     if counts:
         say(f"\n{plural(len(counts), 'class')}")
-        table(
-            ["class", "train", "test"], [_class_row(name, two) for name, two in list(counts.items())[:_CLASSES_SHOWN]]
-        )
+        cells = [
+            [name, *("-" if two[part] is None else str(two[part]) for part in ("train", "test"))]
+            for name, two in counts.items()
+        ]
+        table(["class", "train", "test"], cells[:_CLASSES_SHOWN])
         if len(counts) > _CLASSES_SHOWN:
             say(f"and {len(counts) - _CLASSES_SHOWN} more")
 
@@ -165,17 +168,8 @@ def _count(split: Split, classes: int) -> list[int]:
     return [int(count) for count in np.bincount(split.y, minlength=classes)] if classes else []
 
 
-def _class_row(name: str, two: dict[str, int | None]) -> list[str]:
-    return [name, str(two["train"]), "-" if two["test"] is None else str(two["test"])]
-
-
 def _features(dataset: Dataset) -> str:
     """How many, and of how many columns they are made: text is one-hot."""
     features = plural(dataset.train.x.shape[1], "feature")
     made = 0 if dataset.encoder is None else len(dataset.encoder.codes)
     return f"{features} made of {plural(made, 'column')}" if 0 < made < dataset.train.x.shape[1] else features
-
-
-def _few(names: tuple[str, ...], most: int = 8) -> str:
-    rest = f", and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

@@ -84,7 +84,10 @@ class CorruptedFolders:
         root = self.folder / corruption / str(severity)
         if not root.is_dir():
             raise InputError(f"expected the folder {root}, but it is missing; {_AGAIN}")
-        files = {child.name: _image_names(child) for child in class_folders(root)}
+        files = {
+            folder.name: sorted(f"{folder.name}/{file.name}" for file in folder.iterdir() if is_image_name(file.name))
+            for folder in class_folders(root)
+        }
         if unknown := sorted(files.keys() - set(self.classes)):
             raise InputError(
                 f"expected only known classes in {root}, but got {unknown[0]!r}; read the set it belongs to"
@@ -141,11 +144,6 @@ def _arrays(root: Path, classes: int | Sequence[str] | None) -> CorruptedArrays:
     if (parts != parts[0]).any():
         raise InputError(f"expected the same labels for every severity in {path}, but they differ; {_AGAIN}")
     return CorruptedArrays(root, checked, found)
-
-
-def _image_names(folder: Path) -> list[str]:
-    """The images in a class folder, sorted, with the folder's own name before theirs."""
-    return sorted(f"{folder.name}/{file.name}" for file in folder.iterdir() if is_image_name(file.name))
 
 
 def _check(corruption: str, known: Sequence[str], severity: int) -> None:

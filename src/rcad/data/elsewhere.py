@@ -185,13 +185,10 @@ def _write_shard(path: Path, images: Any, before: int, total: int, progress: Pro
         if progress is not None and k % 256 == 0:
             progress(before + k, total)
     named = getattr(images, "classes", None) or sorted(set(labels))
-    features = f'{{"info": {{"features": {{"label": {{"names": {_json(named)}}}}}}}}}'
+    names = [" ".join(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in named]
+    features = json.dumps({"info": {"features": {"label": {"names": names}}}})
     table = arrow.table({"image": pixels, "label": labels}).replace_schema_metadata({"huggingface": features})
     parquet.write_table(table, path)
-
-
-def _json(names: Sequence[Any]) -> str:
-    return json.dumps([" ".join(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in names])
 
 
 def _kept(cache_dir: Path, key: str, build: Callable[[Path], None], files: Iterable[str]) -> Path:

@@ -156,15 +156,16 @@ class Changed(NamedTuple):
     silent: bool = False
 
 
-def _smoothed(rows: Rows) -> bool:
-    return any(name == "label_smoothing" or dict(values).get("smoothing") for name, values in rows)
-
-
 AUTO: Final = "auto"
 """alpha: measured on the data. lam: by the kind of target."""
 SEARCHED = ("alpha", "lam")
 """What a search tries where the user gives none."""
-DIRECTION = Changed("direction", "training", "plain", _smoothed)
+DIRECTION = Changed(
+    "direction",
+    "training",
+    "plain",
+    lambda rows: any(name == "label_smoothing" or dict(values).get("smoothing") for name, values in rows),
+)
 STEP_AND_WEIGHT = (Changed("alpha", 0.5, AUTO, silent=True), Changed("lam", 0.02, AUTO, silent=True))
 CHANGED: Mapping[str, tuple[Changed, ...]] = {
     "rcad": (DIRECTION, *STEP_AND_WEIGHT),

@@ -214,7 +214,7 @@ def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
 
     Gradients of earlier batches, where they are accumulated, are copied for that.
     """
-    if torch.compiler.is_compiling() or _capturing():
+    if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         yield
         return
     module = as_module(model)
@@ -230,10 +230,6 @@ def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
                 gradient.copy_(value)
             one.grad = gradient
         raise
-
-
-def _capturing() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 @contextmanager

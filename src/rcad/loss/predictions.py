@@ -245,7 +245,8 @@ def top_label_bins(seen: Labelled, bins: int, kind: Kind) -> Binned:
     if kind == "width":
         return _binned(width_bins(seen.confidence, bins), seen.confidence, seen.hit, bins)
     ordered, order = seen.confidence.sort()
-    return _binned(_mass_bins(len(order), bins, order.device), ordered, tie_means(ordered, seen.hit[order]), bins)
+    places = torch.arange(len(order), device=order.device) * checked_bins(bins) // len(order)
+    return _binned(places, ordered, tie_means(ordered, seen.hit[order]), bins)
 
 
 def class_bins(seen: Labelled, bins: int) -> Binned:
@@ -262,10 +263,6 @@ def width_bins(p: Tensor, bins: int) -> Tensor:
     """The index of each probability's right-closed bin of equal width."""
     inner = torch.arange(1, checked_bins(bins), device=p.device, dtype=p.dtype) / bins
     return torch.bucketize(p, inner)
-
-
-def _mass_bins(count: int, bins: int, device: torch.device) -> Tensor:
-    return torch.arange(count, device=device) * checked_bins(bins) // count
 
 
 def _mass_edges(confidence: Tensor, bins: int) -> tuple[Tensor, Tensor]:

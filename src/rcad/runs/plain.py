@@ -35,17 +35,16 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
     return {"seed": config.seed, **sections, "method": rows_to_plain(config.method)}
 
 
-def from_plain(plain: Any, *, source: str | None = None, recipe: str | None = None) -> RunConfig:
+def from_plain(plain: Any, *, source: str | None = None) -> RunConfig:
     """The config that `to_plain` wrote, or the fields a user wrote on top of a recipe.
 
     Args:
         plain: sections by name; may name a "recipe" whose values stand where it gives none. "none" undoes an
             optional number or list.
         source: the file it came from, for messages.
-        recipe: the recipe where `plain` names none; None asks for every field without a default.
     """
     try:
-        return _build(_with_recipe(plain, recipe))
+        return _build(_with_recipe(plain))
     except InputError as error:
         if source is None:
             raise
@@ -70,15 +69,14 @@ def config_id(config: RunConfig) -> str:
     return hashlib.sha256(canonical(config).encode()).hexdigest()[:ID_LENGTH]
 
 
-def _with_recipe(plain: Any, recipe: str | None) -> Mapping[str, Any]:
+def _with_recipe(plain: Any) -> Mapping[str, Any]:
     if not isinstance(plain, Mapping):
         raise InputError(f"expected a config to be a table of sections, but got {shown(plain)}")
     _check_keys(plain)
-    name = plain.get("recipe", recipe)
-    if name is None:
+    if "recipe" not in plain:
         return plain
-    one_of("recipe", name, RECIPES)
-    base = RECIPES[name]
+    one_of("recipe", plain["recipe"], RECIPES)
+    base = RECIPES[plain["recipe"]]
     merged: dict[str, Any] = {key: value for key, value in plain.items() if key != "recipe"}
     merged["data"] = {**base.data, **plain.get("data", {})}
     for title in ("model", "optim", "train"):
@@ -142,13 +140,8 @@ def to_toml(config: RunConfig) -> str:
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def from_toml(text: str, *, source: str = "the config", recipe: str | None = None) -> RunConfig:
-    """A config from TOML text.
-
-    Args:
-        source: the file's name, for messages.
-        recipe: the recipe where the text names none (`recipe = "paper"`).
-    """
+def from_toml(text: str, *, source: str = "the config") -> RunConfig:
+    """A config from TOML text; `source` is the file's name, for messages."""
     try:
         plain = tomllib.loads(text)
     except ValueError as error:  # tomllib's own, and that of a number with thousands of digits
@@ -156,12 +149,12 @@ def from_toml(text: str, *, source: str = "the config", recipe: str | None = Non
         raise InputError(f"expected {source} to be valid TOML, but got: {reason}; correct that line") from None
     except RecursionError:
         raise InputError(f"expected {source} to be a config, but got lists nested too deeply") from None
-    return from_plain(plain, source=source, recipe=recipe)
+    return from_plain(plain, source=source)
 
 
-def load_config(path: str | Path, *, recipe: str | None = None) -> RunConfig:
+def load_config(path: str | Path) -> RunConfig:
     """A config from a TOML file."""
-    return from_toml(read_text(Path(path)), source=str(path), recipe=recipe)
+    return from_toml(read_text(Path(path)), source=str(path))
 
 
 def _lines(values: dict[str, Any]) -> list[str]:

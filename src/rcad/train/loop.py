@@ -124,7 +124,9 @@ class Trainer:
         while self.epoch < self.config.train.epochs and not self._out_of_patience():
             start = time.perf_counter()
             if self.step == 0:
-                self._seed_epoch()
+                # Every epoch has its own streams: resuming needs no history.
+                self.generator.manual_seed(derived(self.config.seed, "noise", self.epoch))
+                self.seed_dropout()
             if not (yield from self._run_steps(pause)):
                 self.seconds += time.perf_counter() - start
                 return "interrupted"
@@ -147,11 +149,6 @@ class Trainer:
         """Puts the selected epoch's weights into the model that is evaluated."""
         if self.best_weights:
             self.selected.load_state_dict(self.best_weights)
-
-    def _seed_epoch(self) -> None:
-        """Every epoch has its own streams: resuming needs no history."""
-        self.generator.manual_seed(derived(self.config.seed, "noise", self.epoch))
-        self.seed_dropout()
 
     def seed_dropout(self) -> None:
         """Each of several processes has masks of its own."""

@@ -349,31 +349,13 @@ def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
 
 Told = Callable[[int, int], None]
 TOP = 5
+AT_ONCE = 1024
+"""Examples of a batch in an evaluation."""
 
 
-def measure(
-    model: nn.Module,
-    problem: Problem,
-    x: Tensor,
-    y: Tensor,
-    *,
-    batch_size: int = 1024,
-    calibration: bool = False,
-    progress: Told = lambda done, total: None,
-    ranks: Ranks = ALONE,
-) -> dict[str, float]:
-    """Metrics of a model on examples, in eval mode; the model's mode is restored.
-
-    Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
-
-    Args:
-        calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
-            classes top5, how often the right one is among the five most probable, in percent.
-        progress: told after each batch how many examples of how many are behind.
-        ranks: the processes that share the examples; each has the numbers of all of them.
-    """
-    options: dict[str, Any] = {"batch_size": batch_size, "calibration": calibration, "progress": progress}
-    return fetched(measuring(model, problem, x, y, ranks=ranks, **options))
+def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, **options: Any) -> dict[str, float]:
+    """What `measuring` gives, waited for."""
+    return fetched(measuring(model, problem, x, y, **options))
 
 
 @torch.no_grad()
@@ -383,26 +365,34 @@ def measuring(
     x: Tensor,
     y: Tensor,
     *,
-    batch_size: int = 1024,
     calibration: bool = False,
     progress: Told = lambda done, total: None,
     ranks: Ranks = ALONE,
 ) -> dict[str, Tensor]:
-    """`measure`, launched but not waited for: `fetched` gives the numbers."""
+    """Metrics of a model on examples, in eval mode, launched but not waited for; the model's mode is restored.
+
+    Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
+
+    Args:
+        calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
+            classes top5, how often the right one is among the five most probable, in percent.
+        progress: told after each batch how many examples of how many are behind.
+        ranks: the processes that share the examples; each has the numbers of all of them.
+    """
     modes = [(module, module.training) for module in model.modules()]
     ranks.alike(model)
     model.eval()
     outputs: list[Tensor] = []
-    rows = ranks.rows(len(x), batch_size)
+    rows = ranks.rows(len(x), AT_ONCE)
     try:
-        for part in in_parts(x, batch_size, rows):
+        for part in in_parts(x, AT_ONCE, rows):
             outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
-            progress(min(len(outputs) * batch_size, rows.stop - rows.start), rows.stop - rows.start)
+            progress(min(len(outputs) * AT_ONCE, rows.stop - rows.start), rows.stop - rows.start)
     finally:
         for module, training in modes:
             module.training = training
-    output, y = ranks.gathered(torch.cat(outputs), len(x), batch_size), y.to(problem.device)
-    found = _scores(output, y, problem.target_scale)
+    output, y = ranks.gathered(torch.cat(outputs), len(x), AT_ONCE), y.to(problem.device)
+    found = scores(output, y, problem.target_scale)
     if calibration and problem.target_scale is None:
         seen = Labelled.of(output, y)
         found["ece"] = top_label_error(seen, BINS, "width").float()
@@ -416,12 +406,8 @@ def fetched(values: dict[str, Tensor]) -> dict[str, float]:
     return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
 
 
-def scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, float]:
+def scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, Tensor]:
     """The metrics of predictions; `target_scale` is the unit in which a regression was trained, None for classes."""
-    return fetched(_scores(output, y, target_scale))
-
-
-def _scores(output: Tensor, y: Tensor, target_scale: float | None) -> dict[str, Tensor]:
     if target_scale is not None:
         means = {name: rows.mean() for name, rows in value_scores(output, y).items()}
         # The density of y in its own unit is that of the scaled target divided by the scale.
