@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_wine
+from sklearn.datasets import load_diabetes, load_wine, make_multilabel_classification
 
 import rcad
 from rcad import methods
@@ -26,6 +26,8 @@ from rcad.models.mlp import MLP
 from rcad.train.task import derived
 
 WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
+LABELS = make_multilabel_classification(200, 8, n_classes=3, random_state=0)
+REALS = DIABETES[0], np.stack([DIABETES[1], 1000 - 3 * DIABETES[1], DIABETES[0][:, 2]], 1)
 EPOCHS, BATCH = 4, 50
 SHORT: dict[str, Any] = {"max_iter": EPOCHS, "batch_size": BATCH, "random_state": 0, "hidden_layer_sizes": (20, 10)}
 
@@ -34,16 +36,18 @@ def data(estimator: Any) -> tuple[Any, Any]:
     return DIABETES if isinstance(estimator, RCADRegressor) else WINE
 
 
-def plain_loop(estimator: Any, criterion: rcad.Criterion, weight: Any = None, mix: Any = ()) -> MLP:
+def plain_loop(estimator: Any, criterion: rcad.Criterion, weight: Any = None, mix: Any = (), given: Any = None) -> MLP:
     """What a user would write: the core's criterion, torch's AdamW, one batch after the other."""
-    x, y = data(estimator)
+    x, y = given or data(estimator)
     features = torch.from_numpy(estimator.columns_.transform(_table(list(x.T), len(x)), x.dtype))
-    target = torch.from_numpy((y - y.mean()) / y.std() if y.dtype == float else y)
+    target = torch.from_numpy((y - y.mean(0)) / y.std(0) if y.dtype == float else y)
+    target = target.double() if y.ndim == 2 else target
     shares = None if weight is None else torch.from_numpy(weight / weight.mean())
-    classes = None if y.dtype == float else 3
+    classes = None if y.dtype == float or y.ndim == 2 else 3
+    outputs = 2 * target[0].numel() if y.dtype == float else 3
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived(estimator.seed_, "weights"))
-        net = MLP(num_outputs=classes or 2, in_shape=(x.shape[1],), hidden=(20, 10)).double()
+        net = MLP(num_outputs=outputs, in_shape=(x.shape[1],), hidden=(20, 10)).double()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
     for epoch in range(EPOCHS):
         noise = torch.Generator().manual_seed(derived(estimator.seed_, "noise", epoch))
@@ -72,6 +76,8 @@ CASES = {
     "released": (RCADClassifier("rcad_released", alpha=1.0, lam=0.3), methods.rcad_released(1.0, 0.3)),
     "regression": (RCADRegressor(), rcad.compose(REAL, methods.rcad(0.3, 0.3))),
     "random, regression": (RCADRegressor("rcad_random"), rcad.compose(REAL, methods.rcad_random(0.3, 0.3))),
+    "several labels": (RCADClassifier(alpha=1.0, lam=0.3), rcad.compose(methods.bernoulli(), methods.rcad(1.0, 0.3))),
+    "several reals": (RCADRegressor(), rcad.compose(REAL, methods.rcad(0.3, 0.3))),
 }
 
 
@@ -79,8 +85,9 @@ CASES = {
 def test_equal_to_a_plain_loop_over_the_core(name: str) -> None:
     """Up to rounding: the lean step sums in another order. Adam divides by small numbers, hence 1e-9 and not 1e-15."""
     estimator, method = CASES[name]
-    estimator.set_params(**SHORT).fit(*data(estimator))
-    net = plain_loop(estimator, method.criterion(units="input"))
+    given = {"several labels": LABELS, "several reals": REALS}.get(name, data(estimator))
+    estimator.set_params(**SHORT).fit(*given)
+    net = plain_loop(estimator, method.criterion(units="input"), given=given)
     assert differ(estimator.module_, net) < 1e-9
     begun = MLP(num_outputs=net.fc.out_features, in_shape=(net.layers[0].in_features,), hidden=(20, 10)).double()
     assert differ(begun, net) > 1e-3
