@@ -20,7 +20,6 @@ from rcad.runs import locks
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.locks import BusyError
-from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Status
 from rcad.runs.store import LAST, Store
 from rcad.train import processes, scheduler, task
@@ -503,16 +502,3 @@ def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.Mo
     table = configure("diabetes", [("erm", ())], epochs=1)
     assert schedule([config(0, epochs=1), config(1, epochs=1), other, table, config(2, epochs=1)], place).complete
     assert reads == ["digits[:60]", "diabetes", "digits[:60]"]
-
-
-def test_records_may_come_from_elsewhere(place: Place) -> None:
-    """A backend need not train here: it has only to tell of the records."""
-
-    def cluster(work: Work) -> None:
-        for one in reversed(work.configs):
-            work.place.store.write(record := written(one))
-            work.listener.ended(record)
-
-    outcome = schedule(CONFIGS, place, backend=cluster)
-    assert outcome.complete
-    assert [config_id(one) for one in CONFIGS] == [record.id for record in outcome.records]

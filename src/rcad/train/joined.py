@@ -18,9 +18,9 @@ from rcad.errors import InputError
 from rcad.kernels.fused_sgd import same_order
 from rcad.loss.augmentations import Alternating, Source, alternating
 from rcad.loss.criterion import Criterion
-from rcad.loss.measured_alpha import STEPS
-from rcad.loss.method import Method
+from rcad.loss.methods import Method
 from rcad.loss.perturbations import StepOfEach
+from rcad.loss.suggest_alpha import STEPS
 from rcad.loss.terms import Term
 from rcad.models.joined import Joined
 from rcad.train.machine import side_stream, timed
