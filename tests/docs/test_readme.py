@@ -14,6 +14,7 @@ import pytest
 import torch
 from scipy import stats
 
+from attack.__main__ import trust
 from rcad.data.dataset import subset
 from rcad.data.small_sets import load_embedded
 from rcad.models.build import build
@@ -133,6 +134,11 @@ def test_the_table_of_results_is_that_of_the_records(label: str) -> None:
         gain = values[ROWS[label]] - values["erm"]
         half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain))
         assert difference == ("" if label == "ERM" else f"{gain.mean():+.{digits}f} ± {half:.{digits}f}")
+
+
+def test_the_table_of_the_attack_is_that_of_its_record() -> None:
+    record = json.loads((ROOT / "results/attack/attack.json").read_text())
+    assert f"<!-- the attack -->\n{trust(record)}\n\n" in README, "make attack writes both"
 
 
 def test_the_places_that_contributing_names_exist() -> None:
