@@ -86,12 +86,13 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("example", [e for e in examples() if e not in NEED_NETWORK | NEED_DATA])
 def test_example(example: str, cli: Cli, prepared: None) -> None:
-    words = shlex.split(example)
+    # 200 digits stand for all of them, and one epoch for those of the recipe: the README times the whole.
+    words = ["digits[:200]" if word == "digits" else word for word in shlex.split(example)]
     assert words[0] == "rcad"
     if words[1:2] == ["doctor"]:
         Path("data").mkdir()
     if "--seeds" in words and "--epochs" not in words:
-        words += ["--epochs", "1"]  # the README times the whole one
+        words += ["--epochs", "1"]
     if words[1:3] == ["paper", "run"] and "--scale" not in words:
         words += ["--scale", "smoke"]  # minutes become seconds
     if words[1:3] == ["paper", "report"]:
