@@ -18,7 +18,7 @@ from rcad.errors import InputError
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig
 from rcad.runs.files import DamagedError
 from rcad.train.checkpoint import load_tensors, restore_trainer, save_tensors, save_trainer
-from rcad.train.optim import learning_rate
+from rcad.train.loop import learning_rate
 from rcad.train.task import channel_statistics, derived, fetched, measure, method_of, model_of, prepare, scores
 from tiny_runs import CPU, dataset, trainer
 

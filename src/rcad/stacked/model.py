@@ -18,8 +18,8 @@ from torch.nn.functional import relu
 from rcad.errors import InputError, whole
 from rcad.models.mlp import MLP
 from rcad.runs.config import OptimConfig
+from rcad.train.loop import learning_rate
 from rcad.train.machine import own_randomness
-from rcad.train.optim import learning_rate
 from rcad.train.task import derived
 
 

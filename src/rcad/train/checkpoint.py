@@ -31,7 +31,6 @@ from rcad.runs.files import (
 from rcad.runs.plain import config_id
 from rcad.runs.store import BEFORE
 from rcad.train.loop import Trainer
-from rcad.train.optim import optimizer_tensors, restore_optimizer
 from rcad.train.task import same_data
 
 VERSION = "1"
@@ -171,7 +170,7 @@ def _check_whose(trainer: Trainer, path: Path, meta: dict[str, Any]) -> None:
 
 def _state(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
-    tensors |= {f"optim.{name}": value for name, value in optimizer_tensors(trainer.optimizer).items()}
+    tensors |= {f"optim.{name}": value for name, value in _optimizer_tensors(trainer.optimizer).items()}
     tensors |= {f"best.{name}": value for name, value in trainer.best_weights.items()}
     if trainer.average is not None:
         tensors |= {f"average.{name}": value for name, value in trainer.average.state_dict().items()}
@@ -197,7 +196,7 @@ def _state(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _put(trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     trainer.model.load_state_dict(_under("model.", tensors))
-    restore_optimizer(trainer.optimizer, _under("optim.", tensors))
+    _restore_optimizer(trainer.optimizer, _under("optim.", tensors))
     trainer.best_weights = {n: v.to(trainer.problem.device) for n, v in _under("best.", tensors).items()}
     if trainer.average is not None:
         trainer.average.load_state_dict(_under("average.", tensors))
@@ -221,6 +220,33 @@ def _put(trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> 
         if not 1 <= (threads := int(meta["threads"])) <= MOST_THREADS:
             raise ValueError(f"{threads} threads")
         torch.set_num_threads(threads)
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's memory as tensors named "<parameter index>.<key>"; the rate follows from the schedule."""
+    state: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{key}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for index, memory in state.items()
+        for key, value in memory.items()
+        if value is not None
+    }
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Gives the optimizer the memory that `_optimizer_tensors` took; a ValueError where it is of others."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".", 1)
+        wanted = torch.Size() if key == "step" else parameters[int(index)].shape
+        if value.shape != wanted or (key == "step" and not 0 <= value.item() < 2**53):
+            raise ValueError(f"a memory of the optimizer, {name}, that fits no parameter")
+        state.setdefault(int(index), {})[key] = value
+    keys = {"step", "exp_avg", "exp_avg_sq"} if isinstance(optimizer, torch.optim.AdamW) else {"momentum_buffer"}
+    if any(memory.keys() != keys for memory in state.values()):
+        raise ValueError("a memory of the optimizer that is not whole")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -6,16 +6,15 @@ import copy
 import math
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from rcad.loss.criterion import Criterion
 from rcad.loss.methods import Method
-from rcad.runs.config import RunConfig
+from rcad.runs.config import OptimConfig, RunConfig
 from rcad.runs.words import epoch_words
-from rcad.train.optim import build_optimizer, learning_rate
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
 from rcad.train.step import ALONE, Plan, Ranks, Stepper, Streamed, Update, stepper_for
@@ -27,6 +26,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
+
+
+def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
+    """The rate after `progress` epochs (a fraction inside an epoch).
+
+    The warm-up is linear and reaches the full rate after `warmup` epochs; "multistep" then drops at the start of
+    each milestone epoch, "cosine" falls to zero at the end.
+    """
+    if progress < optim.warmup:
+        return optim.lr * max(progress, 1e-3) / optim.warmup
+    if optim.schedule == "cosine":
+        done = (progress - optim.warmup) / max(epochs - optim.warmup, 1)
+        return optim.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+    if optim.schedule == "multistep":
+        return optim.lr * optim.gamma ** sum(progress >= milestone for milestone in optim.milestones)
+    return optim.lr
+
+
+def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:
+    """SGD or AdamW over all parameters of the model.
+
+    Args:
+        capturable: for use inside a CUDA graph: one fused kernel, the learning rate a tensor on the device.
+    """
+    lr: Any = optim.lr
+    if capturable:
+        lr = torch.tensor(optim.lr, device=next(model.parameters()).device)
+    if optim.name == "sgd":
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=lr,
+            momentum=optim.momentum,
+            nesterov=optim.nesterov,
+            weight_decay=optim.weight_decay,
+            fused=capturable or None,
+        )
+    return torch.optim.AdamW(
+        model.parameters(), lr=lr, weight_decay=optim.weight_decay, fused=capturable or None, capturable=capturable
+    )
 
 
 def finished(course: Generator[None, None, T]) -> T:

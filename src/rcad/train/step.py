@@ -20,7 +20,6 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.growth import as_unit_float
 from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
-from rcad.train.optim import set_learning_rate
 from rcad.train.place import Engine
 
 if TYPE_CHECKING:
@@ -393,7 +392,8 @@ class Stepper:
     def step(self, plan: Plan) -> None:
         """Take one step; returns as soon as it is launched, or asked for where others step with this run."""
         for member in self.update.members:
-            set_learning_rate(member.optimizer, self.rates[plan.turn])
+            for group in member.optimizer.param_groups:
+                group["lr"] = self.rates[plan.turn]
         examples = self.order[..., plan.start : plan.start + sum(plan.sizes)]
         self.update(torch.split(examples, list(plan.sizes), -1), plan.number)
 
