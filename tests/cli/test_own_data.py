@@ -71,6 +71,17 @@ def test_kaggle_s_layout_goes_through_every_command(cli: Cli, kaggle: str, comma
         assert "inputs of shape (1, 6, 6)" in done.out
 
 
+def test_the_recipe_for_few_labels_needs_no_method_and_takes_own_images(cli: Cli, kaggle: str) -> None:
+    words = f"train {kaggle} --skip-bad --recipe few-labels --epochs 1 --set model.width=4".split()
+    done = cli(*words, "--seeds", "2")
+    assert done.code == 0, done.err
+    records = [json.loads(path.read_text()) for path in Path("runs").glob("*/record.json")]
+    assert {record["config"]["method"][-1]["name"] for record in records} == {"label_smoothing"}
+    assert {record["splits"].get("validation", {}).get("size", 0) for record in records} == {0}
+    assert "data_augmentation + erm;" in cli(*words, "--method", "erm", "--dry-run").out
+    assert "expected --method, but it is missing" in cli("train", *kaggle.split(), "--recipe", "paper").err
+
+
 def test_the_printed_command_has_the_options(cli: Cli, table: str, kaggle: str) -> None:
     done = cli("data", "import", table, "--target", "price", "--drop", "name,a", "--skip-bad")
     assert done.code == 0, done.err

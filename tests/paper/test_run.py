@@ -174,7 +174,7 @@ def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
 
 
 def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(tmp_path: Path) -> None:
-    some = order("T4", tmp_path, only=("n=500",), methods=("ERM", "RCAD"), seeds=range(2))
+    some = order("T4", tmp_path, only=("n=500",), rows=("ERM", "RCAD"), seeds=range(2))
     assert {row for row, *_ in standing(some)[0]} == {"ERM", "RCAD"}
     outcome = make_suite(some, SILENT, silent)
     assert isinstance(outcome, Outcome)
@@ -186,8 +186,8 @@ def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(t
     assert filled == {"ERM", "RCAD"}
     text = outcome.files[1].read_text(encoding="utf-8")
     assert "n=500: LS, 0 of 2 runs" in text
-    assert '--methods "ERM" --methods "RCAD"' in text
-    both = make_suite(replace(some, methods=("LS",)), SILENT, silent)
+    assert '--rows "ERM" --rows "RCAD"' in text
+    both = make_suite(replace(some, rows=("LS",)), SILENT, silent)
     assert isinstance(both, Outcome)
     places = Study.read(some.record).places
     assert {row for (row, _), place in places.items() if place.runs} == {"ERM", "LS", "RCAD"}

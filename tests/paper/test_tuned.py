@@ -95,11 +95,11 @@ def test_a_trial_from_search_to_page(tmp_path: Path) -> None:
 
 
 def test_methods_are_searched_and_judged_a_few_at_a_time(tmp_path: Path) -> None:
-    first = make_suite(order(tmp_path, methods=("ERM",)), SILENT, lambda text: None)
+    first = make_suite(order(tmp_path, rows=("ERM",)), SILENT, lambda text: None)
     assert isinstance(first, Outcome)
     alone = Study.read(first.files[0])
     assert [one["row"] for one in alone.details["search"]["choices"]] == ["ERM"]
-    second = make_suite(order(tmp_path, methods=("two views",)), SILENT, lambda text: None)
+    second = make_suite(order(tmp_path, rows=("two views",)), SILENT, lambda text: None)
     assert isinstance(second, Outcome)
     both = Study.read(second.files[0])
     assert {row for (row, _), place in both.places.items() if place.runs} == {"ERM", "two views"}

@@ -6,6 +6,7 @@ from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import Method
 from rcad.runs.configure import configure, default_recipe
 from rcad.runs.recipes import RECIPES
+from rcad.train.one_gpu import can_join, can_share
 
 
 def test_paper_protocol() -> None:
@@ -41,6 +42,14 @@ def test_released_program(method: str, variant: str) -> None:
     assert (config.data.validation, config.data.balanced, config.train.selection) == (0.0, False, "last")
     said = (("jitter", 0.0),) if variant == "rcad_released" else ()  # a default that changed is written out
     assert config.method == (("data_augmentation", ()), (variant, said))
+
+
+def test_few_labels_trains_on_every_label_and_can_be_joined() -> None:
+    config = configure("images/", [("label_smoothing", {})], recipe="few-labels", seed=3)
+    assert (config.data.validation, config.train.selection, config.train.batch_size) == (0.0, "last", 32)
+    assert config.method == (("data_augmentation", ()), ("label_smoothing", (("eps", 0.56),)))
+    assert can_join(config)
+    assert can_share(config)
 
 
 def test_what_the_method_brings_is_not_composed_twice() -> None:

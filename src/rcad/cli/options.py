@@ -172,7 +172,10 @@ class Training:
 
     recipe: Annotated[
         Text,
-        option("--recipe NAME", "Named training settings, e.g. small, paper, released. Default: chosen from the data."),
+        option(
+            "--recipe NAME",
+            "Named training settings: small, few-labels, paper, released, .. Default: chosen from the data.",
+        ),
     ] = None
     setting: Annotated[
         list[str] | None,

@@ -72,9 +72,7 @@ class Suite:
     only: Annotated[
         list[str] | None, option("--only COLUMN", "Compute only this column or data set, e.g. n=500; repeatable.")
     ] = None
-    methods: Annotated[
-        list[str] | None, option("--methods ROW", 'Train only this row, e.g. "RCAD + LS"; repeatable.')
-    ] = None
+    rows: Annotated[list[str] | None, option("--rows ROW", 'Train only this row, e.g. "RCAD + LS"; repeatable.')] = None
     runs: Annotated[
         Path | None, option("--runs DIR", "Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too.")
     ] = None
@@ -114,7 +112,7 @@ class Suite:
             seeds=parse_seeds(None, self.seeds or str(usual)),
             out=self.out,
             only=tuple(self.only or ()),
-            methods=tuple(self.methods or ()),
+            rows=tuple(self.rows or ()),
             runs=self.runs,
             data_dir=self.data,
             cache_dir=self.cache_dir,
@@ -157,11 +155,11 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
         "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
-        "rcad paper run T4 --scale smoke --only n=500 --methods ERM --methods RCAD --out trial",
+        "rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial",
         "rcad paper run F2 --scale smoke --dry-run",
         more="""Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on
         tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images.
-        Missing data sets are named and left out. With --methods the table shows the other rows as far as their runs are
+        Missing data sets are named and left out. With --rows the table shows the other rows as far as their runs are
         there.""",
     ),
 )
@@ -195,7 +193,7 @@ def run_target(
         given: dict[str, object] = {"--seeds": suite.seeds, "--only": suite.only, "--runs": suite.runs}
         given |= {"--workers": workers, "--devices": machines.devices, "--executor": machines.executor}
         given |= {
-            "--methods": suite.methods,
+            "--rows": suite.rows,
             "--minutes": minutes,
             "--model": model,
             "--join": None if join == 1 else join,

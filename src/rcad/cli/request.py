@@ -26,6 +26,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure, override
 from rcad.runs.files import read_text
 from rcad.runs.plain import from_plain, from_toml
+from rcad.runs.recipes import RECIPES
 
 MOST_SEEDS = 10_000
 
@@ -51,13 +52,16 @@ class Request:
         return [first] if seeds is None else [replace(first, seed=seed) for seed in seeds]
 
     def _from_recipe(self) -> RunConfig:
-        for option, value in (("--data", self.data["name"]), ("--method", self.method)):
+        method = self.method
+        if method is None and (recipe := RECIPES.get(self.recipe or "")):
+            method = recipe.method or None
+        for option, value in (("--data", self.data["name"]), ("--method", method)):
             if value is None:
                 raise InputError(f"expected {option}, but it is missing; see --help")
         fields = [f"{key}={value}" for key, value in self.fields.items() if value is not None]
         return configure(
             self.data,
-            named_method(self.method or ""),
+            named_method(method or ""),
             recipe=self.recipe,
             settings=[*fields, *self.settings],
             methods=self._defaults(),

@@ -39,6 +39,7 @@ HELP = about(
     "rcad train --config run.toml --seed 4 --quiet",
     "rcad train --data digits --method rcad --epochs 2 --json",
     "rcad train --data cifar100[:2000] --method rcad --data-dir data",
+    "rcad train --data cifar100[:2000] --recipe few-labels --data-dir data",
     "rcad train --data digits --method rcad --weights start.safetensors --dry-run",
     "rcad train --data hf:scikit-learn/iris --target Species --method rcad",
     "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
@@ -46,7 +47,8 @@ HELP = about(
     "rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2",
     "rcad train --data digits --method rcad --epochs 3 --repair",
     more="""Run the same command again to continue an interrupted run; a finished run is not repeated. --data takes a
-    name (rcad data list), a file or a folder; cifar100[:2000] is a subset. On a GPU several seeds train side by side;
+    name (rcad data list), a file or a folder; cifar100[:2000] is a subset. --recipe few-labels is for a few thousand
+    labelled images or fewer, and needs no --method. On a GPU several seeds train side by side;
     --devices 0,1 gives each of two GPUs its own seeds, or half of every batch of a single run. Seeds that another
     process is training are left to it. --executor ray://HOST:6379 makes the runs on a Ray cluster. --track logs every
     run, finished ones too, to wandb, mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were left to another

@@ -105,7 +105,7 @@ def _not_run(planned: Plan, shelf: RunLoader) -> list[str]:
 
 
 def _gaps(planned: Plan, runs: Mapping[str, Run]) -> list[str]:
-    """Which cells lack runs, because other methods were asked for."""
+    """Which cells lack runs, because other rows were asked for."""
     counts: dict[Side, list[bool]] = {}
     for one in planned.runs:
         counts.setdefault((one.row, one.column), []).append(config_id(one.config) in runs)

@@ -117,7 +117,7 @@ class Order:
     Args:
         views: one view or two in every method's clean loss.
         only: columns, or data sets; empty for all.
-        methods: rows whose runs are made; empty for all.
+        rows: those whose runs are made; empty for all.
         runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
         precision: of the products in training.
@@ -134,7 +134,7 @@ class Order:
     seeds: Sequence[int]
     out: Path
     only: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     runs: Path | None = None
     data_dir: Path | None = None
     cache_dir: Path | None = None
@@ -182,7 +182,7 @@ class Order:
             self.views,
             self.seeds,
             only=self.only,
-            methods=self.methods,
+            rows=self.rows,
             data_dir=self.data_dir,
             cache_dir=self.cache_dir,
             precision=self.precision,
@@ -198,7 +198,7 @@ class Order:
         words += [f"--precision {self.precision}"] if self.precision != "fp32" else []
         run = study.columns_run
         words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
-        words += [f'--methods "{row}"' for row in self.methods]
+        words += [f'--rows "{row}"' for row in self.rows]
         return " ".join(words)
 
 

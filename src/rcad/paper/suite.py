@@ -156,7 +156,7 @@ class Plan:
         missing: one sentence for each data set that is not there.
         skipped: columns that were not asked for.
         precision: of the products in training.
-        methods: rows whose runs are made; empty for all. Of the others the table shows what is there.
+        rows: those whose runs are made; empty for all. Of the others the table shows what is there.
     """
 
     suite: Suite
@@ -168,11 +168,11 @@ class Plan:
     missing: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     precision: Precision = "fp32"
-    methods: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
     def asked(self) -> Plan:
-        """What is to be made of it: the runs of the methods that were asked for."""
-        return replace(self, runs=tuple(one for one in self.runs if not self.methods or one.row in self.methods))
+        """What is to be made of it: the runs of the rows that were asked for."""
+        return replace(self, runs=tuple(one for one in self.runs if not self.rows or one.row in self.rows))
 
     def configs(self) -> dict[str, RunConfig]:
         """Every run once, by id, in order."""
@@ -186,7 +186,7 @@ def plan(
     seeds: Iterable[int],
     *,
     only: Sequence[str] = (),
-    methods: Sequence[str] = (),
+    rows: Sequence[str] = (),
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     precision: Precision = "fp32",
@@ -196,7 +196,7 @@ def plan(
 
     Args:
         only: columns, or data sets, for all columns of one; empty for all.
-        methods: rows whose runs are made; empty for all.
+        rows: those whose runs are made; empty for all.
         precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
         weights: a file to start from, see `Suite.runs`.
     """
@@ -204,8 +204,8 @@ def plan(
     sets = tuple(dict.fromkeys(column.benchmark.name for column in suite.columns))
     for name in only:
         one_of("--only", name, tuple(dict.fromkeys((*names, *sets))))
-    for name in methods:
-        one_of("--methods", name, suite.rows)
+    for name in rows:
+        one_of("--rows", name, suite.rows)
     wanted = [column for column in suite.columns if not only or {column.name, column.benchmark.name} & set(only)]
     reasons = {one: missing(one, scale, data_dir, cache_dir) for one in {column.benchmark for column in wanted}}
     columns = tuple(column.name for column in wanted if reasons[column.benchmark] is None)
@@ -220,7 +220,7 @@ def plan(
     if precision == "bf16":
         runs = tuple(one._replace(config=in_bf16(one.config)) for one in runs)
     skipped = tuple(column.name for column in suite.columns if column not in wanted)
-    return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision, tuple(methods))
+    return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision, tuple(rows))
 
 
 def in_bf16(config: RunConfig) -> RunConfig:

@@ -157,7 +157,7 @@ class Search:
     def choose(self, store: Store) -> list[dict[str, Any]]:
         """Every trial of each cell and the chosen one: the least held-out NLL at the last epoch, mean over seeds.
 
-        A cell whose search is not done, because other methods were asked for, has no choice yet.
+        A cell whose search is not done, because other rows were asked for, has no choice yet.
         """
         found = []
         for row, column in self.cells():

@@ -27,6 +27,7 @@ class Recipe(Value):
         beside: method rows that are composed with the chosen method, unless it brings them itself.
         variants: the name under which the protocol runs a method, e.g. rcad as rcad_released.
         values: the protocol's own parameters of a method, where the user gives none.
+        method: what it trains where the user names no method; "" for nothing.
     """
 
     about: str
@@ -37,6 +38,7 @@ class Recipe(Value):
     beside: tuple[MethodRow, ...] = ()
     variants: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    method: str = ""
 
     def rows(self, method: Any, *, leave: Collection[str] = ()) -> tuple[MethodRow, ...]:
         """The rows of a method under this protocol, with its own values and defaults that have changed written out.
@@ -115,6 +117,16 @@ RECIPES: Mapping[str, Recipe] = {
         train=replace(PAPER.train, selection="last"),
         data={"validation": 0.0, "balanced": False},
         variants={"rcad": "rcad_released", "erm": "two_views"},
+    ),
+    # Held-out images chose method, eps and weight decay (docs/few-labels.md says how); a test applies the rule again.
+    "few-labels": replace(
+        PAPER,
+        about="few labelled images: label smoothing 0.56, weight decay 0.0015, all labels, the last epoch",
+        optim=replace(PAPER.optim, weight_decay=0.0015),
+        train=replace(PAPER.train, batch_size=32, selection="last"),
+        data={"validation": 0.0},
+        values={**PAPER.values, "label_smoothing": {"eps": 0.56}},
+        method="label_smoothing",
     ),
     "small": Recipe(
         about="tables and small images: AdamW, 30 epochs, cosine",
