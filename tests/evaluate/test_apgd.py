@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacked_net import fitted, patterns
-from rcad.evaluate.attack_search import Ball, Look
-from rcad.evaluate.attacks import APGD, _Pace, checkpoints
+from rcad.evaluate.attack_search import Ball
+from rcad.evaluate.attacks import APGD, checkpoints
 from rcad.loss.perturbations import Move
 from small_nets import images, smooth_net
 
@@ -91,37 +90,3 @@ def test_equals_the_slow_twin(norm: Any, eps: float) -> None:
         halvings += slow.halvings
     assert {few for _, few, _ in halvings} >= {True}
     assert len({k for k, _, _ in halvings}) > 2
-
-
-def test_targets_are_the_likeliest_wrong_classes() -> None:
-    net, (x, y) = fitted(), patterns(60, 1)
-    losses = APGD(0.03, loss="dlr", targets=4)
-    ranks = net(x).scatter(1, y[:, None], -torch.inf).topk(4, dim=1).indices
-    output = torch.randn(len(x), 5, generator=torch.Generator().manual_seed(0))
-    for turn in range(8):
-        loss = losses._loss(net, x, y, turn)(output, y)
-        gain = output.gather(1, ranks[:, turn % 4, None]).squeeze(1) - output.gather(1, y[:, None]).squeeze(1)
-        assert torch.equal(loss > 0, gain > 0)
-
-
-def test_a_step_size_is_halved_once_when_the_best_loss_stands_still() -> None:
-    start, gradient = torch.zeros(1, 2), torch.zeros(1, 2)
-    pace = _Pace(start, torch.tensor([10.0]), gradient, 0.4)
-    climbing = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-
-    def stretch(losses: list[float]) -> tuple[float, bool]:
-        """The step size after a stretch of such losses, and whether the search went back to the best point."""
-        for loss in losses:
-            pace.record(start + loss, Look(torch.tensor([loss]), torch.tensor([False])), gradient + loss)
-        point, slope = pace.checked(start + losses[-1], gradient + losses[-1])
-        assert torch.equal(point, slope)
-        return pace.size.item(), torch.equal(point, start)
-
-    assert stretch(climbing) == pytest.approx((0.2, True))  # rises in 7 of 8 steps, and yet never above 10
-    assert stretch(climbing) == pytest.approx((0.2, False))  # halved at the last checkpoint: another chance
-    assert stretch([8.1, 8.2, 8.3, 8.4]) == pytest.approx((0.1, True))
-    assert stretch([10.1, 10.2, 10.3, 10.2]) == pytest.approx((0.1, False))  # 3 of 4 is enough
-    assert stretch([10.1, 10.4, 10.3, 10.2]) == pytest.approx((0.05, False))  # 1 of 4 is not: back to 10.4
-    assert pace._top_point.flatten().tolist() == pytest.approx([10.4, 10.4])
-    # The best point is the one compared with from now on: 10.3 is a fall, so 2 of 3 steps rise.
-    assert stretch([10.3, 10.35, 10.41]) == pytest.approx((0.025, False))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rcad.errors import InputError
-from rcad.evaluate.attack_search import Ball, Best, Look, dlr, dlr_towards, margin
+from rcad.evaluate.attack_search import Ball, dlr, dlr_towards, margin
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, RandomSearch
 from rcad.loss.perturbations import Move
 
@@ -115,30 +114,6 @@ def test_random_points_are_where_they_should_be() -> None:
     assert corner.mean(0).abs().max() < 0.02
 
 
-def test_projection_of_a_far_point() -> None:
-    x = torch.zeros(1, 2, dtype=torch.float64)
-    far = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
-    torch.testing.assert_close(Ball(x, Move(1.0, "l2")).projected(far), far / 5)
-    torch.testing.assert_close(Ball(x, Move(1.0, "linf")).projected(far), torch.ones_like(far))
-    torch.testing.assert_close(Ball(x, Move(1.0, "l2", (0.0, 0.7))).projected(far), torch.tensor([[0.6, 0.7]]).double())
-    near = far / 10
-    assert torch.equal(Ball(x, Move(1.0, "l2")).projected(near), near)
-
-
-@pytest.mark.parametrize(
-    ("x", "says"),
-    [
-        (torch.full((2, 3), 1.5), "expected inputs within the bounds .* from 1.5 to 1.5; give mean and std"),
-        (torch.full((2, 3), torch.nan), "expected inputs within the bounds"),
-        (torch.zeros(2, 3, dtype=torch.float16), "expected inputs in float32 or float64"),
-        (torch.zeros(2, 3, dtype=torch.uint8), "expected inputs in float32 or float64"),
-    ],
-)
-def test_inputs_on_another_scale_are_refused(x: Tensor, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        Ball(x, Move(0.1, "linf", (0.0, 1.0)))
-
-
 def test_inputs_outside_by_rounding_are_kept() -> None:
     x = torch.tensor([[1.000001, 0.5]])
     moved = Ball(x, Move(0.1, "linf", (0.0, 1.0))).climbed(x, torch.ones_like(x), 0.1)
@@ -167,17 +142,3 @@ def test_the_losses_by_hand() -> None:
     torch.testing.assert_close(dlr(1000 * output + 3, y), dlr(output, y))
     assert dlr(output.half(), y).dtype == torch.float32
     assert bool(torch.isfinite(dlr(torch.zeros(2, 3), torch.tensor([0, 1]))).all())
-
-
-def test_a_wrong_point_beats_a_higher_loss() -> None:
-    first = torch.zeros(4, 1)
-    best = Best(first, Look(torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([False, False, True, True])))
-    best.offer(first + 1, Look(torch.tensor([0.5, 2.0, 5.0, 0.5]), torch.tensor([True, False, False, True])))
-    assert best.point.flatten().tolist() == [1, 1, 0, 0]
-    assert best.loss.tolist() == [0.5, 2.0, 1.0, 1.0]
-    assert best.wrong.tolist() == [True, False, True, True]
-    other = Best(first[:2] + 2, Look(torch.tensor([9.0, 9.0]), torch.tensor([True, False])))
-    best.offer(other.point, other, torch.tensor([1, 2]))
-    assert best.point.flatten().tolist() == [1, 2, 0, 0]
-    assert best.wrong.tolist() == [True, True, True, True]
-    assert best.loss.tolist() == [0.5, 9.0, 1.0, 1.0]

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from predictions import calibrated, cases, random_logits
-from rcad import InputError
 from rcad.evaluate.classification import (
     COLDEST,
     HOTTEST,
@@ -102,16 +101,6 @@ def test_the_top_k_by_sorting(case: str) -> None:
 def test_gradients_and_other_integer_types_do_no_harm() -> None:
     output, y = CASES["random"]
     assert classification(output.clone().requires_grad_(), y.int()) == classification(output, y)
-
-
-def test_wrong_arguments_are_named() -> None:
-    output, y = CASES["random"]
-    with pytest.raises(InputError, match="expected k to be a whole number >= 1, but got 0"):
-        top_accuracy(output, y, 0)
-    with pytest.raises(InputError, match="expected bins to be a whole number >= 1"):
-        classification(output, y, bins=0)
-    with pytest.raises(InputError, match="expected points to be a whole number >= 1, but got 0"):
-        risk_coverage(output, y, points=0)
 
 
 def total(parts: BrierParts) -> float:

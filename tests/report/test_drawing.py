@@ -53,7 +53,6 @@ def test_ids_do_not_meet_on_a_page_and_every_reference_finds_its_own() -> None:
     references = re.findall(r'(?:href="#|url\(#)([^")]+)', one)
     assert references
     assert set(references) <= set(names(one))
-    assert all(name.startswith("mine-") for name in names(inline(picture(), prefix="mine")))
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

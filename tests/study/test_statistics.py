@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from rcad.errors import InputError
-from rcad.study.judge import judge_claim
 from rcad.study.statistics import (
     Paired,
     Ranked,
@@ -181,16 +180,6 @@ def test_against_published() -> None:
     assert found.test is not None
     assert found.test.p_two == CLOSE(reference.pvalue, **ABOUT)
     assert found.difference == CLOSE(np.mean(ours) - 69.0, **ABOUT)
-    assert "95% interval over n = 10 independent runs" in found.assumed
-
-
-@pytest.mark.parametrize(("meaning", "sd"), [("standard error", 0.4 * math.sqrt(10)), ("standard deviation", 0.4)])
-def test_what_the_printed_number_means(meaning: str, sd: float) -> None:
-    ours, _ = groups(3, 5)
-    found = against_published(ours, 69.0, 0.4, n=10, meaning=meaning)  # type: ignore[arg-type]
-    reference = stats.ttest_ind_from_stats(np.mean(ours), np.std(ours, ddof=1), 5, 69.0, sd, 10, equal_var=False)
-    assert found.test is not None
-    assert found.test.p_two == CLOSE(reference.pvalue, **ABOUT)
 
 
 def test_a_published_mean_without_a_spread_is_taken_as_exact() -> None:
@@ -198,7 +187,6 @@ def test_a_published_mean_without_a_spread_is_taken_as_exact() -> None:
     found = against_published(ours, 69.0, None)
     assert found.test is not None
     assert found.test.p_greater == CLOSE(stats.ttest_1samp(ours, 69.0, alternative="greater").pvalue, **ABOUT)
-    assert "taken as exact" in found.assumed
 
 
 def test_too_few_results_have_no_p_value() -> None:
@@ -206,8 +194,7 @@ def test_too_few_results_have_no_p_value() -> None:
     for found in (paired_t(two, [0.0, 1.0]), welch(two, [1.0, 2.0, 3.0]), wilcoxon(two, two)):
         assert found == TooFew(2)
         assert str(found) == "too few seeds for a test: 2, at least 3 are needed"
-    published = against_published(two, 1.0, 0.1)
-    assert (published.test, published.too_few) == (None, TooFew(2))
+    assert against_published(two, 1.0, 0.1).test is None
 
 
 @pytest.mark.parametrize(
@@ -270,22 +257,3 @@ def test_summary_counts_what_diverged() -> None:
         "diverged": 2,
     }
     assert summary([None])["mean"] is None
-
-
-def gain(low: float, high: float) -> Paired:
-    return Paired((low + high) / 2, 1.0, low, high, 0.0, 4, 0.5, 0.5, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("found", "p_for", "p_against", "published", "verdict"),
-    [
-        (gain(0.1, 0.3), 0.01, 1.0, 0.25, "reproduced"),
-        (gain(-0.3, -0.1), 1.0, 0.01, 0.25, "opposite"),
-        (gain(-0.1, 0.2), 0.3, 1.0, 0.25, "not reproduced"),
-        (gain(-0.1, 0.3), 0.3, 1.0, 0.25, "undecided"),
-        (gain(-0.1, 0.2), 0.3, 1.0, None, "undecided"),
-        (None, 0.01, 1.0, 0.25, "undecided"),
-    ],
-)
-def test_the_rule(found: Paired | None, p_for: float, p_against: float, published: float, verdict: str) -> None:
-    assert judge_claim(found, p_for, p_against, published) == verdict

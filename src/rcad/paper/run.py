@@ -48,9 +48,7 @@ class Outcome:
     note: str = ""
 
 
-def write_study(
-    study: Study, path: Path, command: str, *, picture: bool = True, track: Sequence[str] = ()
-) -> tuple[list[Path], str]:
+def write_study(study: Study, path: Path, command: str, *, track: Sequence[str] = ()) -> tuple[list[Path], str]:
     """The record, its page beside it and the first picture; returns the files, and a note where there is no picture."""
     from rcad.paper.report.chapters import page
     from rcad.report import drawing, markdown
@@ -58,7 +56,7 @@ def write_study(
     study.write(path)
     study, note = replace(study, path=path), ""
     try:
-        document = page(study, command, path.stem, picture=picture)
+        document = page(study, command, path.stem)
         pictures = drawing.save(document.figures, path.parent)
     except MissingExtraError as error:
         document, pictures, note = page(study, command, path.stem, picture=False), [], f"no picture: {error}"

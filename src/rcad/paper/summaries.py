@@ -6,9 +6,10 @@ They are no part of Holm's family of a page: each is one question about all of i
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import linear_regression
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from rcad.errors import need
 from rcad.paper.claims import NOT_RUN, TRIAL, Cells, Claim, Side, gain_of
@@ -28,16 +29,15 @@ class Finding(NamedTuple):
     published: float | None = None
 
 
-class Summary(Protocol):
-    """A sentence and how it is judged."""
+@dataclass(frozen=True)
+class Summary(ABC):
+    """A sentence; its `rule` says how it is judged."""
 
-    @property
-    def where(self) -> str: ...
-    @property
-    def statement(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
+    where: str
+    statement: str
+    rule: ClassVar[str]
 
+    @abstractmethod
     def found(self, cells: Cells) -> Finding:
         """What these cells say of it."""
 
@@ -72,15 +72,13 @@ def _of(done: int, total: int) -> str:
 
 
 @dataclass(frozen=True)
-class MostPairs:
+class MostPairs(Summary):
     """The first is better in most pairs: a sign test.
 
     Args:
         printed: in how many pairs of how many the paper says so.
     """
 
-    where: str
-    statement: str
     pairs: Pairs
     printed: tuple[int, int]
     rule: ClassVar[str] = (
@@ -107,11 +105,9 @@ class MostPairs:
 
 
 @dataclass(frozen=True)
-class NoneAhead:
+class NoneAhead(Summary):
     """Neither side is ahead in more pairs than chance would have it."""
 
-    where: str
-    statement: str
     pairs: Pairs
     fewest: ClassVar[int] = 6
     rule: ClassVar[str] = (
@@ -131,26 +127,19 @@ class NoneAhead:
 
 
 @dataclass(frozen=True)
-class AsGood:
+class AsGood(Summary):
     """On some columns the first is at most a little better than the second.
 
-    Args:
-        margin: what counts as a little; ours, since the paper names none.
-        fewest: on how many columns; "a few".
+    What counts as a little (`margin`), and as a few (`fewest`), is ours: the paper names neither.
     """
 
-    where: str
-    statement: str
     pairs: Pairs
-    margin: float = 0.5
-    fewest: int = 2
-
-    @property
-    def rule(self) -> str:
-        return (
-            f"the 95% interval of the difference lies below {self.margin:g} points on at least {self.fewest} columns; "
-            f"undecided while fewer than {self.fewest} were run"
-        )
+    margin: ClassVar[float] = 0.5
+    fewest: ClassVar[int] = 2
+    rule: ClassVar[str] = (
+        f"the 95% interval of the difference lies below {margin:g} points on at least {fewest} columns; "
+        f"undecided while fewer than {fewest} were run"
+    )
 
     def found(self, cells: Cells) -> Finding:
         gains = _gains(self.pairs, cells)
@@ -164,7 +153,7 @@ class AsGood:
 
 
 @dataclass(frozen=True)
-class SteeperTrend:
+class SteeperTrend(Summary):
     """The first row gains more on the second the fewer examples there are: slopes over log10 of their number.
 
     Args:
@@ -172,8 +161,6 @@ class SteeperTrend:
         published: the same slope of the printed numbers, in points per tenfold fewer examples.
     """
 
-    where: str
-    statement: str
     first: str
     second: str
     columns: tuple[tuple[str, int], ...]

@@ -61,21 +61,15 @@ def blank(width: float, height: float) -> Any:
     return figure
 
 
-def inline(figure: Any, *, prefix: str | None = None) -> str:
-    """The figure as one `<svg>` element, the same text each time.
-
-    Args:
-        figure: a matplotlib figure.
-        prefix: of every id in it, which must differ between the pictures of a page. By default it is made of the
-            content, which is enough unless a page shows the same picture twice.
-    """
+def inline(figure: Any) -> str:
+    """A matplotlib figure as one `<svg>` element, the same text each time; its ids begin with a sum of its content."""
     buffer = io.StringIO()
     with matplotlib().rc_context({"svg.hashsalt": "rcad", "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = _DROPPED.sub("", _AROUND.sub("", buffer.getvalue(), count=1))
     head, tag_end, rest = text.partition(">")
     text = f'{_SIZE.sub("", head)} style="stroke-linejoin: round; stroke-linecap: butt"{tag_end}{rest}'
-    name = prefix or "f" + hashlib.sha256(text.encode()).hexdigest()[:10]
+    name = "f" + hashlib.sha256(text.encode()).hexdigest()[:10]
     return _NAMES.sub(rf"\g<1>{name}-", text).strip()
 
 

@@ -140,9 +140,8 @@ def compare(
         whole("budget", budget, minimum=1)
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    where: dict[str, Any] = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
-    where |= {"executor": executor}
-    with workplace(out, runs, track=track, **where) as (kept, place):
+    where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
+    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (kept, place):
         work = _Work(asked, methods, metric, numbers, budget, controls, kept, place)
         with watched(progress) as told:
             return work.go(told)

@@ -30,7 +30,6 @@ MOST = 100_000
 """More seeds than this are called out of reach."""
 Array = npt.NDArray[np.float64]
 Sides = Literal["one", "two"]
-Meaning = Literal["95% interval", "standard error", "standard deviation"]
 
 
 @dataclass(frozen=True)
@@ -365,54 +364,34 @@ def _power(noncentrality: float, df: float, sides: Sides, level: float) -> float
 
 @dataclass(frozen=True)
 class AgainstPublished:
-    """Ours minus the published mean.
-
-    Args:
-        test: None in place of a test where our results are too few; then `too_few` says so.
-        assumed: what the printed number was taken for.
-    """
+    """Ours minus the published mean; no test where our results are too few."""
 
     difference: float
     test: Welch | None
-    too_few: TooFew | None
-    assumed: str
 
 
 def against_published(
-    ours: Sequence[float],
-    mean: float,
-    half: float | None,
-    *,
-    n: int | None = 10,
-    meaning: Meaning = "95% interval",
+    ours: Sequence[float], mean: float, half: float | None, *, n: int | None = 10
 ) -> AgainstPublished:
     """Test our results against a printed "mean ± half" by Welch's test.
 
     Args:
         ours: one result per seed.
         mean: as printed.
-        half: the number after ±; None where none is printed: the mean is then taken as exact.
+        half: half the 95% interval, read as Student's t; None where none is printed: the mean is then taken as exact.
         n: runs behind the printed mean, at least 2; None as for `half`.
-        meaning: what ± stands for. The interval is read as Student's t over the n runs.
     """
     finite("mean", mean)
-    one_of("meaning", meaning, ("95% interval", "standard error", "standard deviation"))
     values = numbers(ours)
     count, own = len(values), float(values.mean())
-    sd = None
-    assumed = "the published mean is taken as exact: no spread or number of runs is printed"
-    if half is not None and n is not None:
-        finite("half", half, minimum=0.0)
-        whole("n", n, minimum=2)
-        error = half / _quantile(n - 1) if meaning == "95% interval" else half
-        sd = error if meaning == "standard deviation" else error * math.sqrt(n)
-        assumed = f"± {half:g} is read as the {meaning} over n = {n} independent runs, sd {sd:.3g}"
     if count < FEWEST:
-        return AgainstPublished(own - mean, None, TooFew(count), assumed)
-    if sd is None or n is None:
-        return AgainstPublished(own - mean, Welch(*_paired(values - mean, 0.0)), None, assumed)
-    test = welch_from_summaries(own, float(values.std(ddof=1)), count, mean, sd, n)
-    return AgainstPublished(own - mean, test, None, assumed)
+        return AgainstPublished(own - mean, None)
+    if half is None or n is None:
+        return AgainstPublished(own - mean, Welch(*_paired(values - mean, 0.0)))
+    finite("half", half, minimum=0.0)
+    whole("n", n, minimum=2)
+    sd = half / _quantile(n - 1) * math.sqrt(n)
+    return AgainstPublished(own - mean, welch_from_summaries(own, float(values.std(ddof=1)), count, mean, sd, n))
 
 
 def _quantile(df: float) -> float:

@@ -185,9 +185,8 @@ def tune(
     whole("budget", budget, minimum=1)
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
-    where: dict[str, Any] = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "devices": tuple(devices)}
-    where |= {"executor": executor}
-    with workplace(out, runs, track=track, **where) as (kept, place):
+    where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
+    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (kept, place):
         work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)
         with watched(progress) as told:
             return work.go(told)

@@ -144,14 +144,12 @@ def test_no_images_are_no_error():
     [
         (torch.zeros(2, 3, 8, 8), "gausian_noise", 1, "but got 'gausian_noise'; did you mean 'gaussian_noise'?"),
         (torch.zeros(2, 3, 8, 8), "fog", 0, "expected a severity from 1 to 5, but got 0"),
-        (torch.zeros(2, 3, 8, 8), "fog", 6, "expected a severity from 1 to 5, but got 6"),
         (torch.zeros(2, 3, 8, 8), "fog", True, "expected a severity from 1 to 5, but got True"),
         (torch.zeros(3, 8, 8), "fog", 1, "expected images (B, C, H, W)"),
         (torch.zeros(2, 2, 8, 8), "fog", 1, "with 1 or 3 channels"),
         (torch.zeros(2, 3, 3, 8), "fog", 1, "at least 4 pixels, but got (2, 3, 3, 8)"),
         (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "fog", 1, "but got torch.int64"),
         (torch.full((2, 3, 8, 8), 1.5), "fog", 1, "expected pixels in [0, 1], but got [1.5, 1.5]"),
-        (torch.full((2, 3, 8, 8), -0.1), "fog", 1, "before they are normalised"),
         (torch.full((2, 3, 8, 8), float("nan")), "fog", 1, "expected pixels in [0, 1]"),
     ],
 )

@@ -8,8 +8,6 @@ import torch
 from scipy import ndimage
 
 from rcad.evaluate.corruptions.materials import (
-    BLOCK,
-    Draws,
     convolve,
     disk,
     gaussian_blur,
@@ -17,29 +15,6 @@ from rcad.evaluate.corruptions.materials import (
 )
 
 CPU = torch.device("cpu")
-
-
-def test_a_part_is_a_part_of_the_whole():
-    whole = Draws(3, "fog", 0, 50, CPU)
-    expected = [whole.normal(5), whole.uniform(2, 3), whole.uniform()]
-    for first, count in [(0, 1), (15, 2), (16, 16), (17, 20), (49, 1)]:
-        part = Draws(3, "fog", first, count, CPU)
-        for numbers, all_numbers in zip([part.normal(5), part.uniform(2, 3), part.uniform()], expected, strict=True):
-            assert torch.equal(numbers, all_numbers[first : first + count])
-
-
-def test_seed_key_and_block_all_matter():
-    base = Draws(3, "fog", 0, BLOCK, CPU).uniform(8)
-    others = [Draws(4, "fog", 0, BLOCK, CPU), Draws(3, "snow", 0, BLOCK, CPU), Draws(3, "fog", BLOCK, BLOCK, CPU)]
-    assert all(not torch.equal(base, other.uniform(8)) for other in others)
-
-
-def test_poisson_counts_do_not_depend_on_the_neighbours():
-    low, high = torch.full((3, 100), 1.0), torch.full((3, 100), 50.0)
-    mixed = torch.stack([high[0], low[0], low[0]])
-    one, two = (Draws(0, "test", 0, 3, CPU).poisson(rates) for rates in (low, mixed))
-    assert torch.equal(one[1:], two[1:])
-    assert not torch.equal(one[1], one[2])
 
 
 def uniform(*shape):

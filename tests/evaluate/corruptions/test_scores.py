@@ -140,16 +140,11 @@ def test_published_sets_give_the_same_kind_of_scores(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"corruptions": ["fogg"]}, "did you mean 'fog'?"),
-        ({"severities": [7]}, "expected a severity from 1 to 5"),
         ({"corruptions": []}, "expected at least one corruption"),
         ({"severities": []}, "expected at least one severity"),
-        ({"seed": -1}, "expected seed to be a whole number >= 0"),
-        ({"batch_size": 0}, "expected batch_size to be a whole number >= 1"),
         ({"y": torch.zeros(3, dtype=torch.long)}, "expected one class label per example"),
         ({"y": torch.full((COUNT,), CLASSES)}, "expected labels from 0 to 3 for a model with 4 outputs"),
         ({"y": torch.full((COUNT,), -1)}, "expected labels from 0 to 3 for a model with 4 outputs"),
-        ({"x": torch.full((COUNT, 3, 12, 12), 2.0)}, "expected pixels in [0, 1]"),
         ({"predict": lambda x: x.flatten()}, "expected logits (37, K)"),
     ],
 )
@@ -196,14 +191,12 @@ def test_alexnet_has_all_corruptions():
         (lambda: mean_error({}), "expected the errors of at least one corruption"),
         (lambda: mean_error({"fog": ()}), "expected an error per severity for fog"),
         (lambda: mean_error({"fog": (101.0,)}), "expected the error of fog to be a percentage from 0 to 100"),
-        (lambda: mean_error({"fog": (float("nan"),)}), "to be a percentage from 0 to 100, but got nan"),
         (lambda: mce(ERRORS, {"fog": 10.0}), "but snow is missing"),
         (lambda: mce(ERRORS, {"fog": 0.0, "snow": 1.0}), "expected a baseline that fog makes worse"),
         (
             lambda: mce({"fog": (1.0,)}, BASELINE),
             "expected as many severities as the baseline for fog, but got 1 and 2",
         ),
-        (lambda: relative_mce(ERRORS, -1, BASELINE, 10), "expected clean to be a percentage"),
         (lambda: relative_mce(ERRORS, 5, BASELINE, 40), "expected a baseline that fog makes worse"),
         (
             lambda: severity_curve({"fog": (1.0,), "snow": (1.0, 2.0)}),

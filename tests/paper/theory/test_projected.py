@@ -10,12 +10,8 @@ import torch
 from rcad import InputError
 from rcad.paper.theory.problem import (
     Problem,
-    final,
-    margin_gradient,
-    margin_loss,
     project,
     random_directions,
-    rcad_step,
     surrogate,
     surrogate_gradient,
 )
@@ -35,13 +31,6 @@ def test_projections() -> None:
     assert torch.allclose(project(w, "ball"), torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
     with pytest.raises(InputError, match="expected projection to be one of sphere, ball, but got 'sphre'"):
         project(w, "sphre")  # type: ignore[arg-type]
-
-
-def test_the_margin_gradient_is_autograd_s() -> None:
-    sample, w = start(Problem(n=15, gamma=0.4), 6)
-    w.requires_grad_()
-    (expected,) = torch.autograd.grad(margin_loss(sample, w, 0.4).sum(), w)
-    assert torch.allclose(margin_gradient(sample, w.detach(), 0.4), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -102,14 +91,6 @@ def test_a_loop_over_one_draw_gives_the_batched_trajectory(projection: str, read
     for alpha in settings.alphas:
         rcad = by_hand(x, y, erm[-1].tolist(), alpha=alpha, lr=0.05, **common)
         assert (study.path(alpha)[:, draw] - rcad).abs().max() < 1e-10
-
-
-def test_many_alphas_together_are_those_alone() -> None:
-    sample, w = start(Problem(), 9)
-    alphas = torch.tensor([0.01, 0.7, 2.0], dtype=torch.float64)[:, None]
-    batched = final(rcad_step(sample, 2.0, alphas), w.expand(3, -1, -1), 20)
-    for row, alpha in zip(batched, (0.01, 0.7, 2.0), strict=True):
-        assert torch.allclose(row, final(rcad_step(sample, 2.0, alpha), w, 20), atol=1e-12)
 
 
 def test_finals_are_the_ends_of_the_study() -> None:

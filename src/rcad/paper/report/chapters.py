@@ -136,12 +136,7 @@ def _headed(heading: str, parts: Sequence[Part]) -> list[Part]:
 
 
 def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Document:
-    """The study alone: verdicts, numbers, details. Its first picture is called like its file.
-
-    Args:
-        command: that made it.
-        stem: of its files.
-    """
+    """The study alone: verdicts, numbers, details; `command` made it. Its first picture is called like its file."""
     shown = [replace(figure, name=stem) for figure in draw(study)[:1]] if picture else []
     sections = []
     if study.tested:

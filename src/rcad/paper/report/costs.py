@@ -81,11 +81,7 @@ def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[f
 
 
 def section(records: Sequence[tuple[Path, JSON]], grown: Sequence[tuple[Path, JSON]] = ()) -> Section | None:
-    """What a step costs, by every record of step times; None without one.
-
-    Args:
-        grown: records of how the cost grows with the batch, the images and so on.
-    """
+    """What a step costs by every record of step times, and how that grows by the others; None without any."""
     if not records and not grown:
         return None
     charts = [chart for path, record in records if (chart := pictures.cost(path, record)) is not None]

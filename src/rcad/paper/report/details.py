@@ -54,13 +54,13 @@ def _values(numbers: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in numbers.items())
 
 
-def _by_place(study: Study, cell: Callable[[Place], str], caption: str = "") -> Table:
+def _by_place(study: Study, cell: Callable[[Place], str]) -> Table:
     """Rows by columns of the study; "" where a method was not run."""
     rows = [
         [row, *("" if (place := study.place(row, column)) is None else cell(place) for column in study.columns_run)]
         for row in study.rows
     ]
-    return Table(["method", *study.columns_run], rows, caption)
+    return Table(["method", *study.columns_run], rows)
 
 
 def _uci(study: Study) -> list[Detail]:

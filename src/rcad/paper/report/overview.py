@@ -24,12 +24,7 @@ ACROSS = 13
 
 
 def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links: Links) -> list[Section]:
-    """Two chapters: the summary, and the table of all claims.
-
-    Args:
-        damaged: a line for each record that could not be shown.
-        homes: the chapter of each study by its title.
-    """
+    """Two chapters: the summary, and the table of all claims; `homes` has the chapter of each study by its title."""
     studies = found.studies
     claims = [(study, claim) for study in studies for claim in study.tested]
     lines = []

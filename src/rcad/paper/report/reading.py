@@ -22,13 +22,9 @@ RUN, SUITE_RUNS, SUITE_PACKS = "record.json", "runs", "images"
 
 @dataclass(frozen=True)
 class Found:
-    """Everything under a folder.
+    """Everything under a folder: the studies in the report's order, other records by file.
 
     Attributes:
-        studies: in the report's order.
-        step_times: by file.
-        scaling: how the cost of a step grows, by file.
-        evaluations: of `rcad evaluate`, by file.
         damaged: one line for each file that could not be read.
         run_files: by id the file that holds a run's record.
         run_facts: device and start of a run, by id.

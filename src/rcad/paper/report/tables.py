@@ -33,12 +33,7 @@ CHOSEN_EPOCH, LAST_EPOCH = "chosen", "last"
 
 @dataclass(frozen=True)
 class Links:
-    """Where numbers come from, as addresses relative to the page.
-
-    Args:
-        folder: that of the page.
-        run_files: run records by id.
-    """
+    """Where numbers come from, as addresses relative to the page's folder; run records by id."""
 
     folder: Path
     run_files: Mapping[str, Path]
@@ -183,10 +178,7 @@ def claim_table(
     """Claims with the published difference, ours and the verdict; where it is known, also at the last epoch.
 
     Args:
-        claims: each with its study.
-        caption: of the table.
         homes: the chapter of each study by its title; with them the table says where a claim is from.
-        choose: the column to choose by.
     """
     twice = any(claim.last is not None for _, claim in claims)
     rows: list[list[str | Cell]] = []

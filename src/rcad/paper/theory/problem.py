@@ -186,13 +186,8 @@ def project(w: Tensor, onto: Projection) -> Tensor:
     return w / norm if onto == "sphere" else w / norm.clamp_min(1)
 
 
-def margin_loss(sample: Sample, w: Tensor, gamma: float) -> Tensor:
-    """Mean of max(0, gamma - y<w, x>) over each training set. w: (..., draws, d + 1) -> (..., draws)."""
-    return (gamma - margins(sample, w)).clamp_min(0).mean(-1)
-
-
 def margin_gradient(sample: Sample, w: Tensor, gamma: float) -> Tensor:
-    """Gradient of margin_loss in w, 0 at the kink as the paper has it. (..., draws, d + 1)."""
+    """Gradient in w of mean max(0, gamma - y<w, x>), 0 at the kink as the paper has it. (..., draws, d + 1)."""
     inside = (margins(sample, w) < gamma).to(w.dtype)
     return -_weighted_mean(sample, inside)
 
