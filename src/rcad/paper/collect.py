@@ -11,7 +11,7 @@ from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale, not_here
-from rcad.paper.claims import Claim, Seeds, Side, judged
+from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judged
 from rcad.paper.record import LAST, Place, Run, Say, Series, Study
 from rcad.paper.suite import Column, Curve, Plan
 from rcad.paper.summaries import judge_summary
@@ -53,15 +53,12 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
         about=suite.about,
         scale=planned.scale,
         protocol=planned.views,
-        metric=suite.metric,
-        higher_is_better=suite.higher_is_better,
-        unit=suite.unit,
         rows=suite.rows,
         columns=[column.name for column in suite.columns],
         controls=suite.controls,
         metrics={column.name: column.metric for column in suite.columns},
         places=_places(planned, runs),
-        rule=suite.rule,
+        rule=IMAGE_RULE,
         notes=[
             *([LABELS[planned.scale]] if planned.scale in LABELS else []),
             *suite.notes,
@@ -123,7 +120,6 @@ def judged_twice(study: Study, planned: Plan) -> list[Claim]:
         if any(not run.diverged and run.metrics.get(study.metric_of(side[1])) is None for run in place.runs)
     )
     more: dict[str, Any] = {
-        "higher_is_better": suite.higher_is_better,
         "said": "small scale" if planned.scale == "small" else "",
         "trial": planned.scale == "smoke",
     }

@@ -5,15 +5,15 @@ A run is known by its config: one that is finished is never made again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rcad.errors import InputError, one_of
 from rcad.paper.benchmarks import PRETRAINED, UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of, missing
-from rcad.paper.claims import CONTROLS, IMAGE_RULE, PlannedClaim, plan_claims
+from rcad.paper.claims import CONTROLS, PlannedClaim, plan_claims
 from rcad.paper.published import Printed, Table
 from rcad.paper.summaries import Summary
 from rcad.runs.config import RunConfig
@@ -57,7 +57,6 @@ class Suite:
         rows: methods in order, the controls last.
         published: by column, then row.
         notes: sentences for the reader.
-        labels: the method behind a row, where the row is not called by it.
         summaries: sentences about the whole of it.
         curves: how a figure shows the numbers.
     """
@@ -69,13 +68,8 @@ class Suite:
     columns: tuple[Column, ...]
     published: Table
     claims: Claims
-    metric: str = "accuracy"
-    unit: str = "%"
-    higher_is_better: bool = True
     controls: tuple[str, ...] = CONTROLS
-    rule: str = IMAGE_RULE
     notes: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
     summaries: tuple[Summary, ...] = ()
 
@@ -108,11 +102,10 @@ class Suite:
         found: list[PlannedRun] = []
         for seed, column in product(seeds, wanted):
             for row in self.rows_of(column):
-                label = self.labels.get(row, row)
-                if label == PRETRAINED and weights is None and scale == "smoke":
+                if row == PRETRAINED and weights is None and scale == "smoke":
                     continue
-                rows = method_of(label, Setting(column.benchmark, scale, views))
-                special = {"augmented": label != UNAUGMENTED, "trained": label != PRETRAINED}
+                rows = method_of(row, Setting(column.benchmark, scale, views))
+                special = {"augmented": row != UNAUGMENTED, "trained": row != PRETRAINED}
                 config = column.benchmark.config(scale, rows, seed, weights=weights, **special)
                 found.append(PlannedRun(row, column.name, canonical_config(config)))
         return tuple(found)
