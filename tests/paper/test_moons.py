@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from paper_records import silent
 from rcad.paper import boundaries, moons
 from rcad.paper.record import Study
 from rcad.paper.stacked_tuning import Protocol
 from rcad.paper.two_moons import bayes_accuracy
 from rcad.stacked.model import Layout, StackedMLP
-
-
-def silent(what: str, done: int, total: int) -> None:
-    pass
 
 
 def model(d: int = 4, hidden: int = 3) -> StackedMLP:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from paper_records import silent
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import run as running
@@ -39,10 +40,6 @@ KEYS = {
 
 
 STOPPED = Scheduled((), frozenset(), unfinished=1, signal=2)
-
-
-def silent(*words: object) -> None:
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +258,7 @@ def test_each_protocol_has_a_record(out: Path) -> None:
 
 
 def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
-    few = {"seeds": range(1), "methods": ("ERM", "RCAD")}
+    few = {"seeds": range(1), "rows": ("ERM", "RCAD")}
     attacked = order("T6", out, only=("CIFAR-10, clean", "CIFAR-10, attacked"), **few)
     make_suite(attacked, SILENT, silent)
     record = json.loads(attacked.record.read_text())
@@ -289,7 +286,7 @@ def test_the_paper_s_attack_on_all_images_beyond_a_trial() -> None:
 
 
 def test_f1_shows_images_and_entropy(out: Path) -> None:
-    wanted = order("F1", out, seeds=range(2), methods=("DA", "RCAD"))
+    wanted = order("F1", out, seeds=range(2), rows=("DA", "RCAD"))
     outcome = make_suite(wanted, SILENT, silent)
     assert isinstance(outcome, Outcome)
     record = json.loads(wanted.record.read_text())
@@ -309,7 +306,7 @@ def test_f1_shows_images_and_entropy(out: Path) -> None:
 
 
 def test_gains_are_differences_by_seed(out: Path) -> None:
-    shared = {"runs": out / "T4" / "runs", "methods": ("ERM", "RCAD")}
+    shared = {"runs": out / "T4" / "runs", "rows": ("ERM", "RCAD")}
     wanted = order("F3", out, seeds=range(2), only=("CIFAR-10", "n=500"), **shared)
     make_suite(wanted, SILENT, silent)
     record = json.loads(wanted.record.read_text())

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paper_records import silent
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.paper import uci
@@ -18,10 +19,6 @@ from rcad.paper.report import chapters
 from rcad.report import markdown
 
 SMOKE = uci.SCALES["smoke"]
-
-
-def silent(what: str, done: int, total: int) -> None:
-    pass
 
 
 @pytest.fixture(scope="module")

@@ -178,3 +178,7 @@ def put(folder: Path, record: Mapping[str, Any], path: str | None = None) -> Pat
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record))
     return file
+
+
+def silent(*words: object) -> None:
+    """Progress that nobody looks at."""

@@ -26,104 +26,62 @@ EPS = [8 / 255, 0.05]
 
 
 def reliability(low: int = 1) -> dict[str, Any]:
-    return {
-        "lower": [0.4, 0.8],
-        "upper": [0.6, 1.0],
-        "count": [low, 30],
-        "confidence": [0.5, 0.9],
-        "accuracy": [0.25, 0.95],
-    }
+    seen = {"count": [low, 30], "confidence": [0.5, 0.9], "accuracy": [0.25, 0.95]}
+    return {"lower": [0.4, 0.8], "upper": [0.6, 1.0], **seen}
 
 
 def curve(level: float) -> dict[str, Any]:
-    return {
-        "direction": "random",
-        "alphas": [0.0, 1.0],
-        "levels": [0.1, 0.9],
-        "entropy": [0.1, level],
-        "quantiles": [[0.0, 0.2], [0.1, 2 * level]],
-        "accuracy": [90.0, 10.0],
-        "unmoved": 0.0,
-    }
+    found = {"entropy": [0.1, level], "quantiles": [[0.0, 0.2], [0.1, 2 * level]], "accuracy": [90.0, 10.0]}
+    return {"direction": "random", "alphas": [0.0, 1.0], "levels": [0.1, 0.9], **found, "unmoved": 0.0}
 
 
-def evaluation(suite: str, numbers: dict[str, float], curves: dict[str, Any], **more: Any) -> dict[str, Any]:
+def evaluation(suite: str, numbers: dict[str, float], curves: dict[str, Any]) -> dict[str, Any]:
     fixed = {"suite": suite, "notes": [], "examples": 50, "seconds": 1.5, "device": "CPU"}
-    return {**fixed, "numbers": numbers, "curves": curves, **more}
+    return {**fixed, "numbers": numbers, "curves": curves}
 
 
 def evaluations(shift: float, passed: bool = True) -> dict[str, Any]:
-    check = {"name": "steps", "passed": passed, "numbers": {}, "sentence": f"helped: {not passed}"}
     attacked = {f"attacked_accuracy_{a}_{e:.4g}": 50 - 100 * e + shift for a in ("fgsm", "worst") for e in EPS}
-    foreign = {
-        "count": 9,
-        "histogram": {"edges": [0.0, 1.0, 2.0], "known": [0.9, 0.1], "foreign": [0.2, 0.8]},
-        "roc": {"known": [0.0, 0.9, 1.0], "foreign": [0.0, 0.2, 1.0]},
+    accuracies = {"mean": 70 + shift, "clean": 90.0, "fog": 70 + shift, "severity_1": 80 + shift}
+    numbers = {
+        "calibration": {"accuracy": 90 + shift, "nll": 0.5, "ece": 0.04, "temperature": 1.5, "nll_scaled": 0.4},
+        "attacks": {"attacked_accuracy_clean": 90.0, **attacked, "masking_signs": float(not passed)},
+        "corruptions": {
+            f"corrupted_accuracy_{name}": value for name, value in {**accuracies, "severity_5": 60 + shift}.items()
+        },
+        "ood": {"ood_noise_msp_auroc": 0.9, "ood_noise_entropy_auroc": 0.91, "ood_noise_entropy_fpr95": 0.3},
     }
+    check = {"name": "steps", "passed": passed, "numbers": {}, "sentence": f"helped: {not passed}"}
+    by_attack = {a: [attacked[f"attacked_accuracy_{a}_{e:.4g}"] for e in EPS] for a in ("fgsm", "worst")}
     cells = [{"accuracy": 80 + shift, "nll": 1.0}, {"accuracy": 60 + shift, "nll": 2.0}]
-    return {
-        "calibration": evaluation(
-            "calibration",
-            {"accuracy": 90 + shift, "nll": 0.5, "ece": 0.04, "temperature": 1.5, "nll_scaled": 0.4},
-            {
-                "reliability": reliability(8),
-                "reliability_scaled": reliability(8),
-                "risk_coverage": {"coverage": [0.5, 1.0], "risk": [0.0, 0.1]},
-            },
-        ),
-        "attacks": evaluation(
-            "attacks",
-            {"attacked_accuracy_clean": 90.0, **attacked, "masking_signs": float(not passed)},
-            {
-                "eps": EPS,
-                "accuracy": {a: [attacked[f"attacked_accuracy_{a}_{e:.4g}"] for e in EPS] for a in ("fgsm", "worst")},
-                "masking": [check],
-            },
-        ),
-        "corruptions": evaluation(
-            "corruptions",
-            {
-                "corrupted_accuracy_mean": 70 + shift,
-                "corrupted_accuracy_clean": 90.0,
-                "corrupted_accuracy_fog": 70 + shift,
-                "corrupted_accuracy_severity_1": 80 + shift,
-                "corrupted_accuracy_severity_5": 60 + shift,
-            },
-            {"provenance": "generated", "severities": [1, 5], "clean": None, "scores": {"fog": cells}},
-        ),
-        "ood": evaluation(
-            "ood",
-            {"ood_noise_msp_auroc": 0.9, "ood_noise_entropy_auroc": 0.91, "ood_noise_entropy_fpr95": 0.3},
-            {"foreign": {"noise": foreign}, "alpha": {"adversarial": curve(1.0), "random": curve(0.5)}},
-        ),
+    bins = {"edges": [0.0, 1.0, 2.0], "known": [0.9, 0.1], "foreign": [0.2, 0.8]}
+    foreign = {"count": 9, "histogram": bins, "roc": {"known": [0.0, 0.9, 1.0], "foreign": [0.0, 0.2, 1.0]}}
+    risk = {"coverage": [0.5, 1.0], "risk": [0.0, 0.1]}
+    curves = {
+        "calibration": {**dict.fromkeys(("reliability", "reliability_scaled"), reliability(8)), "risk_coverage": risk},
+        "attacks": {"eps": EPS, "accuracy": by_attack, "masking": [check]},
+        "corruptions": {"provenance": "generated", "severities": [1, 5], "clean": None, "scores": {"fog": cells}},
+        "ood": {"foreign": {"noise": foreign}, "alpha": {"adversarial": curve(1.0), "random": curve(0.5)}},
     }
+    return {suite: evaluation(suite, numbers[suite], curves[suite]) for suite in ALL}
 
 
 def group(name: str, is_erm: bool, shifts: tuple[float, ...], **more: Any) -> dict[str, Any]:
     found = [evaluations(shift) for shift in shifts]
     rows = [{k: v for e in one.values() for k, v in e["numbers"].items()} for one in found]
-    numbers = {
-        key: {
-            "mean": sum(row[key] for row in rows) / len(rows),
-            "sd": 1.0 if len(rows) > 1 else None,
-            "values": [row[key] for row in rows],
-        }
-        for key in rows[0]
-    }
-    fixed = {
-        "name": name,
-        "data": "digits",
-        "is_erm": is_erm,
-        "classes": True,
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    sd = 1.0 if len(rows) > 1 else None
+    fixed = {"name": name, "data": "digits", "is_erm": is_erm, "classes": True, "comparison": None}
+    return {
+        **fixed,
         "seeds": list(range(len(shifts))),
         "runs": [f"{k:016x}" for k in range(len(shifts))],
-        "numbers": numbers,
-        "comparison": None,
+        "numbers": {key: {"mean": sum(v) / len(v), "sd": sd, "values": v} for key, v in columns.items()},
         "refused": {},
         "notes": [],
         "evaluations": found,
+        **more,
     }
-    return {**fixed, **more}
 
 
 def gain(mean: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from evaluate.saved_run.conftest import QUICK
+from paper_records import silent
 from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
 from rcad.evaluate.classification import fit_temperature
@@ -20,10 +21,6 @@ from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suites import NotApplicable, attacks, calibration, corruptions, ood, published_set, roc
 from rcad.runs.store import Store
 from trained import DIGITS, run_id
-
-
-def silent(what: str, done: int, total: int) -> None:
-    pass
 
 
 def test_calibration_repeats_what_the_run_reported(loader: RunLoader, store: Store) -> None:

@@ -1,12 +1,14 @@
-"""What the paper says of the cost, judged by step times."""
+"""What a step costs, and how that grows: what is judged, drawn and marked."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rcad.paper.report import costs, gather
 from rcad.paper.report.costs import judged as study
 from rcad.paper.report.reading import read
 
@@ -52,3 +54,67 @@ def test_the_committed_times() -> None:
     (found,) = (one for one in read(ROOT / "results").studies if one.target == "costs")
     assert [claim.verdict for claim in found.claims] == ["not reproduced", "not reproduced", "reproduced"]
     assert not any(found.added(claim) for claim in found.claims)
+
+
+FLOOR = 4.0
+
+
+def pair(axes: list[str], erm: float, ratio: float, **facts: Any) -> list[dict[str, Any]]:
+    """ERM and RCAD at one point."""
+    common = {"axes": axes, "model": "resnet18", "batch": 128, "side": 32, "classes": 100, "runs": 1, **facts}
+    common |= {"parameters": 11_000_000, "peak_memory_gib": 0.5, "engine": "graph", "ratio_to_floor": 3.0}
+    return [
+        {
+            **common,
+            "method": method,
+            "us_per_example": erm * times,
+            "ratio_to_erm": times,
+            "floor_us_per_example": FLOOR,
+        }
+        for method, times in (("erm", 1.0), ("rcad", ratio))
+    ]
+
+
+def grown() -> dict[str, Any]:
+    rows = [*pair(["batch", "classes"], 13, 1.9), *pair(["batch"], 43, 2.2, batch=32)]
+    rows += pair(["classes"], 20, 1.5, classes=100_000)
+    rows += [{**pair(["batch"], 1, 1, batch=4096)[0], "us_per_example": None, "error": "OutOfMemoryError: too large"}]
+    return {"kind": costs.GROWTH, "device": "NVIDIA H200", "torch": "2.11.0", "precision": "bf16", "rows": rows}
+
+
+def test_the_figure_has_a_column_for_each_axis_with_the_floor_and_what_leaves_the_range() -> None:
+    figure = costs.growth_figure(Path("scaling_h200.json"), grown())
+    assert figure is not None
+    assert figure.name == "scaling_h200"
+    panels = figure.drawing.axes
+    assert [ax.get_xlabel() for ax in panels[-2:]] == ["batch", "classes"]
+    times, ratios = panels[0], panels[2]
+    assert [list(line.get_ydata()) for line in times.lines[:2]] == [[43, 13], [FLOOR, FLOOR]]
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ratios.lines] == [
+        ([32, 128], [2.2, 1.9]),
+        ([32], [2.2]),
+    ]
+    assert "at batch 32: 2.20; 100,000 classes: 1.50." in figure.caption
+
+
+def test_without_two_points_there_is_nothing_to_draw() -> None:
+    alone = {**grown(), "rows": pair(["batch", "classes"], 13, 1.9)}
+    assert costs.growth_figure(Path("a.json"), alone) is None
+
+
+def test_the_table_marks_ratios_and_keeps_errors() -> None:
+    rows = costs.growth_table(grown()).cells
+    marked = [row[0].text for row in rows if row[3].mark == "bad"]
+    assert marked == ["batch 32", "100,000 classes"]
+    assert [row[2].text for row in rows if row[0].text == "batch 4096"] == ["OutOfMemoryError: too large"]
+
+
+def test_the_report_shows_it_with_the_cost_of_a_step(tmp_path: Path) -> None:
+    folder = tmp_path / "results/benchmarks"
+    folder.mkdir(parents=True)
+    (folder / "scaling_h200.json").write_text(json.dumps(grown()))
+    (folder / "broken.json").write_text(json.dumps({"kind": costs.GROWTH, "rows": [{"axes": ["batch"]}]}))
+    found = gather(tmp_path / "results", tmp_path)
+    (section,) = [one for one in found.document.sections if one.title == costs.TITLE]
+    assert [part.name for part in section.parts if hasattr(part, "drawing")] == ["scaling_h200"]
+    assert any("broken.json" in words for words in found.found.damaged)

@@ -18,7 +18,7 @@ from rcad.data.scaling import Standardizer
 from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import watched
-from rcad.evaluate.corruptions.generated import LUMA
+from rcad.evaluate.corruptions.generated import grey
 from rcad.evaluate.saved_run.settings import LIMITS, NOISE, Settings
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
@@ -258,9 +258,7 @@ def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """uint8 images brought to (C, H, W): grey becomes equal channels or their luminance, the size is interpolated."""
     pixels = x.float() / 255
     if pixels.shape[1] != shape[0]:
-        if pixels.shape[1] == 3:
-            pixels = (pixels * pixels.new_tensor(LUMA)[None, :, None, None]).sum(1, keepdim=True)
-        pixels = pixels[:, :1].expand(-1, shape[0], -1, -1)
+        pixels = grey(pixels).expand(-1, shape[0], -1, -1)
     if pixels.shape[2:] != shape[1:]:
         pixels = F.interpolate(pixels, size=shape[1:], mode="bilinear", antialias=True)
     return pixels.clamp(0, 1)

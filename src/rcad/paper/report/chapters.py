@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rcad.errors import shaped
 from rcad.evaluate.saved_run import tables as evaluated
 from rcad.paper.claims import IMAGE_RULE, NOT_RUN
 from rcad.paper.record import JSON, Study
@@ -22,6 +21,8 @@ MANY = 7
 """From so many columns on they stand below each other in one panel."""
 EVALUATION = "rcad evaluation"
 """The kind of a record that is no study."""
+EVALUATED = {"groups": [{"name": str, "data": str, "seeds": list, "runs": list}], "suites": [str]}
+"""Its form, as far as a chapter needs it."""
 Maker = Callable[[Study], Figure | None]
 
 
@@ -156,9 +157,7 @@ def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Docu
 
 def evaluation(path: Path, record: JSON, links: Links) -> Section:
     """Calibration, attacks, corruptions and other data, as far as they were measured; the runs behind them."""
-    group_form = {"name": str, "data": str, "seeds": list, "runs": list}
-    found = shaped(str(path), record, {"groups": [group_form], "suites": list})
-    groups, suites = found["groups"], found["suites"]
+    groups, suites = record["groups"], record["suites"]
     parts = [table for suite in suites for table in evaluated.tables(groups, suite)]
     gaps = evaluated.differences(groups, suites)
     rows: list[list[str | Cell]] = [

@@ -1,4 +1,4 @@
-"""What a step costs: the chapter on the step times, and the paper's sentences on cost judged by them."""
+"""What a step costs and how that grows: the chapter, and the paper's sentences on cost judged by step times."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import shaped
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, NUMBER, Study
-from rcad.paper.report import pictures, scaling
-from rcad.report.document import Section, Table
+from rcad.paper.report import pictures
+from rcad.report import drawing
+from rcad.report.document import Cell, Figure, Section, Table
+from rcad.report.drawing import BLACK, BLUE, LIGHT, VERMILION
 from rcad.report.numbers import fixed
 
 KIND = "rcad step times"
@@ -20,6 +21,9 @@ ABOUT = (
     "forwards and two backwards. Only ratios compare between devices."
 )
 CLAIMED = pictures.CLAIMED
+NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
+"""Of a row, with the decimals that are shown."""
+FORM = {"rows": [{"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}]}
 COSTS = "costs"
 """The name of the study that is judged by step times alone."""
 MULTISTEP = ("pgd 10", "me_ada")
@@ -85,9 +89,9 @@ def section(records: Sequence[tuple[Path, JSON]], grown: Sequence[tuple[Path, JS
     if not records and not grown:
         return None
     charts = [chart for path, record in records if (chart := pictures.cost(path, record)) is not None]
-    charts += [chart for path, record in grown if (chart := scaling.figure(path, record)) is not None]
+    charts += [chart for path, record in grown if (chart := growth_figure(path, record)) is not None]
     tables = [_cost_table(path, record) for path, record in records]
-    return Section(TITLE, [ABOUT], [*charts, *tables, *(scaling.table(record) for _, record in grown)])
+    return Section(TITLE, [ABOUT], [*charts, *tables, *(growth_table(record) for _, record in grown)])
 
 
 def _cost_table(path: Path, record: JSON) -> Table:
@@ -107,11 +111,155 @@ def _cost_table(path: Path, record: JSON) -> Table:
     return Table(header, rows, f"Step times. {words}. The floor is the arithmetic of the passes at the device's rate.")
 
 
-NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
-"""Of a row, with the decimals that are shown."""
+GROWTH = "rcad scaling"
+"""The kind of records of how time per example and memory grow, which `benchmarks/scaling.py` writes."""
+EXPECTED = (1.6, 2.05)
+"""Between these RCAD's time in that of ERM is what its passes cost."""
+COUNTED = ("batch", "side", "classes", "runs")
+AXES = {
+    "batch": ("batch", "batch"),
+    "side": ("side", "pixels a side"),
+    "classes": ("classes", "classes"),
+    "model": ("parameters", "network"),
+    "runs": ("runs", "runs at once"),
+}
+"""Which field of a row an axis goes along, and its name."""
+GROWTH_FORM = {"rows": [{"axes": [str], **dict.fromkeys(("method", "model"), str), **dict.fromkeys(COUNTED, int)}]}
+COLOURS = {"erm": BLACK, "rcad": BLUE}
+NAMES = {"erm": "ERM", "rcad": "RCAD"}
 
 
-def check_step_times(path: Path, record: JSON) -> None:
-    """Every row has what a chart needs."""
-    form = {"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}
-    shaped(str(path), record, {"rows": [form]})
+def outside(row: JSON) -> bool:
+    """Whether RCAD takes more or less of ERM's time there than its passes should."""
+    ratio = row.get("ratio_to_erm")
+    return row["method"] == "rcad" and ratio is not None and not EXPECTED[0] <= ratio <= EXPECTED[1]
+
+
+def growth_figure(path: Path, record: JSON) -> Figure | None:
+    """A column for each axis: time per example with its floor, the ratio to ERM, memory."""
+    rows = [row for row in record["rows"] if row.get("us_per_example")]
+    axes = [axis for axis in AXES if len({_at(row, axis) for row in rows if axis in row["axes"]}) > 1]
+    if not axes:
+        return None
+    remembered = any(row.get("peak_memory_gib") for row in rows)
+    drawn = drawing.blank(0.7 + 2.3 * len(axes), 6.4 if remembered else 4.6)
+    grid = drawn.subplots(3 if remembered else 2, len(axes), squeeze=False, sharex="col", sharey="row")
+    for column, axis in enumerate(axes):
+        for method in COLOURS:
+            mine = sorted((r for r in rows if r["method"] == method and axis in r["axes"]), key=lambda r: _at(r, axis))
+            _lines(grid[:, column], mine, axis, method)
+        _dress(grid[:, column], axis, [row for row in rows if axis in row["axes"]])
+    words = ("µs per example", "RCAD / ERM", "GiB at the peak")
+    for ax, text in zip(grid[:, 0], words, strict=False):
+        ax.set_ylabel(text, fontsize=9)
+    first = grid[0, 0]
+    keys = [drawing.key(first, NAMES[method], color=colour, marker="o", ms=3) for method, colour in COLOURS.items()]
+    keys.append(drawing.key(first, "floor: arithmetic alone", color=BLACK, ls=":", lw=1))
+    keys.append(drawing.key(first, f"outside {EXPECTED[0]} to {EXPECTED[1]}", color=VERMILION, marker="o", ls="", ms=5))
+    drawing.legend(drawn, keys, 4)
+    about = ", ".join(
+        f"{'torch ' * (name == 'torch')}{record[name]}" for name in ("device", "torch", "precision") if record.get(name)
+    )
+    return Figure(
+        drawn,
+        f"{about}: one thing grows at a time from {_base(rows)}; runs at once have batches of {_run_batch(rows)}. ERM "
+        "and RCAD were timed in turns. The floor is the arithmetic of the passes at the rate of a large matrix "
+        f"product. {_exceptions(rows)}",
+        f"Time per example, its ratio to ERM and memory by {', '.join(AXES[axis][1] for axis in axes)}.",
+        wide=True,
+        name=path.stem,
+    )
+
+
+def _at(row: JSON, axis: str) -> float:
+    return float(row.get(AXES[axis][0]) or 0)
+
+
+def _lines(panels: Sequence[Any], rows: Sequence[JSON], axis: str, method: str) -> None:
+    colour, joined, across = COLOURS[method], "-", [_at(row, axis) for row in rows]
+    if axis == "model":  # no series
+        joined, across = "", [float(place) for place in range(len(rows))]
+    panels[0].plot(across, [row["us_per_example"] for row in rows], f"o{joined}", color=colour, ms=3, lw=1.3)
+    floors = [(x, row["floor_us_per_example"]) for x, row in zip(across, rows, strict=True)]
+    panels[0].plot(*zip(*floors, strict=True), f"_{joined and ':'}", color=colour, lw=1, ms=6)
+    if method == "rcad":
+        panels[1].plot(across, [row["ratio_to_erm"] for row in rows], f"o{joined}", color=colour, ms=3, lw=1.3)
+        for x, row in zip(across, rows, strict=True):
+            if outside(row):
+                panels[1].plot(x, row["ratio_to_erm"], "o", color=VERMILION, ms=5)
+    if len(panels) > 2:
+        held = [(x, row["peak_memory_gib"]) for x, row in zip(across, rows, strict=True) if row.get("peak_memory_gib")]
+        if held:
+            panels[2].plot(*zip(*held, strict=True), f"o{joined}", color=colour, ms=3, lw=1.3)
+
+
+def _dress(panels: Sequence[Any], axis: str, rows: Sequence[JSON]) -> None:
+    for ax in panels:
+        ax.set_xscale("linear" if axis == "model" else "log")
+        ax.tick_params(labelsize=8)
+        drawing.bare(ax)
+    ticks = sorted({_at(row, axis) for row in rows})
+    chosen = ticks if len(ticks) < 5 else ticks[:: (len(ticks) + 3) // 4]
+    if axis == "model":
+        names = {_at(row, axis): str(row["model"]).removeprefix("timm:").split("_patch")[0] for row in rows}
+        labels = [f"{names[tick]}, {_short(tick)}" for tick in ticks]
+        panels[-1].set_xticks(range(len(ticks)), labels, rotation=30, ha="right", fontsize=7)
+        panels[-1].set_xlim(-0.5, len(ticks) - 0.5)
+    else:
+        panels[-1].set_xticks(chosen, [_short(tick) for tick in chosen])
+    panels[-1].minorticks_off()
+    panels[-1].set_xlabel(AXES[axis][1], fontsize=9)
+    panels[0].set_yscale("log")
+    panels[1].axhspan(*EXPECTED, color=LIGHT, alpha=0.4, lw=0)
+    if len(panels) > 2:
+        panels[2].set_yscale("log")
+
+
+def _short(value: float) -> str:
+    return f"{value / 1e6:.0f}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
+
+
+def _base(rows: Sequence[JSON]) -> str:
+    row = max(rows, key=lambda row: len(row["axes"]))
+    return f"{row['model']}, batches of {row['batch']}, {row['side']}x{row['side']} images and {row['classes']} classes"
+
+
+def _run_batch(rows: Sequence[JSON]) -> str:
+    return ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
+
+
+def _exceptions(rows: Sequence[JSON]) -> str:
+    found = [row for row in rows if outside(row)]
+    words = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in found)
+    low, high = EXPECTED
+    return (
+        f"RCAD leaves {low} to {high} times ERM at {words}." if found else f"RCAD stays within {low} to {high} of ERM."
+    )
+
+
+def _where(row: JSON) -> str:
+    told = {
+        "batch": f"batch {row['batch']}",
+        "side": f"{row['side']} pixels",
+        "classes": f"{row['classes']:,} classes",
+        "model": row["model"].removeprefix("timm:"),
+        "runs": f"{row['runs']} runs",
+    }
+    return ", ".join(told[axis] for axis in row["axes"] if axis in told)
+
+
+def growth_table(record: JSON) -> Table:
+    """Every point; where the ratio leaves what the passes cost, it is marked."""
+    rows: list[list[str | Cell]] = []
+    for row in record["rows"]:
+        if row.get("error"):
+            rows.append([_where(row), NAMES.get(row["method"], row["method"]), str(row["error"]), *["-"] * 4])
+            continue
+        ratio = Cell(fixed(row["ratio_to_erm"], 2), mark="bad" if outside(row) else "")
+        numbers = (fixed(row["us_per_example"], 2), ratio, fixed(row["ratio_to_floor"], 2))
+        memory = fixed(row.get("peak_memory_gib"), 2)
+        rows.append(
+            [_where(row), NAMES.get(row["method"], row["method"]), *numbers, memory, str(row.get("engine", "-"))]
+        )
+    header = ("point", "method", "µs per example", "times ERM", "times the floor", "GiB", "steps")
+    return Table(header, rows, "How the cost of a step grows; a ratio outside 1.6 to 2.05 is marked.")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError
+from rcad.errors import InputError, shaped
 from rcad.loss.method_rows import label, sources
 from rcad.paper.record import JSON, LAST, Place, Run, Study, is_study
-from rcad.paper.report import costs, scaling
-from rcad.paper.report.chapters import EVALUATION
+from rcad.paper.report import costs
+from rcad.paper.report.chapters import EVALUATED, EVALUATION
 from rcad.paper.targets import TARGETS
 from rcad.runs.files import loads, read_text
 from rcad.runs.pack import SUFFIX, read_pack
@@ -53,8 +53,8 @@ def read(results: Path) -> Found:
     if not results.is_dir():
         raise InputError(f"expected a folder of records, but there is none at {results}; pass --results")
     studies: list[Study] = []
-    others: dict[str, list[tuple[Path, JSON]]] = {costs.KIND: [], scaling.KIND: [], EVALUATION: []}
-    checks = {costs.KIND: costs.check_step_times, scaling.KIND: scaling.check}
+    forms: dict[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_FORM, EVALUATION: EVALUATED}
+    others: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in forms}
     damaged: list[str] = []
     unused: list[Path] = []
     for path in sorted([*results.glob("*.json"), *results.glob("*/*.json")]):
@@ -67,10 +67,8 @@ def read(results: Path) -> Found:
                 studies.append(Study.parse(plain, path))
             elif isinstance(plain, Mapping) and plain.get("target") in TARGETS:
                 raise InputError(f"expected {path} to say its kind, but it was made by an older rcad; run it again")
-            elif kind in others:
-                if kind in checks:
-                    checks[kind](path, plain)
-                others[kind].append((path, plain))
+            elif kind in forms:
+                others[kind].append((path, shaped(str(path), plain, forms[kind])))
             else:
                 unused.append(path)
         except InputError as error:
@@ -93,7 +91,7 @@ def read(results: Path) -> Found:
     return Found(
         studies=named(studies),
         step_times=others[costs.KIND],
-        scaling=others[scaling.KIND],
+        scaling=others[costs.GROWTH],
         evaluations=others[EVALUATION],
         damaged=damaged,
         run_files={record.id: pack for pack, held in packs.items() for record in held}
