@@ -30,20 +30,22 @@ from rcad.train.step import Ranks
 from workers import in_ranks
 
 EPOCHS = 5
-# Its last batch has ten examples: of one alone, whose last layers have single numbers, BatchNorm makes rounding large.
-WHOLE = ["model.norm=batch", "train.batch_size=19"]
-CASES = {
+WHOLE = ["model.norm=batch"]
+CASES: dict[str, tuple[str, list[str]]] = {
     "erm, GroupNorm": ("erm", ["model.norm=group"]),
     "rcad, GroupNorm": ("rcad", ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
     "mixup + rcad, SyncBatchNorm": ("mixup + rcad", WHOLE),
     "rcad, SyncBatchNorm": ("rcad", [*WHOLE, "train.ema=0.9"]),
     "a random direction": ("data_augmentation + rcad_random", WHOLE),
 }
+LAST = {"rcad, SyncBatchNorm": 2, "a random direction": 3}
+"""Examples in the last batch; else a single one."""
 
 
 def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
-    """10 steps an epoch; with batches of 20 the last has a single example: fewer than there are processes."""
+    """10 steps an epoch, the last of a few examples: fewer than there are processes, or one for each."""
     method, settings = CASES[case]
+    rows = 239 + LAST.get(case, 1)
     few = [
         "model.width=4",
         "train.batch_size=20",
@@ -52,7 +54,7 @@ def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
         "data.validation=0.245",
         "optim.schedule=constant",
     ]
-    return configure("digits[:240]", parse_method(method), epochs=epochs, settings=[*few, *settings])
+    return configure(f"digits[:{rows}]", parse_method(method), epochs=epochs, settings=[*few, *settings])
 
 
 def streamed_config(folder: Path) -> RunConfig:
@@ -110,7 +112,7 @@ def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int
     for case in CASES:
         config = config_of(case)
         wanted = run(config, alone)
-        assert wanted.splits["train"].size % 20 == 1
+        assert wanted.splits["train"].size % 20 == LAST.get(case, 1)
         found = several.store.get(config_id(config))
         assert_alike(weights(several, config), weights(alone, config))
         assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
@@ -123,6 +125,42 @@ def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int
     run(config, alone)
     assert_alike(weights(several, config), weights(alone, config))
     assert len(several.store.records()) == len(CASES) + 1
+
+
+LAYER = """
+from train import test_ranks as these
+these.norms_in_a_rank()
+"""
+
+
+def norms_in_a_rank() -> None:
+    torch.set_num_threads(1)
+    with connected(torch.device("cpu")) as ranks:
+        for count in range(2, 2 * ranks.size + 1):
+            for side in (1, 2):  # one number a channel and example, and a few
+                draw = torch.Generator().manual_seed(count)
+                x, up = torch.randn(2, count, 3, side, side, dtype=torch.float64, generator=draw)
+                mine = ranks.part(count)
+                alone, layer = torch.nn.BatchNorm2d(3).double(), torch.nn.BatchNorm2d(3).double()
+                ranks.prepared(layer)
+                layer.has_all = count < ranks.size  # type: ignore[assignment]
+                whole, part = x.clone().requires_grad_(), x[mine].clone().requires_grad_()
+                alone(whole).backward(up)
+                layer(part).backward(up[mine])
+                assert whole.grad is not None
+                torch.testing.assert_close(part.grad, whole.grad[mine], rtol=1e-9, atol=1e-11)
+                for name, buffer in alone.named_buffers():
+                    torch.testing.assert_close(layer.get_buffer(name), buffer, rtol=1e-11, atol=1e-13)
+                for name, weight in alone.named_parameters():
+                    gradient = layer.get_parameter(name).grad
+                    assert gradient is not None
+                    summed = gradient if count < ranks.size else ranks.summed(gradient)
+                    torch.testing.assert_close(summed, weight.grad, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) -> None:
+    in_ranks(size, LAYER)
 
 
 @pytest.fixture

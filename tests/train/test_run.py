@@ -268,6 +268,13 @@ def test_writing_out_a_default_is_the_same_run() -> None:
     assert config_id(canonical_config(other)) != config_id(plain)
 
 
+def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(tmp_path: Path) -> None:
+    settings = ["model.name=resnet18", "model.width=4", "train.batch_size=50", "data.validation=0.15"]
+    config = configure("digits[:60]", [("erm", ())], epochs=1, settings=settings)
+    with pytest.raises(InputError, match=r"^expected several numbers .* but got a batch of 1 example; take another"):
+        run(config, Place(Store.open(tmp_path), device="cpu"))
+
+
 def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
     config = configure(
         "digits[:200]", [("erm", ())], epochs=3, settings=["optim.name=sgd", "optim.lr=1e30", "model.width=4"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -20,6 +20,7 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.growth import as_unit_float
 from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
+from rcad.runs.words import plural
 from rcad.train.place import Engine
 
 if TYPE_CHECKING:
@@ -339,7 +340,7 @@ class Update:
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
         x, target, raw, y, source, share = self.taken(index)
-        with self._precision():
+        with self._precision(), _several_numbers(len(y)):
             losses = self.criterion.backward(
                 model,
                 x,
@@ -368,6 +369,20 @@ class Update:
         if self.config.train.precision == "fp32":
             return nullcontext()
         return torch.autocast(self.x.device.type, dtype=torch.bfloat16)
+
+
+@contextmanager
+def _several_numbers(examples: int) -> Iterator[None]:
+    """BatchNorm's complaint of a channel that has but one number, in words that say what to do."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise InputError(
+            "expected several numbers in each channel for BatchNorm's statistics, but got a batch of "
+            f"{plural(examples, 'example')}; take another train.batch_size, or model.norm=group"
+        ) from None
 
 
 class Stepper:
