@@ -3,11 +3,15 @@
     python benchmarks/streaming.py --out results/benchmarks/streaming_cpu.json --part loader
     python benchmarks/streaming.py --out results/benchmarks/streaming_h200.json --part step
     python benchmarks/streaming.py --part step --model resnet18 --size 64 --batch 16 --precision fp32   (a CPU)
+    python benchmarks/streaming.py --part memory --shards DATA/tiny-imagenet \
+        --out results/benchmarks/streaming_memory_cpu.json
 
 The script makes its own images: JPEG files of 500 x 375 pixels, as large as ImageNet's, linked to as many names as are
 needed. "loader": images a second out of `Stream.batches` and out of a DataLoader that decodes with the same function,
 on as many workers as there are cores, in turns. "step": a training step with images streamed, in memory, and in memory
 with the engine that a GPU takes by itself, and how many images a second the cores can decode, which bounds the first.
+"memory": the largest memory of a run on class folders of the images in Parquet shards, and of one on 20 times as many
+names.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ import argparse
 import json
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -86,11 +92,13 @@ def rate(batches: Iterator[Any], skip: int = 2) -> float:
 
 def loader(stream: Stream, folder: Path, size: int, batch: int, rounds: int) -> dict[str, Any]:
     paths = sorted((folder / "train").rglob("*.jpg"))
-    ours, theirs = [], []
+    ours, theirs, owns = [], [], []
     for number in range(rounds):  # in turns: a busy moment hits both
         order = torch.randperm(len(paths), generator=torch.Generator().manual_seed(number))
         wanted = [part.numpy() for part in torch.split(order, batch)]
+        own = time.process_time()
         ours.append(rate(stream.batches(wanted)))
+        owns.append(1000 * (time.process_time() - own) / len(paths))
         sampler = [part.tolist() for part in torch.split(order, batch)]
         workers = {"num_workers": cores(), "prefetch_factor": 2}
         theirs.append(rate(iter(torch.utils.data.DataLoader(Decoded(paths, size), batch_sampler=sampler, **workers))))
@@ -101,6 +109,7 @@ def loader(stream: Stream, folder: Path, size: int, batch: int, rounds: int) -> 
         "dataloader_images_per_second": round(median(theirs), 1),
         "ratio": round(median(ratios), 3),
         "ratios": [round(one, 3) for one in ratios],
+        "ms_of_the_training_process_per_image": round(median(owns), 3),
     }
 
 
@@ -123,11 +132,56 @@ def step_ms(config: RunConfig, place: Place, steps: int) -> tuple[float, str]:
 
 
 WARM = 6
+ONE_RUN = """
+import json, os, resource, sys
+from pathlib import Path
+from rcad.data import decoders
+from rcad.runs.configure import configure
+from rcad.train.place import Place
+from rcad.train.run import run
+root, where = Path(sys.argv[1]), Path(sys.argv[2])
+settings = ["model.name=small_cnn", "model.width=8", "train.batch_size=128", "data.validation=0"]
+settings.append("train.selection=last")
+record = run(configure(str(root), [("erm", ())], epochs=1, settings=settings), Place.of(where, cache_dir=where,
+    device="cpu", stream=True))
+free, others = decoders._decoders(os.getpid()), []
+while not free.empty():
+    if (one := free.get()) is not None:
+        others.append(int(Path(f"/proc/{one._process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3)
+own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+print(json.dumps({"images": record.splits["train"].size,
+    "training_process_mb": round(own, 1), "decoding_processes_mb": [round(mb, 1) for mb in others],
+    "all_mb": round(own + sum(others), 1)}))
+"""
+
+
+def memory(shards: Path, root: Path, repeats: int) -> list[dict[str, Any]]:
+    """Peaks of a run of one epoch on the images as they are, and on so many names of each."""
+    import pyarrow.parquet as pq
+
+    rows = []
+    for times in (1, repeats):
+        for split, name in (("train", "train"), ("val", "valid")):
+            for file in sorted(shards.glob(f"{name}*.parquet")):
+                table = pq.read_table(file).to_pydict()
+                for number, (image, label) in enumerate(zip(table["image"], table["label"], strict=True)):
+                    folder = root / str(times) / split / f"class{label:04d}"
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / f"{file.stem}-{number}.jpg").write_bytes(image["bytes"])
+                    for copy in range(1, times if split == "train" else 1):
+                        os.link(folder / f"{file.stem}-{number}.jpg", folder / f"{file.stem}-{number}-{copy}.jpg")
+        command = [sys.executable, "-c", ONE_RUN, str(root / str(times)), str(root / f"runs{times}")]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        print(rows[-1], flush=True)
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("loader", "step", "both"), default="both")
+    parser.add_argument("--part", choices=("loader", "step", "both", "memory"), default="both")
+    parser.add_argument("--shards", type=Path, help="of --part memory: a folder of Parquet shards")
+    parser.add_argument("--repeats", type=int, default=20, help="of --part memory")
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--batch", type=int, default=128)
@@ -150,6 +204,11 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "images": {"files": count, "pixels": [500, 375], "size": size, "batch": batch},
     }
+    if arguments.part == "memory":
+        del record["images"]
+        with tempfile.TemporaryDirectory() as folder:
+            record["memory"] = memory(arguments.shards, Path(folder), arguments.repeats)
+        return _write(arguments.out, record)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         print(f"making {count:,} images", flush=True)
@@ -190,11 +249,15 @@ def main() -> None:
                 decoding = row["decoding_ms"] > row["ms"]["memory"]
                 row["bound_by"] = "decoding on these cores" if decoding else "the step itself"
                 record["steps"].append(row)
+    return _write(arguments.out, record)
+
+
+def _write(path: Path | None, record: dict[str, Any]) -> None:
     text = json.dumps(record, indent=1)
     print(text)
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(text + "\n", encoding="utf-8")
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

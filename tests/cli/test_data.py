@@ -155,11 +155,11 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_died_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying() -> subprocess.Popen[bytes]:
+    def dying(program: str) -> subprocess.Popen[bytes]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], **pipes)
 
-    monkeypatch.setattr(decoding, "_start_worker", dying)
+    monkeypatch.setattr(decoding, "start_worker", dying)
     monkeypatch.setattr(decoding, "_WORTH_WORKERS", 1)
     images("images/train")
     images("images/test")  # a second split makes a second job, and so work for processes

@@ -308,7 +308,7 @@ def work() -> None:
 
 def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[Block, None, None]:
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    processes = [_start_worker() for _ in range(workers)]
+    processes = [start_worker(_WORKER) for _ in range(workers)]
     threads = [
         threading.Thread(target=_follow, args=(process, jobs[k::workers], answers), daemon=True)
         for k, process in enumerate(processes)
@@ -337,11 +337,12 @@ def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[Block, None, Non
                     pipe.close()
 
 
-def _start_worker() -> subprocess.Popen[bytes]:
+def start_worker(program: str) -> subprocess.Popen[bytes]:
+    """A process that runs this line of Python."""
     # The package may be importable only because the caller's script changed sys.path.
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-c", _WORKER],
+        [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -5,7 +5,8 @@ cache keeps: it finds broken images and differing sizes before a run starts, and
 any split take. Image files are read where they lie. Parquet shards are unpacked into the cache, still encoded: in a
 shuffled order every image would otherwise cost a whole row group.
 
-Threads decode: Pillow lets go of Python's lock while it does. What they hold is bounded by `AHEAD` batches.
+Large sets are decoded by processes (`decoders.py`), each fed by a thread; small ones by the threads themselves. What
+they hold is bounded by `AHEAD` batches.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, REMEDY, cache_root, emptied, fingerprint, hashed, make_whole
+from rcad.data.cache import DECODING, REMEDY, cache_root, fingerprint, hashed, make_whole
 from rcad.data.dataset import Dataset, Progress, Split
+from rcad.data.decoders import WORTH_PROCESSES, Chunk, Pixels, Spot, fill_elsewhere, share_of_cores
 from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image
-from rcad.data.files import make_folder, read_bytes, writing
+from rcad.data.files import make_folder, writing
 from rcad.data.images import decode, is_grey
-from rcad.errors import InputError, cores, memory
+from rcad.errors import InputError, memory
 
 AHEAD = 3
 """Batches that are decoded before they are asked for."""
 CHUNK = 16
-"""Images that a thread takes at a time."""
+"""Images that a thread, or its process, takes at a time."""
 Index = npt.NDArray[np.int64]
-Pixels = npt.NDArray[np.uint8]
 
 
 class Encoded(Protocol):
@@ -44,8 +45,8 @@ class Encoded(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self, number: int) -> tuple[str, bytes]:
-        """How an error names the image, and its bytes."""
+    def spot(self, number: int) -> Spot:
+        """Where the image lies."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Files:
     def __len__(self) -> int:
         return len(self.names)
 
-    def read(self, number: int) -> tuple[str, bytes]:
-        path = Path(self.root, self.names[number])
-        return str(path), read_bytes(path)
+    def spot(self, number: int) -> Spot:
+        path = str(Path(self.root, self.names[number]))
+        return Spot(path, path)
 
 
 @dataclass(frozen=True)
@@ -76,19 +77,11 @@ class Packed:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def read(self, number: int) -> tuple[str, bytes]:
+    def spot(self, number: int) -> Spot:
         shard = int(np.searchsorted(self.firsts, number, side="right")) - 1
         origin = f"{self.origins[shard]} row {number - int(self.firsts[shard])}"
-        start, end = int(self.ends[number - 1]) if number else 0, int(self.ends[number])
-        if start == end:
-            raise InputError(f"expected image bytes in {origin}, but got none; store the bytes, not only the path")
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            data = file.read(end - start)
-        if zlib.crc32(data) != self.sums[number]:
-            changed = f"expected {origin} as it was unpacked, but its bytes in {self.path} have changed"
-            raise InputError(f"{changed}; {emptied(self.path.parent)}")
-        return origin, data
+        start = int(self.ends[number - 1]) if number else 0
+        return Spot(origin, str(self.path), start, int(self.ends[number]), int(self.sums[number]))
 
 
 class Survey(NamedTuple):
@@ -145,26 +138,22 @@ class Stream:
 
     def batches(self, wanted: Iterable[Index]) -> Iterator[Pixels]:
         """The images with these indices, batch by batch, decoded while those before are in use."""
+        fill = fill_elsewhere if len(self) >= WORTH_PROCESSES else Chunk.fill
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
         with _threads() as pool:
             for index in wanted:
                 rows = self.rows[index]
                 pixels = np.empty((len(rows), *self.survey.shape), np.uint8)
                 parts = range(0, len(rows), CHUNK)
-                jobs = [pool.submit(self._decode, rows[k : k + CHUNK], pixels[k : k + CHUNK]) for k in parts]
+                jobs = [pool.submit(fill, self._chunk(rows[k : k + CHUNK]), pixels[k : k + CHUNK]) for k in parts]
                 coming.append((pixels, jobs))
                 if len(coming) > AHEAD:
                     yield _done(coming.popleft())
             while coming:
                 yield _done(coming.popleft())
 
-    def _decode(self, rows: Index, out: Pixels) -> None:
-        for place, row in enumerate(rows.tolist()):
-            origin, data = self.encoded.read(row)
-            image = decode(data, origin, self.size, grey=self.survey.shape[0] == 1)
-            if image.shape != self.survey.shape:
-                raise InputError(f"expected {origin} as it was when the run began, but its size has changed")
-            out[place] = image
+    def _chunk(self, rows: Index) -> Chunk:
+        return Chunk([self.encoded.spot(row) for row in rows.tolist()], self.survey.shape, self.size)
 
 
 def streamed(
@@ -230,7 +219,8 @@ def look(encoded: Encoded, size: int | None, progress: Progress | None, *, skip_
     def see(numbers: range) -> None:
         for number in numbers:
             try:
-                origin, data = encoded.read(number)
+                spot = encoded.spot(number)
+                origin, data = spot.origin, spot.read()
                 pixels = decode(data, origin, size)
                 grey[number] = is_grey(data, origin)
             except InputError as error:
@@ -268,7 +258,7 @@ def _in_turn(
     waiting: deque[tuple[range, Future[None]]] = deque()
     for chunk in chunks:
         waiting.append((chunk, pool.submit(work, chunk)))
-        if len(waiting) > 4 * cores():
+        if len(waiting) > 4 * share_of_cores():
             yield waiting.popleft()
     yield from waiting
 
@@ -353,7 +343,7 @@ def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, ide
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
     """A pool that drops what it has not begun when it is left early."""
-    pool = ThreadPoolExecutor(cores(), "rcad-decoding")
+    pool = ThreadPoolExecutor(share_of_cores(), "rcad-decoding")
     try:
         yield pool
     finally:

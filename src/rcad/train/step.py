@@ -24,7 +24,8 @@ from rcad.runs.words import plural
 from rcad.train.place import Engine
 
 if TYPE_CHECKING:
-    from rcad.data.streams import Index, Pixels, Stream
+    from rcad.data.decoders import Pixels
+    from rcad.data.streams import Index, Stream
 
 T = TypeVar("T")
 
