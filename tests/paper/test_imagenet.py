@@ -65,18 +65,8 @@ def test_finetuning_from_weights_on_class_folders(data: Path, tmp_path: Path, mo
     before = run(replace(RECIPE, train=replace(RECIPE.train, epochs=3)).config("imagenet", [("erm", ())]), place)
     weights = place.store.folder(before.id) / "model.safetensors"
     monkeypatch.setattr("rcad.data.streams.memory", lambda: 10_000)  # so that the table streams by itself
-    order = Order(
-        "T5",
-        "full",
-        "one view",
-        (0,),
-        tmp_path / "out",
-        data_dir=data,
-        cache_dir=tmp_path / "cache",
-        device="cpu",
-        workers=1,
-        weights=str(weights),
-    )
+    where: Any = {"data_dir": data, "cache_dir": tmp_path / "cache", "device": "cpu", "workers": 1}
+    order = Order("T5", "full", "one view", (0,), tmp_path / "out", weights=str(weights), **where)
     made: Any = make_suite(order, SILENT, pytest.fail)
     record = json.loads(made.files[0].read_text())
     cells = {(cell["row"], cell["column"]): cell["runs"] for cell in record["cells"]}

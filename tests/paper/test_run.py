@@ -48,18 +48,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def order(name: str, out: Path, **options: Any) -> Order:
-    return Order(
-        **{
-            "scale": "smoke",
-            "views": "one view",
-            "seeds": range(3),
-            "device": "cpu",
-            "workers": 1,
-            "name": name,
-            "out": out,
-            **options,
-        }
-    )
+    usual = {"scale": "smoke", "views": "one view", "seeds": range(3), "device": "cpu", "workers": 1}
+    return Order(**{**usual, "name": name, "out": out, **options})
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,9 @@ def test_the_figure_s_verdicts() -> None:
 def test_from_the_name_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("enough_examples", "margin_bound"):
         monkeypatch.setattr(appendix, name, partial(getattr(appendix, name), problems=4))
-    monkeypatch.setattr(lemmas, "conclusion_scan", partial(lemmas.conclusion_scan, steps=20))
+    for name, less in (("conclusion_scan", {"steps": 20}), ("sign_scan", {"count": 20_000})):
+        monkeypatch.setattr(lemmas, name, partial(getattr(lemmas, name), **less))
+    monkeypatch.setattr(lemmas, "sample_gradient_check", partial(lemmas.sample_gradient_check, n=20_000))
     monkeypatch.setattr(study, "MANY", 50_000)
     monkeypatch.setitem(study.SCALES, "smoke", Settings(draws=10, steps=20))
     told: list[str] = []
