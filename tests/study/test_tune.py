@@ -112,13 +112,17 @@ def test_one_parameter_is_drawn_as_dots() -> None:
 
 
 def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
-    found = Tuning(make(POINTS, [90.0, 95.0, 80.0])).save(tmp_path, "rcad")
+    found = Tuning(SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0]))).save(tmp_path, "rcad")
     assert [file.name for file in found.files] == ["rcad.json", "rcad.html", "rcad.png", "rcad.svg"]
     assert all(file.stat().st_size for file in found.files)
     assert found.best == found.record["trials"][1]
     assert found.verdict in found._repr_markdown_()
     assert "<table>" in found._repr_html_()
     assert len(found.figures) == 1
+    assert Tuning.read(found.files[0]).best == found.best
+    found.files[0].write_text(found.files[0].read_text().replace("95.0", "95.5"))
+    with pytest.raises(InputError, match="expected values that match their checksum"):
+        Tuning.read(found.files[0])
 
 
 @pytest.mark.parametrize(
@@ -133,16 +137,10 @@ def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_holds_no_search_is_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    found = Tuning(SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0]))).save(tmp_path, "rcad")
-    assert Tuning.read(found.files[0]).best == found.best
-    (tmp_path / "x.json").write_text(json.dumps({**found.record, **change}))
+    (tmp_path / "x.json").write_text(json.dumps({**SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0])), **change}))
     with pytest.raises(InputError) as caught:
         Tuning.read(tmp_path / "x.json")
     assert says in str(caught.value)
-    text = found.files[0].read_text()
-    found.files[0].write_text(text.replace("95.0", "95.5"))
-    with pytest.raises(InputError, match="expected values that match their checksum"):
-        Tuning.read(found.files[0])
 
 
 Make = Callable[..., RunRecord]
