@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -187,6 +188,14 @@ def test_commit_of_a_checkout(checkout: Path) -> None:
     (checkout / "code.py").write_text("x = 2\n")
     commit.cache_clear()
     assert commit(checkout / "code.py") == f"{head}-dirty"
+
+
+def test_looking_for_the_commit_writes_nothing(checkout: Path) -> None:
+    """A lock that a kill leaves would keep its owner from committing."""
+    os.utime(checkout / "code.py", (1, 1))  # git would note that the content is the same
+    before = (checkout / ".git" / "index").read_bytes()
+    assert not str(commit(checkout / "code.py")).endswith("-dirty")
+    assert (checkout / ".git" / "index").read_bytes() == before
 
 
 def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(

@@ -253,7 +253,11 @@ def commit(file: Path = Path(__file__)) -> str | None:
     """
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
-    return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    # Not `describe --dirty`, which writes to the index, under a lock that a kill leaves behind.
+    told = _git(file.parent, "status", "--porcelain=v2", "--branch", "--untracked-files=no") or ""
+    head = re.search(r"^# branch.oid ([0-9a-f]+)$", told, re.MULTILINE)
+    changed = re.search(r"^[^#]", told, re.MULTILINE)
+    return None if head is None else f"{head[1]}-dirty" if changed else head[1]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
