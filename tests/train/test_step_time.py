@@ -6,7 +6,11 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
 
@@ -104,3 +108,34 @@ def test_start_up_is_counted_from_the_command_to_the_last_teams_first_step(
     assert (kept["kind"], kept["teams"], kept["first_step_of_last_team"]) == ("rcad start-up", 2, 14.0)
     assert len(kept["stages"]) == 4
     assert "error" in record["rows"][1]  # no run left a record: the part says so, and the others go on
+
+
+def test_streaming_measures_every_method_and_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    streaming = importlib.import_module("streaming")
+    monkeypatch.setattr(streaming, "DISTINCT", 12)
+    monkeypatch.setattr(streaming, "WARM", 1)
+    words = ["--part", "both", "--model", "small_cnn", "--size", "16", "--batch", "4", "--steps", "2", "--rounds", "1"]
+    words += ["--precision", "fp32", "--device", "cpu", "--out", str(tmp_path / "a.json")]
+    monkeypatch.setattr("sys.argv", ["streaming.py", *words])
+    streaming.main()
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert record["loader"]["ratio"] > 0
+    assert [row["method"] for row in record["steps"]] == ["erm", "rcad"]
+    assert all(row["ms"].keys() == {"streamed", "memory"} for row in record["steps"])
+    half = tmp_path / "half"
+    half.mkdir()
+    pixels = [{"bytes": file.read_bytes()} for file in _jpegs(tmp_path, 24)]
+    for name, share in (("train-0", slice(0, 16)), ("valid-0", slice(16, 24))):
+        table = pa.table({"image": pixels[share], "label": [k % 2 for k in range(len(pixels[share]))]})
+        pq.write_table(table, half / f"{name}.parquet")
+    once, thrice = streaming.memory(half, tmp_path / "folders", 3)
+    assert (once["images"], thrice["images"]) == (16, 48)
+    assert once["all_mb"] > once["training_process_mb"] - 1 > 100
+
+
+def _jpegs(folder: Path, count: int) -> list[Path]:
+    draw = np.random.default_rng(0)
+    for k in range(count):
+        Image.fromarray(draw.integers(0, 255, (8, 8, 3), np.uint8)).save(folder / f"{k}.jpg")
+    return sorted(folder.glob("*.jpg"))
