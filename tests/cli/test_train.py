@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -293,3 +294,32 @@ def test_a_repair_leaves_a_record_alone_whose_data_have_changed(cli: Cli) -> Non
     assert result.code == 2
     assert "my.csv has changed since" in result.err
     assert path.with_name("record.json").read_bytes() == record
+
+
+def test_several_runs_under_torchrun_are_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    result = cli("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3")
+    assert result.code == 2
+    words = "expected one run under torchrun, but got 3; without it, --devices gives each GPU its own"
+    assert result.err == f"rcad: {words}\n"
+
+
+GRIDS = (
+    "train --method erm --seeds 2",
+    "compare --methods erm,rcad",
+    "tune --method rcad",
+    "paper run T4 --scale smoke",
+)
+
+
+@pytest.mark.parametrize("command", [*GRIDS, "paper run T4 --scale smoke"])
+def test_every_command_that_trains_asks_ray_where_told_to(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    data = [] if command.startswith("paper") else ["--data", "digits[:100]", "--epochs", "1"]
+    result = cli(*command.split(), *data, "--executor", "ray")
+    assert result.code == 2
+    assert "expected ray to be installed" in result.err
