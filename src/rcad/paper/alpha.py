@@ -2,7 +2,7 @@
 
 `python -m rcad.paper.alpha --help` computes it. Linear theory: the window is known. Moons in d dimensions
 and digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another
-rule is tried there against the alphas that the table T7 chose.
+rule is tried there against the alphas that the table T7 chose. CIFAR-100: against the runs of F4 and of T4's search.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rcad.data.dataset import subset
+from rcad.data.registry import load
 from rcad.data.small_sets import load_embedded
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.growth import as_unit_float
+from rcad.loss.method_rows import as_recorded
 from rcad.loss.methods import erm, rcad
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import record as records
@@ -36,14 +37,15 @@ from rcad.paper.theory.problem import Problem, final, rcad_step
 from rcad.paper.theory.simulation import Settings as Theory
 from rcad.paper.theory.simulation import run_finals, start, window
 from rcad.paper.uci import fold, read
+from rcad.runs.config import ModelConfig
+from rcad.runs.pack import packs_in
+from rcad.runs.store import Store
 
 ABOUT = (
     "How good is the measured alpha? `rcad suggest-alpha` (and `alpha=auto`) takes half the median distance from a "
     "training example to its nearest one of another class. Here it is held against the best alpha of a grid, chosen on "
-    "held-out examples; no test set is read. 'Excess' is another rule, tried beside it and not offered: half the "
-    "square root of what the squared distance to another class has more than that to the own class."
+    "held-out examples; no test set is read."
 )
-RULES = ("suggested", "excess")
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 MOONS = Protocol("sgd", 0.05, 128, 100, (128,))
 DIGITS = Protocol("adamw", 3e-3, 25, 60, (128,))
@@ -100,18 +102,6 @@ SCALES = {
 }
 
 
-def excess(x: Tensor, y: Tensor) -> float:
-    """Another rule, tried beside: half of what the distance to another class has more than that to the own class.
-
-    Noise that all examples share lengthens both distances alike; in squares it cancels.
-    """
-    distance = torch.cdist(x, x)
-    same = y[:, None] == y
-    other = distance.masked_fill(same, math.inf).amin(1).median()
-    own = distance.masked_fill(~same | torch.eye(len(x), dtype=torch.bool), math.inf).amin(1).median()
-    return 0.5 * math.sqrt(max(float(other.square() - own.square()), 0.0))
-
-
 def linear(settings: Settings, say: Say) -> list[dict[str, Any]]:
     """By beta: the window, the suggestions of many draws, and the exact accuracy with each draw's own suggestion."""
     rows = []
@@ -121,18 +111,13 @@ def linear(settings: Settings, say: Say) -> list[dict[str, Any]]:
         found = window(beta, base)
         sample, _ = start(base)
         labels = (sample.y > 0).long()
-        pairs = list(zip(sample.x.float(), labels, strict=True))
-        rules = {
-            "suggested": [suggest_alpha(x, y, sample=None) for x, y in pairs],
-            "excess": [excess(x, y) for x, y in pairs],
-        }
+        alphas = [suggest_alpha(x, y, sample=None) for x, y in zip(sample.x.float(), labels, strict=True)]
         begun = run_finals(replace(base, alphas=()), rcad_steps=1)[0]
         row: dict[str, Any] = {"beta": beta, "erm": 100 * found["erm"], "best": 100 * found["best"]}
         row |= {"best_alpha": found["best_alpha"], "helpful": found["helpful"]}
-        for name, alphas in rules.items():
-            step = rcad_step(sample, base.problem.gamma, torch.tensor(alphas, dtype=torch.float64), lr=base.rcad_lr)
-            accuracy = base.problem.accuracy(final(step, begun, base.steps))
-            row[name] = {"alpha": float(np.median(alphas)), "accuracy": 100 * float(accuracy.mean())}
+        step = rcad_step(sample, base.problem.gamma, torch.tensor(alphas, dtype=torch.float64), lr=base.rcad_lr)
+        accuracy = base.problem.accuracy(final(step, begun, base.steps))
+        row["suggested"] = {"alpha": float(np.median(alphas)), "accuracy": 100 * float(accuracy.mean())}
         rows.append(row)
     return rows
 
@@ -158,7 +143,7 @@ def digits(settings: Settings, say: Say) -> dict[str, Any]:
     x, y = as_unit_float(torch.from_numpy(data.x)).flatten(1), torch.from_numpy(data.y)
     folds = [Fold(x[rows], y[rows], x[held], y[held], 10) for rows in sets]
     measured = _suggestions(folds)
-    middle = float(np.median([one["suggested"] for one in measured]))
+    middle = float(np.median(measured))
     alphas = [middle * factor for factor in settings.factors]
     return _tried(folds, alphas, measured, settings.lam, settings.digits, partial(say, "digits"))
 
@@ -200,38 +185,87 @@ def run(settings: Settings, uci: Study | None, data_dir: Path | None, say: Say) 
     )
 
 
-def _suggestions(folds: Sequence[Fold]) -> list[dict[str, float]]:
-    return [{"suggested": suggest_alpha(f.x, f.y, sample=None), "excess": excess(f.x, f.y)} for f in folds]
+def _suggestions(folds: Sequence[Fold]) -> list[float]:
+    return [suggest_alpha(fold.x, fold.y, sample=None) for fold in folds]
 
 
 def _tried(
     folds: Sequence[Fold],
     alphas: Sequence[float],
-    measured: Sequence[Mapping[str, float]],
+    measured: Sequence[float],
     lam: float,
     protocol: Protocol,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Held-out accuracy by alpha, (alphas, folds), the best of them, each fold with its own suggestions, and ERM.
+    """Held-out accuracy by alpha, (alphas, folds), the best of them, each fold with its own suggestion, and ERM.
 
     Args:
-        measured: the suggestion of each rule, fold by fold.
+        measured: the suggestion, fold by fold.
     """
-    tried = [[alpha] * len(folds) for alpha in alphas] + [[one[rule] for one in measured] for rule in RULES]
+    tried = [*([alpha] * len(folds) for alpha in alphas), measured]
     jobs = [Job(Candidate({}, rcad(alpha, lam)), k, k) for line in tried for k, alpha in enumerate(line)]
     values = np.asarray(fit(jobs, folds, protocol, progress).metrics["accuracy"]).reshape(-1, len(folds))
     means = values.mean(1)
     best = int(means[: len(alphas)].argmax())
-    row: dict[str, Any] = {
+    return {
         "alphas": list(alphas),
         "grid": values[: len(alphas)].tolist(),
         "erm": float(np.mean(refit(Candidate({}, erm()), folds, protocol)["accuracy"])),
         "best_alpha": alphas[best],
         "best": float(means[best]),
+        "suggested": {"alpha": float(np.median(measured)), "accuracy": float(means[-1])},
     }
-    for rule, mean in zip(RULES, means[len(alphas) :], strict=True):
-        row[rule] = {"alpha": float(np.median([one[rule] for one in measured])), "accuracy": float(mean)}
-    return row
+
+
+SEEDS, LAM = range(5), 0.1
+"""Of F4's runs."""
+SEARCHES = {"ResNet-18": "T4-tuned", "a small CNN without BatchNorm": "T4-tuned-small_cnn"}
+
+
+def images(results: Path, data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
+    """CIFAR-100: the suggestion beside F4's curve on held-out images, and beside what T4's searches chose.
+
+    Nothing is trained. The runs are those of the packs in RESULTS/images.
+    """
+    say("images: distances", 0, 1)
+    train = load("cifar100", data_dir=data_dir).train
+
+    def suggested(count: int) -> float:
+        chosen = [subset(train.y, count, seed=seed) for seed in SEEDS]
+        found = [suggest_alpha(train.x[rows], train.y[rows], sample=None) for rows in chosen]
+        return float(np.median(found))
+
+    curve: dict[float | None, list[tuple[float, float]]] = {}
+    for record in Store(results / "images", tuple(packs_in(results / "images"))).records():
+        config = record.config
+        name, values = as_recorded(config.method)[-1]
+        paper = config.data.name == "cifar100[:2000]" and config.model == ModelConfig(name="resnet18")
+        of_f4 = name == "erm" or (name == "rcad" and dict(values)["lam"] == LAM)
+        if paper and of_f4 and config.seed in SEEDS and config.train.precision == "bf16":
+            score = record.epochs[-1]["val_nll"], record.metrics["val_accuracy"]
+            curve.setdefault(dict(values).get("alpha"), []).append(score)  # type: ignore[arg-type]
+    means = {alpha: np.mean(scores, 0).tolist() for alpha, scores in curve.items()}
+    plain = means.pop(None)
+    alphas = sorted(alpha for alpha in means if alpha is not None)
+    nll, accuracy = ([means[alpha][k] for alpha in alphas] for k in (0, 1))
+    rows: list[dict[str, Any]] = [
+        {
+            "setting": "2,000 images, ResNet-18, lam 0.1 (F4)",
+            "suggested": suggested(2000),
+            "alphas": alphas,
+            "nll": nll,
+            "accuracy": accuracy,
+            "erm": plain,
+            "best": {"NLL": alphas[int(np.argmin(nll))], "accuracy": alphas[int(np.argmax(accuracy))]},
+        }
+    ]
+    for network, name in SEARCHES.items():
+        choices = Study.read(results / "T4" / f"{name}.json").details["search"]["choices"]
+        (one,) = (one for one in choices if (one["row"], one["column"]) == ("RCAD", "n=500"))
+        alpha = one["trials"][one["chosen"]]["values"]["RCAD.alpha"]
+        row = {"setting": f"500 images, {network}, tuned (T4)", "suggested": suggested(500), "best": {"NLL": alpha}}
+        rows.append(row)
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -240,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/alpha"), metavar="DIR")
     parser.add_argument("--scale", choices=list(SCALES), default="full")
     parser.add_argument("--uci", type=Path, metavar="FILE", help="T7's record; without it UCI is left out")
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder that holds uci/")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="results/; without it CIFAR-100 is left as it was")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="folder that holds uci/ and cifar100/")
     given = parser.parse_args(arguments)
     try:
         uci = None if given.uci is None else Study.read(given.uci)
@@ -250,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study, _ = computed(
             path, given.scale, asdict(settings), lambda: run(settings, uci, given.data_dir, _say), again=stale
         )
+        if given.images is not None:
+            study = replace(study, details={**study.details, "images": images(given.images, given.data_dir, _say)})
         files, note = write_study(study, path, "python -m rcad.paper.alpha")
     except (InputError, MissingExtraError) as error:
         print(f"alpha: {error}", file=sys.stderr)
