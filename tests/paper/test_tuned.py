@@ -106,6 +106,17 @@ def test_methods_are_searched_and_judged_a_few_at_a_time(tmp_path: Path) -> None
     assert both.places["ERM", "n=500"] == alone.places["ERM", "n=500"]
 
 
+def test_a_whole_set_chooses_between_two_weight_decays(tmp_path: Path) -> None:
+    search = order(tmp_path, only=("n=500", "n=50,000"), scale="smoke").search()
+    tried = search.trial_configs("RCAD", "n=50,000")
+    assert [values for values, _ in tried] == [{}, {tuned.DECAY: 1e-3}]
+    assert [len(configs) for _, configs in tried] == [1, 1]
+    assert [one.optim.weight_decay for _, (one,) in tried][1] == 1e-3
+    assert "Whole data sets (n=50,000): the paper's setting and weight decay 0.001, one seed." in search.design()
+    assert "Whole" not in order(tmp_path).search().design()
+    assert len(search.trial_configs("RCAD", "n=500")) == tuned.CANDIDATES["smoke"]
+
+
 def test_only_some_tables_have_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--protocol tuned"):
         order(tmp_path, name="T3", only=()).plan()

@@ -62,7 +62,7 @@ TARGETS = {
         _suite("F3", "gains over ERM, by data set and by data size", 990, IMAGES),
         _suite("F4", "accuracy against alpha; its other panels are T3, T7", 200, ("cifar100",)),
         Target("F5", "linear theory: weights, accuracy, the window of alpha", "theory", "linear", (), 2),
-        _suite("F6", "accuracy on corrupted test images", 100, ("cifar10", "cifar100")),
+        _suite("F6", "accuracy on corrupted test images", 150, ("cifar10", "cifar100")),
         Target("F7", "decision boundaries of ERM and RCAD on the moons", "moons", "boundaries", (), 1),
     )
 }

@@ -9,7 +9,7 @@ from typing import Any
 from rcad.paper.claims import Claim
 from rcad.paper.moons import at_printed_size
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import Mean, counts, gain_over, mean_of, place_mean, tally
+from rcad.paper.report.numbers import Mean, gain_over, mean_of, place_mean, tally
 from rcad_docs.evidence import report
 
 RANDOM = "random direction"
@@ -106,7 +106,7 @@ def verdicts(root: Path) -> str:
 
 def _judged(claims: list[tuple[Study, Claim]]) -> str:
     targets = ", ".join(dict.fromkeys(study.target for study, _ in claims))
-    return f"({targets}): {tally(counts([claim for _, claim in claims]))}"
+    return f"({targets}): {tally([claim for _, claim in claims])}"
 
 
 def cost(root: Path) -> str:
@@ -189,12 +189,12 @@ def _tally(studies: dict[str, Study], target: str, start: str = "") -> str:
     if study is None:
         return "not run"
     chosen = [claim for claim in study.claims if claim.statement.startswith(start) and not study.added(claim)]
-    return f"{tally(counts(chosen))} ([{target}]({target}.md))"
+    return f"{tally(chosen)} ([{target}]({target}.md))"
 
 
 def _statements(studies: dict[str, Study], target: str, statement: str) -> str:
     claims = [c for c in studies[target].claims if c.statement.startswith(statement)] if target in studies else []
-    return f"{tally(counts(claims))} on the moons ([{target}]({target}.md))" if claims else "not run"
+    return f"{tally(claims)} on the moons ([{target}]({target}.md))" if claims else "not run"
 
 
 def _direction(studies: dict[str, Study]) -> str:
@@ -205,7 +205,7 @@ def _direction(studies: dict[str, Study]) -> str:
             if target in studies
             else []
         )
-        told += [f"{name}: {tally(counts(claims))}"] if claims else []
+        told += [f"{name}: {tally(claims)}"] if claims else []
     return f"our checks against a random direction: {'; '.join(told)}" if told else "not run"
 
 
