@@ -241,7 +241,7 @@ def _image(suffix: str) -> None:
 
 
 def _studies() -> dict[str, Kind]:
-    """Records of the paper's studies, as committed, one to a folder of results."""
+    """Records of the paper's studies, as committed, and of an evaluation, one to a folder of results."""
     kinds = {}
     for name, folder in (
         ("T1", "T1"),
@@ -252,10 +252,12 @@ def _studies() -> dict[str, Kind]:
         ("uci", "uci"),
         ("T4-tuned-small_cnn", "T4"),
         ("step_time_cpu", "benchmarks"),
+        ("scaling_h200", "benchmarks"),
+        ("evaluation", "."),
     ):
         file = Path(f"study-{name}/{folder}/{name}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(RESULTS / folder / f"{name}.json", file)
+        shutil.copy("evaluation/evaluation.json" if folder == "." else RESULTS / folder / f"{name}.json", file)
         out = f"study-{name}"
         kinds[f"study {name}, listed"] = Kind(str(file), mutants.as_json, (("paper", "status", "--out", out),), (), 1)
         kinds[f"study {name}, shown"] = Kind(
