@@ -55,7 +55,8 @@ def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
 def test_the_first_line_answers_the_question_and_says_what_to_do(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     result = cli(*COMPARE, "--metric", "rmse")
-    lines = result.out.partition("\n\n")[2].splitlines()
+    lines = result.out.splitlines()
+    assert "elapsed" in result.err
     assert lines[0].startswith("RMSE: rcad ")
     assert lines[lines.index("") + 1].startswith("Next. ")
     (command,) = (line for line in lines if line.startswith("  rcad "))
@@ -85,15 +86,15 @@ def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.Mon
     monkeypatch.setattr("rcad.study.backends.train_configs", never)
     result = cli(*COMPARE)
     assert result.code == 0
-    assert result.out.count("there already") == 4
+    assert result.err.count("there already") == 4
     assert json.loads((OUT / "compare.json").read_text()) == before
 
 
 def test_a_method_more_trains_that_one_only(cli: Cli) -> None:
     assert cli(*COMPARE, "--methods", "rcad", "--quiet").code == 0
     result = cli(*COMPARE, "--methods", "rcad, me_ada")
-    assert result.out.count("there already") == 4
-    assert "me_ada: 6 runs" in result.out
+    assert result.err.count("there already") == 4
+    assert "me_ada: 6 runs" in result.err
 
 
 def test_images_go_through_the_store(cli: Cli) -> None:
@@ -122,7 +123,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     assert "run the same command to continue" in found.err
     kept = json.loads((OUT / "compare.json").read_text())["methods"]
     assert 1 <= len(kept) < 5
-    assert cli(*words).out.count("there already") == len(kept)
+    assert cli(*words).err.count("there already") == len(kept)
 
 
 def test_nothing_in_the_folder_is_lost(cli: Cli, refused: Refused) -> None:

@@ -195,3 +195,16 @@ def test_a_full_disk_behind_stdout_is_the_users_to_mend(tmp_path: Path) -> None:
     assert done.stderr == (
         "rcad: expected room for what is written, but got: No space left on device; free some, and run it again\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("train", "--epochs", "ten"), "expected --epochs to be a whole number, but got 'ten'; see: rcad train --help"),
+        (("train", "--lr=fast"), "expected --lr to be a number, but got 'fast'; see: rcad train --help"),
+        (("trian",), "expected a command, but got 'trian'; did you mean 'train'? see: rcad --help"),
+    ],
+)
+def test_what_the_parser_refuses_is_worded_like_the_rest(words: tuple[str, ...], says: str, cli: Cli) -> None:
+    result = cli(*words)
+    assert (result.code, result.err) == (2, f"rcad: {says}\n")

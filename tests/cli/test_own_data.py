@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from cli.conftest import Cli
+from cli.conftest import Cli, Refused
 
 
 @pytest.fixture
@@ -132,3 +132,11 @@ def test_images_are_streamed_where_that_is_asked_for(cli: Cli) -> None:
     assert mine.keys() == other.keys()
     assert all(value.tobytes() == other[key].tobytes() for key, value in mine.items())
     assert "files:" in next(Path("b").glob("*/record.json")).read_text()
+
+
+def test_images_without_labels_are_told_what_is_missing(refused: Refused) -> None:
+    Path("flat").mkdir()
+    Path("flat/1.png").write_bytes(b"")
+    refused(
+        "train", "--images", "flat", "--method", "erm", says="give --labels FILE, a table with file names and labels"
+    )

@@ -144,7 +144,7 @@ def test_compared_with_erm(cli: Cli, refused: Refused) -> None:
     assert list(record["methods"]) == ["erm", "own_code:penalty(lam=0.1)"]
     assert record["question"]["method"] == "own_code:penalty(lam=0.1)"
     assert shlex.split(record["command"])[5] == "erm,own_code:penalty(lam=0.1)"
-    assert "there already" in cli(*words, "erm,own_code:penalty(lam=0.1)").out
+    assert "there already" in cli(*words, "erm,own_code:penalty(lam=0.1)").err
     files(own_code_dot_py=CODE + "\n# changed\n")
     refused(*words, "erm,own_code:penalty(lam=0.1)", says="pass another --out")
 

@@ -130,6 +130,7 @@ def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
     assert config.seed == 4
     assert config.train.ema == 0.9
     assert config.method == (("mixup", ()), ("rcad", (("alpha", 1),)))  # lam = 0.02 was the first default
+    assert shown.out.endswith('[[method]]\nname = "mixup"\n\n[[method]]\nname = "rcad"\nalpha = 1\n# lam = 0.02\n')
     files(run_dot_toml=shown.out)
     assert _stable(cli("train", "--config", "run.toml", "--dry-run").out) == _stable(shown.out)
     (plain,) = json.loads(cli("train", "--config", "run.toml", "--dry-run", "--json").out)

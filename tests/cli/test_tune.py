@@ -63,9 +63,9 @@ def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
     assert held["told"] in Path("rcad-tune/rcad.html").read_text()
     assert "chosen by 5 validation examples, so few" in cli(*words, "--by", "nll", "--out", "other").err
     # Nothing is chosen by a single trial, and enough examples need no word.
-    assert cli(*words, "--budget", 1, "--out", "one").err == ""
+    assert cli(*words, "--budget", 1, "--out", "one", "--quiet").err == ""
     many = ("tune", "--data", "digits", "--method", "erm", "--epochs", 1, "--set", "data.validation=0.08")
-    assert cli(*many, "--budget", 2, "--out", "many").err == ""
+    assert cli(*many, "--budget", 2, "--out", "many", "--quiet").err == ""
 
 
 def test_the_line_it_prints_trains_the_best(cli: Cli) -> None:
@@ -109,7 +109,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     done = len(record()["trials"])
     assert 1 <= done < 200
     assert "not finished" in Path("rcad-tune/rcad.html").read_text()
-    assert cli(*words, "--budget", done).out.count("done already") == done
+    assert cli(*words, "--budget", done).err.count("done already") == done
 
 
 def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_a_larger_budget_keeps_what_is_there(cli: Cli) -> None:
     assert cli(*TUNE, "--budget", 2, "--quiet").code == 0
     runs = set(Store.open("rcad-tune/runs").ids())
     result = cli(*TUNE, "--budget", 3)
-    assert result.out.count("done already") == 2
+    assert result.err.count("done already") == 2
     assert set(Store.open("rcad-tune/runs").ids()) > runs
     assert len(record()["trials"]) == 3
 

@@ -286,10 +286,40 @@ def test_numbers_and_dates_as_people_write_them(tmp_path: Path, texts: list[str]
 
 
 @pytest.mark.parametrize(
-    "texts",
-    [["1/2/2020", "3/4/2020"], ["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]],
+    ("texts", "read"),
+    [
+        (["05/11/2012", "03/04/2020", "07/08/2013"], "month first, as 11 May 2012"),  # in no order: as pandas does
+        (["10/01/2011", "11/01/2011", "02/02/2011"], "day first, as 10 January 2011"),  # so the rows are in order
+        (["01/10/2011", "01/11/2011", "02/02/2011"], "month first, as 10 January 2011"),
+    ],
 )
-def test_what_could_be_read_two_ways_or_none_stays_text(tmp_path: Path, texts: list[str]) -> None:
+def test_how_dates_are_read_that_could_be_read_two_ways_is_said(tmp_path: Path, texts: list[str], read: str) -> None:
+    path = write(tmp_path, "a|b|y\n" + "".join(f"{text}|{i}|{i % 2}\n" for i, text in enumerate(texts)))
+    data = load(path, target="y")
+    assert data.columns == ("a", "b")
+    assert data.omissions == (f"'a': {texts[0]} is read {read}; if that is wrong, write dates as 2012-11-05",)
+    assert data.omissions[0] in data.note
+    assert data.encoder is not None
+    new = read_table(Path(write(tmp_path, f"a|b\n{texts[-1]}|1\n25/12/2012|1\n", "new.csv")))
+    if "day first" in read:  # as in training, whatever these rows are
+        assert np.isfinite(data.encoder.transform(new)[:, 0]).all()
+    else:
+        with pytest.raises(InputError, match=r"expected a date in line 3, column 'a' of .*, but got '25/12/2012'"):
+            data.encoder.transform(new)
+
+
+def test_a_target_of_dates_has_a_unit(tmp_path: Path) -> None:
+    data = load(write(tmp_path, "y|a\n05/11/2012|1\n03/04/2020|2\n07/08/2013|5\n"), target="y")
+    assert (data.task, data.unit) == ("regression", "days since 1970-01-01")
+    assert data.omissions[-1] == "'y', the target, holds dates: its numbers are days since 1970-01-01"
+    assert load(write(tmp_path, "y|a\n5.5|1\n3.25|2\n7|5\n"), target="y").unit == ""
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]],
+)
+def test_what_is_no_number_stays_text(tmp_path: Path, texts: list[str]) -> None:
     rows = "".join(f"{text}|{i}\n" for i, text in enumerate(texts * 2))
     assert load(write(tmp_path, "a|y\n" + rows), target="y").columns == tuple(f"a={t}" for t in (*sorted(texts), "?"))
 

@@ -116,7 +116,7 @@ def test_a_distance_of_zero_is_never_measured() -> None:
     table = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0)
     y = np.arange(8) % 2
     for weight in (None, np.linspace(1, 2, 8)):
-        with pytest.raises(InputError, match=r"each has an identical one there; give alpha a number$"):
+        with pytest.raises(InputError, match=r"each has an identical one there; give alpha a number, e"):
             short().fit(table, y, sample_weight=weight)
     assert short(alpha=0.5, max_iter=1).fit(table, y).alpha_ == 0.5
     near = np.concatenate([[-1e6, 1e6], 4 * (np.arange(38) - 18.5)])[:, None]

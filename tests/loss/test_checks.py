@@ -45,6 +45,13 @@ WARNS: dict[str, tuple[RCAD, Make, Tensor, Tensor, str]] = {
         Y,
         "look scaled, but alpha is a distance in [0, 1] pixels; divide them by 255",
     ),
+    "counted to 16": (
+        PLAIN,
+        norm_net,
+        16 * X,
+        Y,
+        "and look scaled, but alpha is a distance in [0, 1] pixels; divide them by 16",
+    ),
     "frozen": (PLAIN, lambda: norm_net().requires_grad_(False), X, Y, "nothing will be trained"),
     "softmax": (PLAIN, lambda: nn.Sequential(smooth_net(), nn.Softmax(1)), X, Y, "look like probabilities, but logits"),
     "deaf": (PLAIN, Deaf, X, Y, "zero gradient with respect to every input"),

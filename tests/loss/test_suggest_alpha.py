@@ -106,7 +106,9 @@ def test_identical_examples_of_two_classes_do_not_count() -> None:
     y = torch.tensor([0, 1, 0, 1, 0, 1])
     assert nearest_other_class(x, y).tolist() == [0, 0, 0, 0, 2, 2]
     assert suggest_alpha(x, y) == 1.0
-    with pytest.raises(InputError, match=r"^expected examples unlike those of other classes, .*; give alpha a number$"):
+    with pytest.raises(
+        InputError, match=r"^expected examples unlike those of other classes, .*; give alpha a number, e"
+    ):
         suggest_alpha(x[:4], y[:4])
 
 

@@ -394,7 +394,18 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: P
     assert planned is not None
     assert planned.startswith(f"{said}, about ")
     assert "rcad(alpha=0.5, lam=0.02)" in str(plan_of(config("rcad(alpha=0.5, lam=0.02)"), place))
-    assert plan_of(config(data="nowhere.csv"), place) is None
+    assert plan_of(config(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")
+
+
+@pytest.mark.parametrize(
+    ("method", "warned"), [("rcad(alpha=0.05)", True), ("rcad", False), ("rcad(alpha=0.5)", False)]
+)
+def test_an_alpha_far_too_small_is_told(method: str, warned: bool, tmp_path: Path) -> None:
+    notes = Notes()
+    run(config(method), Place(Store.open(tmp_path), device="cpu"), notes)
+    assert [line.startswith("alpha=0.05 is far below ") for line in notes.lines if "far below" in line] == [
+        True
+    ] * warned
 
 
 @pytest.mark.parametrize(

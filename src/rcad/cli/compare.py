@@ -54,6 +54,7 @@ def compare(
 ) -> None:
     from rcad.cli.request import parse_seeds
     from rcad.cli.screen import say, say_json, show_parts, warn
+    from rcad.report.terminal import part_lines
     from rcad.train.progress import shown
 
     numbers = parse_seeds(None, seeds or "10", training.setting)
@@ -61,7 +62,7 @@ def compare(
     from rcad.study.compare import compare as compared
 
     try:
-        with shown(quiet=quiet, as_json=as_json) as progress:
+        with shown(quiet=quiet, as_json=as_json, answer_first=True) as progress:
             found = compared(
                 source.required,
                 methods,
@@ -86,5 +87,6 @@ def compare(
         say(found.record["sentences"][0])
     else:
         first, _, differences, *_ = found.document.sections
-        show_parts([found.verdict, *first.parts[:2], *differences.tables[1:]])
+        say("\n".join(part_lines(found.verdict)))
+        show_parts([*first.parts[:2], *differences.tables[1:]])
         say("\n".join(["", *map(str, found.files)]))

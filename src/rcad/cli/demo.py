@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,10 @@ HELP = about(
     digits with 100 labels and on diabetes. They end in a table, a verdict for each by a rule fixed beforehand, the
     next commands, and OUT/index.html.""",
 )
+
+
+WIDE = 110
+"""Columns that the whole table takes."""
 
 
 def demo(
@@ -56,8 +61,9 @@ def demo(
             f"{title}: {text}".removeprefix(": ")
             for title, text in zip(titles, found.record["verdicts"].values(), strict=True)
         ]
-        trial = ["This was a trial on tiny data: its numbers mean nothing."] if fast else []
-        shown_parts: list[Part] = [table(found.record), *texts, *trial, *NEXT]
+        trial = ["This was a trial on tiny data: its numbers and verdicts mean nothing."] if fast else []
+        narrow = shutil.get_terminal_size().columns < WIDE
+        shown_parts: list[Part] = [*trial, table(found.record, judged=narrow), *texts, *NEXT]
         show_parts(shown_parts)
         say("\n".join(["", *paragraph("The whole of it, with pictures:"), f"  {found.page}"]))
     if show:

@@ -60,7 +60,12 @@ EXTRAS = {
     "timm": ("timm",),
     "lightning": ("lightning",),
     "hf": ("transformers", "accelerate"),
+    "skorch": ("skorch",),
     "hub": ("huggingface-hub",),
+    "tune": ("optuna",),
+    "ray": ("ray",),
+    "attacks": ("pyautoattack",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
 NEEDED = ("cli", "data")
 NEED_TORCHVISION = ("timm", "lightning", "torchmetrics")

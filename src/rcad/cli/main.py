@@ -7,20 +7,23 @@ interrupted (SIGINT, SIGTERM).
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import functools
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli import SIGNALS, USUAL, end, told
-from rcad.errors import InputError, MissingExtraError, one_line
+from rcad.errors import InputError, MissingExtraError, one_line, shown
 from rcad.train.stop import Interrupted, exit_code
 
 if TYPE_CHECKING:
@@ -118,7 +121,7 @@ def run(arguments: Sequence[str]) -> int:
     except (InputError, MissingExtraError) as error:
         return _fail(str(error), USAGE)
     except Exception as error:
-        return _unusual(error)
+        return _unusual(error, arguments)
 
 
 class _Warnings(logging.Handler):
@@ -184,11 +187,28 @@ def _command(names: tuple[str, ...]) -> Any:
     return command
 
 
-def _unusual(error: Exception) -> int:
+_NO_NUMBER = re.compile(r"Invalid value for '(?:-\w' / ')?(--[\w-]+)'.* valid (integer|number|float)\b")
+
+
+def _refused(error: Any, arguments: Sequence[str]) -> str:
+    """What the parser says of the command, as every other message is worded."""
+    message: str = error.format_message().rstrip(". ")
+    if found := _NO_NUMBER.search(message):
+        name, what = found[1], "a whole number" if found[2] == "integer" else "a number"
+        given = [b for a, b in pairwise(arguments) if a == name]
+        given += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
+        return f"expected {name} to be {what}, but got {', '.join(map(shown, given))}"
+    if message.startswith("No such command") and arguments:
+        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
+        return f"expected a command, but got {arguments[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return message
+
+
+def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
     # The parser's exceptions live in `click` or inside Typer, by version; both kinds have this method.
     if hasattr(error, "format_message"):
         context = getattr(error, "ctx", None)
-        message = error.format_message().rstrip(". ")
+        message = _refused(error, arguments)
         hint = f"{'' if message.endswith('?') else ';'} see: {context.command_path} --help" if context else ""
         return _fail(message + hint, USAGE)
     if type(error).__name__ == "Abort":  # a prompt was left with Ctrl-C or Ctrl-D

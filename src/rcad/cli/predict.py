@@ -54,6 +54,12 @@ def predict(
     what = (
         "  ".join(f"{name} {count}" for name, count in found["classes"].items() if count)
         if predictor.classes
-        else f"mean {found['mean']:.4g}, from {found['least']:.4g} to {found['most']:.4g}"
+        else f"mean {number(found['mean'])}, from {number(found['least'])} to {number(found['most'])}"
     )
+    what += f", {predictor.unit}" if predictor.unit else ""
     say(str(out) if quiet else f"{plural(found['examples'], 'prediction')}: {what}\n{out}")
+
+
+def number(value: float) -> str:
+    """At least four digits, and all of those before the point."""
+    return f"{value:,.0f}".replace(",", "") if abs(value) >= 1000 else f"{value:.4g}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rcad.cli.screen import fields, say, say_json, table, warn
 from rcad.errors import finite, one_of, visible
-from rcad.loss.method_rows import label, rows_to_plain
+from rcad.loss.method_rows import as_recorded, label, rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord
@@ -86,7 +86,16 @@ def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None 
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
         return
     about = f"# {plan}\n" if plan else ""
-    say("\n\n".join(f"# run {config_id(config)}\n{about}{to_toml(config).rstrip()}" for config in configs))
+    say("\n\n".join(f"# run {config_id(config)}\n{about}{_toml(config)}" for config in configs))
+
+
+def _toml(config: RunConfig) -> str:
+    """The config as TOML; what a method's row leaves out, because it once was the default, stands in comments."""
+    head, *blocks = to_toml(config).rstrip().split("\n[[method]]\n")
+    for place, (row, full) in enumerate(zip(config.method, as_recorded(config.method), strict=True)):
+        missing = [f"\n# {key} = {value!r}" for key, value in full[1] if key not in dict(row[1])]
+        blocks[place] = blocks[place].rstrip("\n") + "".join(missing) + "\n" * (place + 1 < len(blocks))
+    return "\n[[method]]\n".join([head, *blocks])
 
 
 def run_object(record: RunRecord, store: Store) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def tune(
     from rcad.report.document import Command
     from rcad.study.tune import tune as tuned
 
-    with shown(quiet=quiet, as_json=as_json) as progress:
+    with shown(quiet=quiet, as_json=as_json, answer_first=True) as progress:
         found = tuned(
             source.required,
             method,

@@ -64,7 +64,9 @@ class Dataset:
         note: one line on what was read (source, size), for people.
         source: which edition it is, where somebody else keeps it: "hf:owner/name@commit".
         encoder: of a table read from a file, for new rows of the same kind.
-        omissions: what of the source was left out, a sentence each: columns that name the rows, images that are broken.
+        omissions: what to know of how it was read, a sentence each: columns that name the rows and were left out,
+            broken images, dates that could be read in two ways.
+        unit: of a regression target, where it is known: days of dates.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Dataset:
     omissions: tuple[str, ...] = ()
     source: str = ""
     encoder: TableEncoder | None = None
+    unit: str = ""
 
     @property
     def is_image(self) -> bool:

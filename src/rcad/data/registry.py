@@ -370,6 +370,13 @@ def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
 
         found = recognise(unpacked(found.path, cache_dir))
     if found is None:
+        from rcad.data.images import is_image_name
+
+        if path.is_dir() and any(is_image_name(one.name) for one in path.iterdir()):
+            raise InputError(
+                f"expected labels for the images in {path}, but it holds neither class folders nor a table; give "
+                "--labels FILE, a table with file names and labels, or make a folder for each class"
+            )
         raise InputError(
             f"expected {path} to hold class folders of images, Parquet shards, an archive, .npz, .csv, .tsv or .npy, "
             "but recognised none of them; see: rcad data list"

@@ -6,6 +6,7 @@ The encoder takes no statistic but which levels there are, and how often; `Table
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ LARGEST = float(np.finfo(np.float32).max)
 """What float32 holds; beyond it a finite number would turn into an infinite one."""
 Style = Literal["plain", "point", "comma", "date", "day first", "month first"]
 """How a column writes numbers: as Python does, as $1,870.60, as 1 870,60, or as dates (days since 1970)."""
+DATES: tuple[Style, ...] = ("date", "day first", "month first")
 
 # With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
 _MANY_NUMBERS = 20
@@ -177,13 +179,35 @@ def style_of(column: Numbers | Text) -> Style | None:
             return "point"  # units and spaces only
         if point and any(_MONEY.search(text) for text in texts):  # three digits after the mark: thousands, not cents
             return "point" if any("," in text for text in bare) else "comma"
-    for style in ("date", "day first", "month first"):
-        other = {"day first": "month first", "month first": "day first"}.get(style)
-        if all(_days(text, style) is not None for text in texts) and not (
-            other and all(_days(text, other) is not None for text in texts)
-        ):
-            return style
-    return None
+    found = [style for style in DATES if all(_days(text, style) is not None for text in texts)]
+    return (found[0] if len(found) == 1 or "date" in found else _likelier(column)) if found else None
+
+
+def _likelier(column: Text) -> Style:
+    """Of dates that can be read both ways: as the rows are in order, if in one way alone; else as pandas reads them."""
+    in_order = []
+    for style in ("month first", "day first"):
+        days = np.asarray([_days(text, style) for text in column.levels])[column.codes[column.codes >= 0]]
+        steps = np.diff(days)
+        if (steps >= 0).all() or (steps <= 0).all():
+            in_order.append(style)
+    return "day first" if in_order == ["day first"] else "month first"
+
+
+def date_reading(table: Table, column: int, style: Style) -> str | None:
+    """A sentence on dates that could be read in another way as well; None where they could not."""
+    values = table.columns[column]
+    other = {"day first": "month first", "month first": "day first"}.get(style)
+    if other is None or not isinstance(values, Text) or any(_days(text, other) is None for text in values.levels):
+        return None
+    text = next((one for one in values.levels if _days(one, style) != _days(one, other)), None)
+    if text is None:
+        return None
+    date = datetime.date(1970, 1, 1) + datetime.timedelta(math.floor(_days(text, style) or 0.0))
+    return (
+        f"{table.names[column]!r}: {text} is read {style}, as {date.day} {date:%B %Y}; if that is wrong, write dates "
+        "as 2012-11-05"
+    )
 
 
 def numbers(table: Table, column: int, style: Style = "plain", largest: float = LARGEST) -> Numbers:

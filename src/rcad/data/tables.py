@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task
 from rcad.data.scaling import Real, compact
-from rcad.data.table_encoder import Style, TableEncoder, as_text, check_numbers, numbers, style_of
+from rcad.data.table_encoder import (
+    DATES,
+    Style,
+    TableEncoder,
+    as_text,
+    check_numbers,
+    date_reading,
+    numbers,
+    style_of,
+)
 from rcad.data.table_files import Table, Text, joined, read_table, split_tables
 from rcad.errors import InputError, expanded
 
@@ -23,6 +32,9 @@ MOST_INTEGER_CLASSES = 20
 
 # Beyond 2^53 a float64 no longer tells neighbouring whole numbers apart: such a target is an identifier.
 _LARGEST_TARGET = 2.0**53
+
+
+DAYS = "days since 1970-01-01"
 
 
 class NoTargetError(InputError):
@@ -70,12 +82,18 @@ def load(
     if not encoder.codes:
         raise InputError(f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none{left_out}")
     chosen, style, why = _choose_task(table, t, task)
+    unit = DAYS if chosen == "regression" and style in DATES else ""
+    styles = {table.names.index(code.name): code.style for code in encoder.codes} | ({t: style} if unit else {})
+    readings = [text for j, how in styles.items() if (text := date_reading(table, j, how)) is not None]
+    readings += [f"{table.names[t]!r}, the target, holds dates: its numbers are {unit}"] if unit else []
+    omissions += readings
     x = compact(encoder.transform(table))
     y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
     count = len(encoder.codes)
     note = f"{table.path.name}: {len(table)} rows"
     note += f", the last {len(table) - rows} for the test" if rows < len(table) else ""
     note += f"; {count} of {len(table.names)} columns are inputs, {table.names[t]!r} is the target; {why}{left_out}"
+    note += "".join(f"; {sentence}" for sentence in readings)
     if skipped:
         omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
         note += f"; {omissions[-1]}"
@@ -94,6 +112,7 @@ def load(
         columns=encoder.features,
         note=note,
         omissions=tuple(omissions),
+        unit=unit,
         encoder=encoder,
     )
 

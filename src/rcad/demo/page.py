@@ -41,8 +41,12 @@ def verdicts(results: Record) -> dict[str, str]:
     return {"linear": texts["linear"], "moons": texts["moons"], "few_labels": few}
 
 
-def table(record: Record) -> Table:
-    """A line for each method of each act, judged by the act's question."""
+def table(record: Record, *, judged: bool = False) -> Table:
+    """A line for each method of each act, judged by the act's question.
+
+    Args:
+        judged: those alone that RCAD was compared with, which fits 80 columns.
+    """
     rows = []
     for name, act in record["results"].items():
         asked = act["question"]["method"]
@@ -50,7 +54,9 @@ def table(record: Record) -> Table:
             pair = next((one for one in act["differences"] if _asks(one, asked, method, act["metric"])), None)
             shown = [_spread(act, method, metric) for metric in ("accuracy", "rmse", "nll")]
             gain = "" if pair is None else with_interval(pair["mean"], pair["low"], pair["high"])
-            outcome = "" if pair is None else OUTCOMES[pair["outcome"]]
+            if judged and pair is None:
+                continue
+            outcome = "" if pair is None else OUTCOMES[pair["outcome"]] if record["scale"] == "full" else "a trial"
             rows.append([ACTS[name], method, shown[0] or shown[1], shown[2], gain, outcome])
     return Table(HEADER, rows, spare=["NLL", "accuracy or RMSE"])
 

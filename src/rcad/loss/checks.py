@@ -44,6 +44,11 @@ def _first_time(view: View, what: str) -> bool:
     return not (what in seen or seen.add(what))  # type: ignore[func-returns-value]
 
 
+def full_scale(high: float) -> str:
+    """What pixels up to `high` were probably counted to: 16 of digits, 255 of 8 bits, 65535 of 16."""
+    return next((str(scale) for scale in (16, 255, 65535) if high <= scale), "their largest value")
+
+
 def _warn_once(view: View, kind: str, message: str) -> None:
     if _first_time(view, kind):
         warnings.warn(message, UserWarning, stacklevel=_callers_level())
@@ -78,7 +83,7 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
         and (low < -0.1 or high > 1.1)
     ):
         scaled = low >= 0 and high > 2
-        remedy = "divide them by 255" if scaled else "pass std= (the numbers they were divided by)"
+        remedy = f"divide them by {full_scale(high)}" if scaled else "pass std= (the numbers they were divided by)"
         _warn_once(
             view,
             "normalised",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, whole
+from rcad.loss.checks import full_scale
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import Forward, Inputs, Model, View
@@ -95,7 +96,7 @@ def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: tor
         if low >= 0 and high > 2:
             warnings.warn(
                 f"the images span [{low:.2f}, {high:.2f}] and look scaled, and so is the alpha found; divide them by "
-                "255 for an alpha in [0, 1] pixels",
+                f"{full_scale(high)} for an alpha in [0, 1] pixels",
                 stacklevel=2,
             )
     distance = nearest_other_class(x, y, sample=sample, generator=generator)
@@ -119,7 +120,8 @@ def apart(distance: Tensor) -> Tensor:
     found = distance > 0
     if not bool(found.any()):
         raise InputError(
-            "expected examples unlike those of other classes, but each has an identical one there; give alpha a number"
+            "expected examples unlike those of other classes, but each has an identical one there; give alpha a "
+            "number, e.g. rcad(alpha=1.0)"
         )
     return found
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rcad.runs.record import RunRecord
 
 Array = npt.NDArray[Any]
-_TARGET = {"mean": float, "scale": float}
+_TARGET = {"mean": float, "scale": float, "unit": (str, None)}
 _KEPT = {"classes": [str], "columns": [str], "shape": ([int], None), "target": (_TARGET, None)}
 """What a run keeps beside its weights."""
 
@@ -42,6 +42,7 @@ class Predictor:
         classes: their names in the order of the probabilities; empty for a regression target.
         preprocessing: how examples are read and scaled.
         target: mean and scale of a regression target in training; None for classes.
+        unit: of a regression target, where the run knows it: "days since 1970-01-01" for dates.
     """
 
     record: RunRecord
@@ -50,6 +51,7 @@ class Predictor:
     preprocessing: ImageInputs | TableInputs
     target: tuple[float, float] | None
     device: torch.device
+    unit: str = ""
 
     def predict(self, x: Any, return_std: bool = False) -> Any:
         """The names of the most probable classes (N,); or means (N,), with `return_std` and deviations, a pair."""
@@ -96,6 +98,9 @@ class Predictor:
     def _all(self, x: Any) -> Array:
         return np.concatenate([found for _, found in self.answers(self.preprocessing.read(x))])
 
+    def _number(self) -> str:
+        return "a number, with its deviation" + (f", in {self.unit}" if self.unit else "")
+
     def _about(self) -> dict[str, str]:
         from rcad.runs.words import leading, metric, title
 
@@ -106,7 +111,7 @@ class Predictor:
             "trained": title(self.record.config),
             "model": self.record.resolved.get("model", type(self.model).__name__),
             "takes": str(self.preprocessing),
-            "predicts": f"{len(self.classes)} classes: {names}" if self.classes else "a number, with its deviation",
+            "predicts": f"{len(self.classes)} classes: {names}" if self.classes else self._number(),
             "test": ", ".join(f"{name} {metric(name, metrics[name])}" for name in leading(metrics, 3)),
         }
 
@@ -197,4 +202,5 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
     model, where = model_for(as_built(record), inputs.shape, len(kept["classes"]), mean, std), pick_device(device)
     model = restored(model, tensors, store, record.id, where)
     target = kept["target"] and (kept["target"]["mean"], kept["target"]["scale"])
-    return Predictor(record, model, tuple(kept["classes"]), inputs, target, where)
+    unit = (kept["target"] or {}).get("unit") or ""
+    return Predictor(record, model, tuple(kept["classes"]), inputs, target, where, unit)

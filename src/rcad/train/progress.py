@@ -88,8 +88,8 @@ def _is_watched(stream: TextIO) -> bool:
 
 
 @contextlib.contextmanager
-def shown(*, quiet: bool = False, as_json: bool = False) -> Iterator[Progress]:
-    """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON."""
+def shown(*, quiet: bool = False, as_json: bool = False, answer_first: bool = False) -> Iterator[Progress]:
+    """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON; `answer_first` as in `Lines`."""
     if quiet or (as_json and KERNEL in os.environ):
         yield SILENT
     elif _is_watched(sys.stderr) and KERNEL in os.environ:
@@ -103,7 +103,7 @@ def shown(*, quiet: bool = False, as_json: bool = False) -> Iterator[Progress]:
     elif (display := _notebook()) is not None:
         yield Cell(display)
     else:
-        yield Lines()
+        yield Lines(answer_first=answer_first)
 
 
 @contextlib.contextmanager
@@ -149,11 +149,16 @@ def _counted(done: float, total: float, unit: str) -> str:
 
 
 class Lines:
-    """Plain lines on stdout: a log of 200 short epochs should stay readable."""
+    """Plain lines, few enough that a log of 200 short epochs stays readable.
+
+    Args:
+        answer_first: they go to stderr, so that stdout begins with the answer; else they are the log, on stdout.
+    """
 
     every = LINE_S
 
-    def __init__(self) -> None:
+    def __init__(self, *, answer_first: bool = False) -> None:
+        self._answer_first = answer_first  # not the stream itself, which tests and notebooks change
         self._whole: _Clock | None = None
         self._piece = _Clock(0.0)
         self._next = {"overall": 0.0, "detail": 0.0}
@@ -184,7 +189,7 @@ class Lines:
 
     def _print(self, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
-            print(visible(text), flush=True)
+            print(visible(text), file=sys.stderr if self._answer_first else sys.stdout, flush=True)
 
 
 class Overwritten(Lines):

@@ -17,6 +17,7 @@ from rcad.data.dataset import Dataset
 from rcad.errors import InputError
 from rcad.loss.method_rows import OWN, Defaults, without_defaults
 from rcad.loss.methods import METHODS
+from rcad.loss.suggest_alpha import FAR_BELOW, STEPS, measured
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
@@ -337,6 +338,8 @@ def begin(
         trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
     progress.note(_words(dataset, problem))
     progress.note(described(trainer.model, method, device, config, len(problem.train[1])))
+    for warning in low_alpha(method, problem):
+        progress.note(warning)
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
     with claim, suitable_threads(problem.train[0]):
         if (record := ranks.told(lambda: _finished(store, config))) is not None:
@@ -400,6 +403,8 @@ def _finished(store: Store, config: RunConfig) -> RunRecord | None:
     return record if record is not None and record.is_final else None
 
 
+SOME = 256
+"""Examples that say whether alpha is far too small."""
 TRIED = 2
 """Steps that are taken to see how long one takes; the first is not counted."""
 
@@ -417,14 +422,29 @@ def described(model: nn.Module, method: Method, device: torch.device, config: Ru
     return f"{network_words(model)}; {rows}; {device_words(device)}; {words}"
 
 
-def plan_of(config: RunConfig, place: Place) -> str | None:
-    """The same before anything is trained, and about how long it will take; None where the data are not there."""
+def low_alpha(method: Method, problem: Problem) -> list[str]:
+    """A sentence where alpha is far below the distance between classes, as a criterion warns in a loop."""
+    x, y = problem.train
+    moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
+    if not problem.classes or not any(move.distance for move in moves):
+        return []
+    found = measured(as_unit_float(x[:SOME]), y[:SOME], problem.likelihood)
+    low = [move.distance for move in moves if found is not None and 0 < move.distance < FAR_BELOW * found]
+    return [
+        f"alpha={alpha:g} is far below {found:.3g}, half the median distance between classes; so short a step tends to "
+        "make models worse. alpha=auto takes the measured one"
+        for alpha in low
+    ]
+
+
+def plan_of(config: RunConfig, place: Place) -> str:
+    """The same before anything is trained, and about how long it will take; or what stands in the way."""
     device, _ = place.resolve()
     try:
         problem = prepare(config, Reader(place)(config.data), device)
         method, model = method_of(config, problem), model_of(config, problem).to(device)
-    except (InputError, MissingExtraError):
-        return None  # training says what is wrong
+    except (InputError, MissingExtraError) as error:
+        return f"this run cannot begin here: {error}"
     (x, y), size = problem.train, config.train.batch_size
     criterion, took = method.criterion(), 0.0
     with torch.random.fork_rng(), suitable_threads(x):

@@ -165,6 +165,8 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         target = TargetScaler.fit(parts[0].y)
         parts = tuple(Split(p.x, target.transform(p.y)) for p in parts)  # type: ignore[assignment]
         preprocessing["target"], scale = target.to_dict(), target.scale
+        if dataset.unit:
+            preprocessing["target"]["unit"] = dataset.unit
     train, val, test = (_tensors(part, device) for part in parts)
     classes = len(dataset.classes) if dataset.task == "classification" else 0
     return Problem(
