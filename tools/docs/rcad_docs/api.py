@@ -31,7 +31,7 @@ EVALUATE = {
         *("classification", "top_accuracy", "brier_parts", "BrierParts", "risk_coverage", "RiskCoverage"),
         *("fit_temperature", "Temperature"),
     ),
-    "loss.calibration": ("ece", "reliability", "Reliability"),
+    "loss.predictions": ("ece", "reliability", "Reliability"),
     "evaluate.regression": ("regression", "interval_coverage"),
     "evaluate.ood": ("out_of_distribution", "scores", "detection", "entropy_against_alpha", "AlphaCurve"),
     "evaluate.attacks": ("attacked_accuracy", "accuracy_under", "Attacked", "FGSM", "PGD", "APGD", "Worst"),
