@@ -29,8 +29,9 @@ def panels(study: Study) -> list[Figure]:
     for one in study.series:
         found.setdefault(one.panel, []).append(one)
     pictures = []
-    for index, (panel, some) in enumerate(found.items()):
-        if any(value is not None for one in some for values in one.y for value in values):
+    for index, (panel, every) in enumerate(found.items()):
+        some = [one for one in every if any(value is not None for values in one.y for value in values)]
+        if some:
             name = f"curves{index + 1 if len(found) > 1 else ''}"
             names = any(isinstance(x, str) for one in some for x in one.x)
             pictures.append((_categories if names else _curves)(study, name, panel, some))
@@ -80,13 +81,15 @@ def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figu
 
 
 def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figure:
-    """Along names: they stand below each other, the series in colours."""
-    places = list(dict.fromkeys(str(x) for one in some for x in one.x))
+    """Along names that have results: they stand below each other, the series in colours."""
+    places = list(dict.fromkeys(str(x) for one in some for x, values in zip(one.x, one.y, strict=True) if values))
     figure = drawing.blank(8.0, (0.13 * len(some) + 0.16) * len(places) + 1.2)
     ax = figure.subplots()
     colours = drawing.colours_of([one.name for one in some])
     for index, one in enumerate(some):
         for k, (x, values) in enumerate(zip(one.x, one.y, strict=True)):
+            if str(x) not in places:
+                continue
             y = places.index(str(x)) + 0.7 * ((index + 0.5) / len(some) - 0.5)
             printed = one.published[k] if k < len(one.published) else None
             _line(ax, y, [value for value in values if value is not None], printed, colours[one.name])
