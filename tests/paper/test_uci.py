@@ -135,6 +135,9 @@ def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None
     replace(made, scale="full").write(path)
     with pytest.raises(InputError, match="pass another --out"):
         refuse_to_replace_larger(path, "small")
+    path.write_text(path.read_text().replace('"scale": "full"', '"scale": "small"'))
+    with pytest.raises(InputError, match=r"uci.json: expected values that match their checksum, .* run it again"):
+        Study.read(path)
     path.write_text("[1]")
     with pytest.raises(InputError, match=r"uci.json to be of type dict, but got \[1\]"):
         refuse_to_replace_larger(path, "small")

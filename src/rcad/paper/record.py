@@ -15,7 +15,7 @@ from typing import Any
 from rcad.errors import InputError, shaped, shown
 from rcad.paper.claims import NOT_RUN, TRIAL, Claim, Side, Tally, is_check
 from rcad.paper.published import Printed
-from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, write_text
+from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
 
 KIND, SCHEMA = "rcad study", 2
 DIGITS = 7
@@ -239,7 +239,7 @@ class Study:
 
     def write(self, path: Path) -> None:
         make_folder(path.parent)
-        write_text(path, dumps(self.to_dict(), indent=None).replace('}, "', '},\n"') + "\n")
+        write_text(path, dumps(sealed(self.to_dict()), indent=None).replace('}, "', '},\n"') + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Study:
@@ -266,8 +266,10 @@ class Study:
                     raise InputError(
                         f"expected the cells of {path} in its rows and columns, but got {row!r} and {column!r}"
                     )
+            unsealed(plain)  # last: of a value that cannot be, the words above say more
         except InputError as error:
-            raise InputError(f"{error}; run it again") from None
+            where = "" if str(path) in str(error) else f"in {path}: "
+            raise InputError(f"{where}{error}; run it again") from None
         study = _first_schema(study, plain) if schema == 1 else study
         if study.scale != "smoke":
             return study
