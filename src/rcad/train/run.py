@@ -428,7 +428,8 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
     moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
     if not problem.classes or not any(move.distance for move in moves):
         return []
-    found = measured(as_unit_float(x[:SOME]), y[:SOME], problem.likelihood)
+    some = torch.arange(min(SOME, len(y)))  # images that stay on disk are asked for by number
+    found = measured(as_unit_float(x[some]), y[some], problem.likelihood)
     low = [move.distance for move in moves if found is not None and 0 < move.distance < FAR_BELOW * found]
     return [
         f"alpha={alpha:g} is far below {found:.3g}, half the median distance between classes; so short a step tends to "
