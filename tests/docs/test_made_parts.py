@@ -166,11 +166,18 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
         f"{paper['undecided']} are undecided; of {ours.total()} further checks of ours, most against a random "
         f"direction, {ours['reproduced']} came out for RCAD"
     ) in words
+    good = Counter(s.target for s, c in judged if not s.added(c) and c.verdict == "reproduced")
+    images = sum(good[name] for name in ("T1", "T2", "T3", "T4", "T5", "T6", "F1", "F4", "F6"))
+    assert good.total() == good["F5"] + good["T8"] + good["F7"] + images + good["costs"] + good["T7"]
     (moons,) = (study for study in studies if study.target == "T8")
     ((where, found),) = at_printed_size(moons).items()
     assert where.endswith("n=20,000, 300 epochs")
     erm, rcad = (sum(values) / len(values) for values in (found["ERM"], found["RCAD"]))
     evidence = " ".join((ROOT / "docs/evidence/index.md").read_text(encoding="utf-8").split())
+    assert (
+        f"Of the {good.total()} claims of the paper that reproduced, {good['F5']} are of the linear theory, "
+        f"{good['T8'] + good['F7']} on moons, {images} on images, {good['costs']} on cost, {good['T7'] or 'none'} on"
+    ) in evidence
     assert "1,000 examples and 100 epochs, where the paper has 20,000 and 300; one of them is judged" in evidence
     assert f"where ERM has {erm:.1f}% and RCAD {rcad:.1f}%" in evidence
 
