@@ -38,6 +38,7 @@ NEED_NETWORK = {
 TRAIN = "rcad train --data cifar100[:2000] --method rcad --data-dir data"
 NEED_DATA = {
     TRAIN,
+    "rcad train --data cifar100[:2000] --recipe few-labels --data-dir data",
     "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
     "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
 }

@@ -51,8 +51,9 @@ def test_a_messy_table_goes_through_every_command(cli: Cli, table: str, command:
     assert "line 42, column 'colour' of my.csv, but it is missing; remove such rows, or pass --skip-bad" in refused.err
     done = cli(command, *words, "--skip-bad", "--drop", "a, day")
     assert done.code == 0, done.err
-    assert "left out: 'name', a different text in every row" in done.out
-    assert "1 row without a target skipped" in done.out
+    said = done.out + done.err
+    assert "left out: 'name', a different text in every row" in said
+    assert "1 row without a target skipped" in said
     if command == "train":
         (record,) = Path("runs").glob("*/record.json")
         data = json.loads(record.read_text())["config"]["data"]
@@ -66,7 +67,7 @@ def test_kaggle_s_layout_goes_through_every_command(cli: Cli, kaggle: str, comma
     assert (refused.code, "set/pictures/7.png to be an image" in refused.err) == (2, True)
     done = cli(command, *words, "--skip-bad")
     assert done.code == 0, done.err
-    assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in done.out
+    assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in done.out + done.err
     if command == "suggest-alpha":
         assert "inputs of shape (1, 6, 6)" in done.out
 

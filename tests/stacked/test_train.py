@@ -299,7 +299,8 @@ def test_reports_snapshots_and_evaluation() -> None:
         values = measure_stacked(found.model, one.val, one.target_scale)
         for r in range(3):
             scale = None if one.target_scale is None else float(one.target_scale[r])
-            expected = scores(found.model.module(r)(one.val.x[r]), one.val.y[r], scale)
+            measures = scores(found.model.module(r)(one.val.x[r]), one.val.y[r], scale)
+            expected = {name: float(value) for name, value in measures.items()}
             assert {name: float(value[r]) for name, value in values.items()} == pytest.approx(expected)
             assert {name: float(found.curves[f"val_{name}"][r, -1]) for name in values} == pytest.approx(expected)
 

@@ -198,9 +198,9 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
         given = [b for a, b in pairwise(arguments) if a == name]
         given += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
         return f"expected {name} to be {what}, but got {', '.join(map(shown, given))}"
-    if message.startswith("No such command") and arguments:
-        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
-        return f"expected a command, but got {arguments[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    if found := re.match(r"No such command '(.*?)'", message):
+        near = difflib.get_close_matches(found[1], error.ctx.command.commands, n=1)
+        return f"expected a command, but got {found[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     return message
 
 
