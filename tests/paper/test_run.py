@@ -205,6 +205,23 @@ def test_a_smaller_scale_does_not_replace_a_larger_one(t4: tuple[Order, dict[str
             make_suite(wanted, SILENT, silent)
 
 
+def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RCAD_DATA", raising=False)
+    (tmp_path / "cifar100").mkdir()
+    (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
+    told: list[str] = []
+
+    def no_run(*words: object, **options: object) -> Scheduled:
+        assert len(told) == 3
+        return STOPPED
+
+    monkeypatch.setattr(running, "schedule", no_run)
+    wanted = order("T1", tmp_path / "out", scale="small", data_dir=tmp_path)
+    assert make_suite(wanted, SILENT, told.append) is STOPPED
+    assert [line.split(":")[0] for line in told] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
+    assert standing(wanted)[1] == tuple(told)
+
+
 def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places, told = [], []
 
