@@ -84,7 +84,8 @@ def test_bad_tar_members_stop_everything(tmp_path, name, kind, problem):
 
 
 @pytest.mark.parametrize(
-    ("name", "mode", "problem"), [("../evil", FILE, "leaves"), ("/evil", 0, "leaves"), ("link", LINK, "link or device")]
+    ("name", "mode", "problem"),
+    [("../evil", FILE, "leaves"), ("/evil", 0, "leaves"), ("link", LINK, "link or device"), ("", FILE, "has no name")],
 )
 def test_bad_zip_members_stop_everything(tmp_path, name, mode, problem):
     archive = make_zip(tmp_path / "a.zip", ("good", FILE), (name, mode))

@@ -175,7 +175,10 @@ PLAIN = {
     "folder empty": (lambda t: tree(t / "pets"), "pets to hold class folders"),
     "folder of one class": (lambda t: pets(t), "at least 2 classes in .*pets, but got only 'cat'"),
     "folder with an empty class": (lambda t: pets(t, dog__a_dot_txt=b"x"), "expected images in .*dog, but got none"),
-    "folder of flat images": (lambda t: tree(t / "pets", a_dot_png=png()), "pets, but it holds neither class folders nor a table"),
+    "folder of flat images": (
+        lambda t: tree(t / "pets", a_dot_png=png()),
+        "pets, but it holds neither class folders nor a table",
+    ),
     "png corrupt": (lambda t: pets(t, dog__b_dot_png=png()[:60]), "dog/b.png to be an image"),
     "differing sizes": (
         lambda t: pets(t, dog__b_dot_png=png((6, 4))),

@@ -51,11 +51,13 @@ def readable(archive: Path) -> Iterator[None]:
 
 
 def check_member(archive: Path, name: str, *, regular: bool) -> None:
-    """Refuse a member that is absolute, climbs with "..", or is neither a file nor a folder."""
+    """Refuse a member that is absolute, climbs with "..", has no name, or is neither a file nor a folder."""
     parts = (*PurePosixPath(name).parts, *PureWindowsPath(name).parts)
     absolute = PurePosixPath(name).is_absolute() or bool(PureWindowsPath(name).drive or PureWindowsPath(name).root)
     if absolute or ".." in parts or "\0" in name:
         problem = "leaves the folder"
+    elif not name:
+        problem = "has no name"
     elif not regular:
         problem = "is a link or device"
     else:
