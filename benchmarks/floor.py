@@ -90,6 +90,11 @@ def command_of(part: str, options: argparse.Namespace) -> list[str]:
     return [*COMMANDS[part], *([] if options.data_dir is None else ["--data-dir", str(options.data_dir)])]
 
 
+def _shown(words: Sequence[str], options: argparse.Namespace) -> str:
+    """The command without a path of this machine."""
+    return " ".join("DATA" if word == str(options.data_dir) else word for word in words)
+
+
 def whole_run(part: str, options: argparse.Namespace) -> Rows:
     """Seconds from the command to its end, with as many epochs as there is time for."""
     epochs = options.epochs_whole if part == "whole" else options.epochs
@@ -99,7 +104,7 @@ def whole_run(part: str, options: argparse.Namespace) -> Rows:
         records = [json.loads(path.read_text()) for path in Path(folder).glob("*/record.json")]
     paces = [row["seconds"] for record in records for row in record["epochs"][len(record["epochs"]) // 2 :]]
     pace = statistics.median(paces)
-    row = {"part": part, "goal": GOALS[part], "command": " ".join(words), "epochs": epochs}
+    row = {"part": part, "goal": GOALS[part], "command": _shown(words, options), "epochs": epochs}
     row |= {"command_seconds": round(seconds, 2), "seconds_an_epoch": round(pace, 4), "records": len(records)}
     row |= {"seconds_for_200_epochs": round(seconds + (EPOCHS - epochs) * pace, 1), "extrapolated": epochs < EPOCHS}
     yield row | {"engine": records[0]["resolved"].get("engine")}
@@ -119,7 +124,7 @@ def start_up(options: argparse.Namespace) -> Rows:
         if (found := _TIMES.search(line))
     ]
     firsts = [s["ended"] for s in stages if s["stage"] == "search" and f"batches ({BATCH},)" in s["of"]]
-    row = {"part": "start_up", "goal": GOALS["start_up"], "command": " ".join(words), "command_seconds": seconds}
+    row = {"part": "start_up", "goal": GOALS["start_up"], "command": _shown(words, options), "command_seconds": seconds}
     row |= {"teams": len(firsts), "first_step_of_last_team": max(firsts, default=None)}
     row |= {"first_data": min((s["ended"] for s in stages if s["stage"] == "data"), default=None), "stages": stages}
     yield row
