@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
-from rcad.data.cache import REMEDY, cache_root, fingerprint, make_whole
-from rcad.data.files import DISK_ERRORS, make_folder, reason, writing
+from rcad.data.cache import REMEDY, fingerprint, kept
+from rcad.data.files import DISK_ERRORS, reason
 from rcad.errors import InputError
 
 MOST_MEMBERS = 5_000_000
@@ -127,12 +127,8 @@ def unpacked(archive: Path, cache_dir: Path | str | None = None) -> Path:
 
     Where everything lies in one top folder, that folder is returned.
     """
-    root = cache_root(cache_dir)
-    for folder in (root / "unpacked", root / "fingerprints"):
-        make_folder(folder, "cache", REMEDY)
-    target = root / "unpacked" / fingerprint([archive], archive.parent, root / "fingerprints")[:32]
-    with writing(root, "cache", f"free some space there, or {REMEDY}"):
-        make_whole(target, lambda folder: extract(archive, folder), Path.is_dir)
+    name = f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}"
+    target = kept(cache_dir, name, lambda folder: extract(archive, folder))
     inside = [path for path in target.iterdir() if not path.name.startswith((".", "__MACOSX"))]
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
 

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, make_folder, write_atomic, writing
+from rcad.data.files import digest, exclusive_lock, make_folder, writing
 from rcad.errors import InputError, expanded, shaped
 
 FORMAT = 1
@@ -87,16 +87,9 @@ def cached(
         files: every file that the arrays depend on, below `root`.
         build: writes train_x.npy, train_y.npy and, where there is a test split, test_x.npy and test_y.npy.
     """
-    top = cache_root(cache_dir)
-    for folder in (top / "images", top / "fingerprints"):
-        make_folder(folder, "cache", REMEDY)
-    with writing(top, "cache", f"free some space there, or {REMEDY}"):
-        source = fingerprint(files, root, top / "fingerprints")
-        key = json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))])
-        entry = top / "images" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
-        if dataset := open_entry(entry):
-            return dataset
-        make_whole(entry, lambda folder: _seal(folder, build(folder)), open_entry)
+    source = fingerprint(files, root, cache_dir)
+    key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]
+    entry = kept(cache_dir, f"images/{kind}-{key}", lambda folder: _seal(folder, build(folder)), open_entry)
     dataset = open_entry(entry)
     if dataset is None:
         raise InputError(f"expected the new cache {entry} to open, but it does not; check the disk, or {REMEDY}")
@@ -205,17 +198,30 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
     return int(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).offset)
 
 
-def make_whole(folder: Path, build: Callable[[Path], None], opens: Callable[[Path], Any]) -> None:
-    """Build `folder` beside its place and rename it, once, whoever else tries; what a killed process left is removed.
+@contextlib.contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """A folder of the cache is made, and what is wrong with the disk is one line."""
+    make_folder(folder, "cache", REMEDY)
+    with writing(folder.parent, "cache", f"free some space there, or {REMEDY}"):
+        yield
+
+
+def kept(
+    cache_dir: Path | str | None, name: str, build: Callable[[Path], None], opens: Callable[[Path], Any] = Path.is_dir
+) -> Path:
+    """The folder of this name in the cache, built the first time: beside its place, and renamed when it is whole.
 
     Args:
-        build: fills the folder it is given.
+        build: fills the folder it is given; once, whoever else tries. What a killed process left is removed.
         opens: what is true of a whole folder.
     """
+    folder = cache_root(cache_dir) / name
     prefix = f".{folder.name}.partial-"
-    with exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
+    if opens(folder):
+        return folder
+    with _written(folder.parent), exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
         if opens(folder):
-            return
+            return folder
         if held:  # only a killed process can have left these
             for stale in folder.parent.glob(f"{prefix}*"):
                 _discard(stale)
@@ -225,6 +231,7 @@ def make_whole(folder: Path, build: Callable[[Path], None], opens: Callable[[Pat
             _publish(made, folder, opens)
         finally:
             _discard(made)
+    return folder
 
 
 def _seal(folder: Path, described: Described) -> None:
@@ -293,29 +300,32 @@ def _open_array(path: Path, described: Mapping[str, Any]) -> npt.NDArray[Any]:
     return np.asarray(mapped)
 
 
-def fingerprint(files: Sequence[Path], root: Path, memory: Path) -> str:
+def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None = None) -> str:
     """A sha256 that changes when the data does.
 
     Args:
         files: every file the reader will read, in any order.
         root: the names hashed are relative to this folder, because readers take splits and classes from them.
-        memory: folder that remembers content hashes.
+        cache_dir: of the cache, which remembers content hashes.
     """
     stats = [(file, _stat(file)) for file in sorted(files)]
     total = sum(stat.st_size for _, stat in stats)
     if len(stats) > CONTENT_FILES or total > CONTENT_BYTES:
         return hashed("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
-    remembered = memory / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
+    remembered = (
+        cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
+    )
     try:
         known = remembered.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         known = ""
-    if len(known) == 64:
+    if re.fullmatch("[0-9a-f]{64}", known):
         return known
     content = hashed("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
     newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_SECONDS:
-        write_atomic(remembered, content + "\n")
+        with _written(remembered.parent):
+            remembered.write_text(f"{content}\n", encoding="ascii")
     return content
 
 

@@ -5,19 +5,18 @@ Nothing of the Hub is executed and no pickle is read: Parquet, CSV and TSV files
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from rcad.data.cache import REMEDY, make_whole
+from rcad.data.cache import hashed, kept
 from rcad.data.dataset import Progress
-from rcad.data.files import make_folder, reason, writing
+from rcad.data.files import make_folder, reason
 from rcad.errors import InputError, need
 from rcad.hub import Address, Repository
 
@@ -59,7 +58,9 @@ def linked(cache_dir: Path, key: str, places: Mapping[str, Path]) -> Path:
             except OSError:  # not every system allows links
                 shutil.copyfile(file, folder / link)
 
-    return _kept(cache_dir, key, build, places)
+    return kept(
+        cache_dir, f"hub/{hashed(key)[:32]}", build, lambda made: all((made / link).is_file() for link in places)
+    )
 
 
 def layout(names: Sequence[str], address: Address) -> dict[str, str]:
@@ -151,7 +152,9 @@ def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progr
                 before += len(images)
 
     source = f"torchvision {vision.__version__} {wanted}"
-    return Brought(_kept(cache_dir, f"{source} {root.resolve()}", build, ["train-00000-of-00001.parquet"]), source)
+    name = f"hub/{hashed(f'{source} {root.resolve()}')[:32]}"
+    made = kept(cache_dir, name, build, lambda folder: (folder / "train-00000-of-00001.parquet").is_file())
+    return Brought(made, source)
 
 
 def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
@@ -189,16 +192,3 @@ def _write_shard(path: Path, images: Any, before: int, total: int, progress: Pro
     features = json.dumps({"info": {"features": {"label": {"names": names}}}})
     table = arrow.table({"image": pixels, "label": labels}).replace_schema_metadata({"huggingface": features})
     parquet.write_table(table, path)
-
-
-def _kept(cache_dir: Path, key: str, build: Callable[[Path], None], files: Iterable[str]) -> Path:
-    """The folder in the cache that `build` fills; made again where one of its files is gone."""
-    make_folder(cache_dir / "hub", "cache", REMEDY)
-    folder = cache_dir / "hub" / hashlib.sha256(key.encode()).hexdigest()[:32]
-
-    def whole(made: Path) -> bool:
-        return all((made / file).is_file() for file in files)
-
-    with writing(cache_dir, "cache", f"free some space there, or {REMEDY}"):
-        make_whole(folder, build, whole)
-    return folder

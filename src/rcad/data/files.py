@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,21 +69,6 @@ def writing(folder: Path, purpose: str, remedy: str) -> Iterator[None]:
         reason = error.strerror or str(error)
         where = f" ({error.filename})" if error.filename else ""
         raise InputError(f"expected to write the {purpose} in {folder}, but got: {reason}{where}; {remedy}") from None
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write `text` to a sibling and rename it: another process sees the old file or the new one, never a part."""
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
 
 
 @contextlib.contextmanager

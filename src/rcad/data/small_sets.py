@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import REMEDY, cache_root, hashed, make_whole
+from rcad.data.cache import hashed, kept
 from rcad.data.dataset import Dataset, Progress, Split
-from rcad.data.files import make_folder, read_bytes, reason
+from rcad.data.files import read_bytes, reason
 from rcad.errors import InputError, need
 
 Index = npt.NDArray[np.int64]
@@ -165,10 +165,7 @@ def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: 
             home.mkdir(parents=True, exist_ok=True)
             pillow.fromarray(pixels[0]).save(home / f"{k:04}.png")
 
-    top = cache_root(cache_dir) / "unpacked"
-    make_folder(top, "cache", REMEDY)
-    folder = top / hashed(name_or_path)[:32]
-    make_whole(folder, write, Path.is_dir)
+    folder = kept(cache_dir, f"unpacked/{hashed(name_or_path)[:32]}", write)
     return image_folders.load(str(folder), cache_dir=cache_dir, progress=progress, stream=True)
 
 

@@ -25,11 +25,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, REMEDY, cache_root, fingerprint, hashed, make_whole
+from rcad.data.cache import DECODING, REMEDY, fingerprint, hashed, kept
 from rcad.data.dataset import Dataset, Progress, Split
 from rcad.data.decoders import WORTH_PROCESSES, Chunk, Pixels, Spot, fill_elsewhere, share_of_cores
 from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image
-from rcad.data.files import make_folder, writing
 from rcad.data.images import decode, is_grey
 from rcad.errors import InputError, memory
 
@@ -176,14 +175,10 @@ def streamed(
         sources: the images by split, "train" and perhaps "test", in the order of `labels`.
         skip_bad: leave out images that cannot be decoded; else they are an InputError.
     """
-    top = cache_root(cache_dir)
-    for folder in (top / "streams", top / "fingerprints"):
-        make_folder(folder, "cache", REMEDY)
-    with writing(top, "cache", f"free some space there, or {REMEDY}"):
-        identity = fingerprint(files, root, top / "fingerprints")
-        encoded = _encoded([part for parts in sources.values() for part in parts], files, top / "streams", identity)
-        looked = partial(look, encoded, size, progress, skip_bad=skip_bad)
-        survey = _kept(top / "streams" / hashed("survey", identity, str(DECODING), str(size))[:32], looked)
+    identity = fingerprint(files, root, cache_dir)
+    encoded = _encoded([part for parts in sources.values() for part in parts], files, cache_dir, identity)
+    looked = partial(look, encoded, size, progress, skip_bad=skip_bad)
+    survey = _kept(cache_dir, f"streams/{hashed('survey', identity, str(DECODING), str(size))[:32]}", looked)
     if survey.bad and not skip_bad:
         raise InputError(next(iter(survey.bad.values())))
     splits, first = {}, 0
@@ -263,16 +258,16 @@ def _in_turn(
     yield from waiting
 
 
-def _kept(folder: Path, looked: Callable[[], Survey]) -> Survey:
+def _kept(cache_dir: Path | None, name: str, looked: Callable[[], Survey]) -> Survey:
     """The survey that is in the cache, or a new one."""
-    file = folder / "survey.npz"
+    file, names = "survey.npz", ("shape", "sums", "squares", "places", "reasons")
 
     def build(partial: Path) -> None:
         found = looked()
         places = np.asarray(list(found.bad), np.int64)
         reasons = np.asarray(list(found.bad.values()), np.str_)
         np.savez(
-            partial / file.name,
+            partial / file,
             shape=np.asarray(found.shape),
             sums=found.sums,
             squares=found.squares,
@@ -280,12 +275,11 @@ def _kept(folder: Path, looked: Callable[[], Survey]) -> Survey:
             reasons=reasons,
         )
 
-    names = ("shape", "sums", "squares", "places", "reasons")
-    make_whole(folder, build, lambda entry: _arrays(entry / file.name, *names) is not None)
-    kept = _arrays(file, *names) or {}
-    channels, height, width = kept["shape"].tolist()
-    bad = dict(zip(kept["places"].tolist(), kept["reasons"].tolist(), strict=True))
-    return Survey((channels, height, width), kept["sums"], kept["squares"], bad)
+    entry = kept(cache_dir, name, build, lambda entry: _arrays(entry / file, *names) is not None)
+    found = _arrays(entry / file, *names) or {}
+    channels, height, width = found["shape"].tolist()
+    bad = dict(zip(found["places"].tolist(), found["reasons"].tolist(), strict=True))
+    return Survey((channels, height, width), found["sums"], found["squares"], bad)
 
 
 def _arrays(file: Path, *names: str) -> dict[str, np.ndarray[Any, Any]] | None:
@@ -297,18 +291,17 @@ def _arrays(file: Path, *names: str) -> dict[str, np.ndarray[Any, Any]] | None:
         return None
 
 
-def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, identity: str) -> Encoded:
+def _encoded(sources: Sequence[Source], files: Sequence[Path], cache_dir: Path | None, identity: str) -> Encoded:
     """Image files as they lie; what else holds images is unpacked once."""
     if all(isinstance(one, ImageFiles) for one in sources):
         names = [name for one in sources if isinstance(one, ImageFiles) for name in one.names]
         return Files(sources[0].root, names)
-    entry = folder / hashed("packed", identity)[:32]
 
     def build(partial: Path) -> None:
         required, free = sum(file.stat().st_size for file in files), shutil.disk_usage(partial).free
         if required > free:
             raise InputError(
-                f"expected {required / 1e6:,.1f} MB free to unpack the shards in {folder}, "
+                f"expected {required / 1e6:,.1f} MB free to unpack the shards in {partial.parent}, "
                 f"but got {free / 1e6:,.1f} MB; {REMEDY}"
             )
         ends: list[int] = []
@@ -335,7 +328,7 @@ def _encoded(sources: Sequence[Source], files: Sequence[Path], folder: Path, ide
         fits = index is not None and images.is_file() and images.stat().st_size == max(index["ends"][-1:], default=0)
         return index if fits else None
 
-    make_whole(entry, build, opened)
+    entry = kept(cache_dir, f"streams/{hashed('packed', identity)[:32]}", build, opened)
     index = opened(entry) or {}
     return Packed(entry / "images.bin", index["ends"], index["sums"], index["origins"], index["firsts"])
 
