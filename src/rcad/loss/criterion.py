@@ -157,27 +157,23 @@ class Criterion:
         calls = self._counter.value
         try:
             with nullcontext() if after_pass is not None else whole_steps(model, x):
-                return self._backward(
-                    model, x, y, scaler, divide, self._counter.next(step), generator, after_pass, options, runs
-                )
+                plan, views = self._planned(model, x, y, step, options)
+                return self._passes(plan, views, scaler, divide, generator, after_pass, runs)
         except BaseException:
             self._counter.value = calls  # the step was not taken
             raise
 
-    def _backward(
+    def _passes(
         self,
-        model: Model,
-        x: Inputs,
-        y: Tensor,
+        plan: Plan,
+        views: Sequence[View],
         scaler: Scaler | None,
         divide: float,
-        step: int,
         generator: Source | None,
         after_pass: Callable[[], None] | None,
-        options: dict[str, Any],
         runs: int,
     ) -> Losses:
-        plan, views = self._planned(model, x, y, step, options)
+        """The passes of a step run backward: one by one where they can be, else in one graph."""
         scale = None if scaler is None else scaler.scale
         reason = refusal(plan, views)
         if reason is None:

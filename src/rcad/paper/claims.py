@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from rcad.report.numbers import plural
+from rcad.runs.words import plural
 from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claims
 from rcad.study.statistics import FEWEST, Paired, paired
 

@@ -51,21 +51,6 @@ def p_value(value: float | None, places: int = 4) -> str:
     return "-" if value is None else f"<{least:.{places}f}" if value < least else f"{value:.{places}f}"
 
 
-def duration(seconds: float | None) -> str:
-    """8.4 s, 2m 05s or 3h 12m."""
-    if seconds is None or not math.isfinite(seconds):
-        return "-"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
-
-
-def plural(count: int, noun: str) -> str:
-    """1 run, 2 runs, 1 class, 2 classes."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
-
-
 def listed(names: Sequence[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -15,11 +15,10 @@ from rcad.hub import PREFIX, Address, send
 from rcad.loss.method_rows import label
 from rcad.report.document import Command, Document, Part, Section, Table
 from rcad.report.markdown import markdown
-from rcad.report.numbers import plural
 from rcad.runs.plain import to_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import CONFIG, RECORD, WEIGHTS, Store
-from rcad.runs.words import is_percent, leading, metric, number, title
+from rcad.runs.words import is_percent, leading, metric, number, plural, title
 from rcad.study.compare import FILE, Comparison
 from rcad.study.compare_page import difference_tables
 from rcad.study.statistics import describe, share_interval

@@ -18,9 +18,9 @@ from typing import Any
 from rcad.errors import InputError, command, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method, sources
 from rcad.report.document import Document
-from rcad.report.numbers import duration, plural
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
+from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
 from rcad.study.cells import Cells, are_numbers, chosen, judged
 from rcad.study.compare_page import document, formed

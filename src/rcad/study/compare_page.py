@@ -7,7 +7,8 @@ from typing import Any
 
 from rcad.errors import InputError, one_of, shaped, shown, whole
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
-from rcad.report.numbers import by_size, capital, listed, p_value, plural, with_interval, with_spread
+from rcad.report.numbers import by_size, capital, listed, p_value, with_interval, with_spread
+from rcad.runs.words import plural
 from rcad.study.pictures import ROLES, dots, forests, in_words
 from rcad.study.study import UNITS, WORDS
 

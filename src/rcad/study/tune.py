@@ -13,11 +13,11 @@ from rcad.errors import InputError, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import save
-from rcad.report.numbers import plural
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
+from rcad.runs.words import plural
 from rcad.study.backends import HELD_OUT, is_table, numbers_of, scheduled
 from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map

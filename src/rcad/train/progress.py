@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from rcad.errors import visible
+from rcad.report.terminal import is_terminal
 from rcad.runs.words import duration, size
 
 Row = Mapping[str, float]
@@ -79,23 +80,15 @@ KERNEL = "JPY_PARENT_PID"
 """Set for a notebook's kernel and so for its `!rcad train`: what looks like a terminal there cannot move its cursor."""
 
 
-def _is_watched(stream: TextIO) -> bool:
-    """Whether a person looks at the stream and it can move its cursor."""
-    try:
-        return stream.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # closed
-        return False
-
-
 @contextlib.contextmanager
 def shown(*, quiet: bool = False, as_json: bool = False, answer_first: bool = False) -> Iterator[Progress]:
     """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON; `answer_first` as in `Lines`."""
     if quiet or (as_json and KERNEL in os.environ):
         yield SILENT
-    elif _is_watched(sys.stderr) and KERNEL in os.environ:
+    elif is_terminal(sys.stderr) and KERNEL in os.environ:
         with Overwritten() as line:
             yield line
-    elif _is_watched(sys.stderr):
+    elif is_terminal(sys.stderr):
         with Bars() as bars:
             yield bars
     elif as_json:
@@ -113,7 +106,7 @@ def watched(given: Progress | None) -> Iterator[Progress]:
         yield given
     elif (display := _notebook()) is not None:
         yield Cell(display)
-    elif _is_watched(sys.stderr) and find_spec("rich") is not None:
+    elif is_terminal(sys.stderr) and find_spec("rich") is not None:
         with Bars() as bars:
             yield bars
     else:

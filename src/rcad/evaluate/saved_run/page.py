@@ -21,7 +21,7 @@ from rcad.evaluate.saved_run.tables import (
 )
 from rcad.report.document import Document, Figure, Part, Section, Table
 from rcad.report.drawing import BLACK, GREY, bare, blank, colours_of, label
-from rcad.report.numbers import plural
+from rcad.runs.words import plural
 
 WIDTH, HEIGHT = 4.0, 3.4
 FEWEST = 5

@@ -15,7 +15,7 @@ from rcad.paper.report.numbers import tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Cell, Document, Figure, Part, Section, Table
-from rcad.report.numbers import duration, plural
+from rcad.runs.words import duration, plural
 
 MANY = 7
 """From so many columns on they stand below each other in one panel."""

@@ -15,8 +15,8 @@ from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
 from rcad.report.drawing import BLUE, GREY, PAPER, VERDICT_COLOURS, VERDICT_SIGNS
-from rcad.report.numbers import duration, plural
 from rcad.runs.pack import is_pack
+from rcad.runs.words import duration, plural
 from rcad.study.judge import VERDICTS
 
 CLAIMS, MISSING = "Every claim", "Not run yet"
