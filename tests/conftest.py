@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Some virtual machines advertise instructions for bf16 that they die of.
@@ -38,3 +39,20 @@ def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     train_some(folder)
     return folder
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that the package starts are copies of this one: they have everything imported, and its patches."""
+    from rcad.train import processes
+
+    work_for = processes.work_for
+
+    def work(*words: Any) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)  # as in a process that was started afresh
+        work_for(*words)
+
+    if not torch.cuda.is_available():  # whose threads, for autograd, no copy has
+        monkeypatch.setattr(processes, "START", "fork")
+        monkeypatch.setattr(processes, "work_for", work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,13 +24,14 @@ from rcad.runs.plain import config_id
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.cluster.ranks import connected, launch, make_together
+from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.step import Ranks
 from workers import in_ranks
 
-EPOCHS = 5
+EPOCHS = 2
 WHOLE = ["model.norm=batch"]
 CASES: dict[str, tuple[str, list[str]]] = {
     "erm, GroupNorm": ("erm", ["model.norm=group"]),
@@ -99,21 +101,29 @@ def in_a_rank(folder: Path) -> None:
         assert again.already == {config_id(config)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 3])
-def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int) -> None:
-    alone, several = place_in(tmp_path / "alone"), place_in(tmp_path / "several")
-    draw = np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The runs of one process, beside the images."""
+    folder, draw = tmp_path_factory.mktemp("alone"), np.random.default_rng(0)
     for k in range(100):
-        path = tmp_path / "images" / ("val" if k % 5 == 4 else "train") / str(k % 3) / f"{k}.png"
+        path = folder / "images" / ("val" if k % 5 == 4 else "train") / str(k % 3) / f"{k}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(path)
+    place = place_in(folder / "runs")
+    for config in [*map(config_of, CASES), streamed_config(folder / "images")]:
+        run(config, place)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) -> None:
+    several = place_in(alone.store.path.with_name(f"by {size}"))
     in_ranks(size, PROGRAM, several.store.path)
     for case in CASES:
         config = config_of(case)
-        wanted = run(config, alone)
+        wanted, found = alone.store.get(config_id(config)), several.store.get(config_id(config))
         assert wanted.splits["train"].size % 20 == LAST.get(case, 1)
-        found = several.store.get(config_id(config))
         assert_alike(weights(several, config), weights(alone, config))
         assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
         for name, value in wanted.metrics.items():
@@ -121,8 +131,7 @@ def test_several_processes_end_with_the_weights_of_one(tmp_path: Path, size: int
         for one, other in zip(found.epochs, wanted.epochs, strict=True):
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
             assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.6)
-    config = streamed_config(tmp_path / "images")
-    run(config, alone)
+    config = streamed_config(alone.store.path.with_name("images"))
     assert_alike(weights(several, config), weights(alone, config))
     assert len(several.store.records()) == len(CASES) + 1
 
@@ -163,34 +172,24 @@ def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) 
     in_ranks(size, LAYER)
 
 
-@pytest.fixture
-def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """From now on the process of rank 1 is killed in its third epoch, once."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(f"""
-import os, sys, signal
-from pathlib import Path
-if "spawn_main" in " ".join(sys.orig_argv):
-    from rcad.train import loop
-    begin, mark = loop.Trainer._run_steps, Path({str(tmp_path / "died")!r})
-    def killed(self, pause):
-        if self.epoch == 2 and os.environ.get("RANK") == "1" and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return begin(self, pause)
-    loop.Trainer._run_steps = killed
-""")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
-    return tmp_path / "died"
-
-
 @pytest.mark.slow
-def test_a_killed_process_ends_all_and_another_number_goes_on(tmp_path: Path, dying: Path) -> None:
+def test_a_killed_process_ends_all_and_another_number_goes_on(
+    alone: Place, tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_steps, died = Trainer._run_steps, tmp_path / "died"
+
+    def killed(self: Trainer, pause: Any) -> Any:
+        if self.epoch == 1 and os.environ.get("RANK") == "1" and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return run_steps(self, pause)
+
+    monkeypatch.setattr(Trainer, "_run_steps", killed)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
     with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
-    assert dying.exists()
+    assert died.exists()
     record = place.store.get(config_id(config))
     assert record.status == "interrupted"
     outcome = launch(config, replace(place, devices=("cpu",) * 3), minutes=None, quiet=True, as_json=False)
@@ -198,8 +197,6 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(tmp_path: Path, dy
     found = place.store.get(config_id(config))
     assert found.started == record.started
     assert found.resolved["engine"] == "eager, 3 processes"
-    alone = place_in(tmp_path / "alone")
-    run(config, alone)
     assert_alike(weights(place, config), weights(alone, config))
 
 

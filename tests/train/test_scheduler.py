@@ -24,6 +24,7 @@ from rcad.runs.record import RunRecord, Status
 from rcad.runs.store import LAST, Store
 from rcad.train import processes, scheduler, task
 from rcad.train import run as engine
+from rcad.train.loop import Trainer
 from rcad.train.one_gpu import OneGPU, in_shares
 from rcad.train.place import Place
 from rcad.train.processes import Processes
@@ -275,23 +276,26 @@ def test_one_device_takes_those_that_cannot_share_one_by_one(place: Place) -> No
     assert [record.metrics for record in outcome.records] == [record.metrics for record in alone.records]
 
 
-def killing(seed: int, times: int, folder: Path) -> str:
-    """Code for worker processes: the worker that trains this seed is killed so often in its second epoch."""
-    return f"""
-import sys
-if "spawn_main" in " ".join(sys.orig_argv):  # not in the process that only keeps account
-    import os, signal
-    from pathlib import Path
-    from rcad.train.loop import Trainer
-    end, folder = Trainer._end_epoch, Path({str(folder)!r})
-    def killed(self, *words):
-        finite = end(self, *words)
-        if self.config.seed == {seed} and self.epoch >= 2 and len(list(folder.glob("died*"))) < {times}:
-            (folder / f"died{{len(list(folder.glob('died*')))}}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return finite
-    Trainer._end_epoch = killed
-"""
+@pytest.fixture
+def killing(forked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """From now on the worker that trains seed 1 is killed so often in its second epoch."""
+    end, parent = Trainer._end_epoch, os.getpid()
+
+    def kill(times: int) -> None:
+        def killed(self: Trainer, *words: Any) -> bool:
+            finite = end(self, *words)
+            if os.getpid() != parent and self.config.seed == 1 and self.epoch >= 2 and deaths(tmp_path) < times:
+                (tmp_path / f"died{deaths(tmp_path)}").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return finite
+
+        monkeypatch.setattr(Trainer, "_end_epoch", killed)
+
+    return kill
+
+
+def deaths(folder: Path) -> int:
+    return len(list(folder.glob("died*")))
 
 
 @pytest.fixture
@@ -302,27 +306,15 @@ def arrays(tmp_path: Path) -> str:
     return str(tmp_path / "arrays.npz")
 
 
-@pytest.fixture
-def in_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Runs code in every process that is started from now on."""
-
-    def start_with(code: str) -> None:
-        (tmp_path / "site").mkdir()
-        (tmp_path / "site" / "sitecustomize.py").write_text(code)
-        monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
-
-    return start_with
-
-
 def test_a_killed_worker_is_replaced_and_its_run_goes_on(
-    tmp_path: Path, place: Place, arrays: str, in_workers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
-    in_workers(killing(seed=1, times=1, folder=tmp_path))
+    killing(1)
     configs = [config(seed, 3, arrays) for seed in range(8)]
     before = dict(os.environ)
     outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), heard := Hearing(), processes=2)
-    assert len(list(tmp_path.glob("died*"))) == 1
+    assert deaths(tmp_path) == 1
     assert [record.status for record in outcome.records] == ["done"] * 8
     assert dict(os.environ) == before
     assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
@@ -332,9 +324,9 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(
 
 
 def test_a_share_whose_worker_died_goes_on_one_by_one(
-    tmp_path: Path, place: Place, arrays: str, in_workers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_workers(killing(seed=1, times=1, folder=tmp_path))
+    killing(1)
     configs = [config(seed, 2, arrays) for seed in range(4)]
     taken: list[list[int]] = []
     hand_out = processes._Crew._hand_out
@@ -348,7 +340,7 @@ def test_a_share_whose_worker_died_goes_on_one_by_one(
     outcome = schedule(configs, replace(place, devices=("cpu",) * 2))
     assert [record.status for record in outcome.records] == ["done"] * 4
     assert [one for one in taken if one] == [[0, 1, 2], [3], [1], [2]]
-    assert len(list(tmp_path.glob("died*"))) == 1
+    assert deaths(tmp_path) == 1
 
 
 def test_each_gpu_takes_shares_of_the_runs() -> None:
@@ -360,13 +352,13 @@ def test_each_gpu_takes_shares_of_the_runs() -> None:
 
 
 def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
-    tmp_path: Path, place: Place, arrays: str, in_workers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
-    in_workers(killing(seed=1, times=99, folder=tmp_path))
+    killing(99)
     with pytest.raises(InputError, match=r"ended with -9 \(killed, or out of memory\) on erm on .*arrays.npz, seed 1"):
         schedule([config(seed, 2, arrays) for seed in range(2)], place, backend=Processes(1))
-    assert len(list(tmp_path.glob("died*"))) == 2
+    assert deaths(tmp_path) == 2
     assert place.store.status(config(0, 2, arrays)) == "done"
 
 
@@ -378,7 +370,7 @@ def test_what_a_worker_refuses_is_one_line(place: Place, arrays: str, monkeypatc
     assert place.store.status(good) == "done"
 
 
-def test_workers_save_their_runs_when_asked_to_stop(place: Place, arrays: str) -> None:
+def test_workers_save_their_runs_when_asked_to_stop(place: Place, arrays: str, forked: None) -> None:
     class Ending(Hearing):
         def overall(self, done: float, total: float, text: str) -> None:
             super().overall(done, total, text)

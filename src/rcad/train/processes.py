@@ -32,6 +32,8 @@ from rcad.train.scheduler import Work, suitable
 from rcad.train.stop import stopping
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+START = "spawn"
+"""How processes begin: afresh, since torch's threads do not survive a fork."""
 ATTEMPTS = 3
 """A run during which so many workers died is at fault itself."""
 PATIENCE_S = 60.0
@@ -41,7 +43,7 @@ _POLL_S, _TELL_S = 0.2, 0.5
 
 @dataclass(frozen=True)
 class Processes:
-    """So many worker processes with one thread each, started afresh (not forked: torch's threads do not survive it).
+    """So many worker processes with one thread each.
 
     Args:
         devices: one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own.
@@ -171,7 +173,7 @@ class _Crew:
         self._hand_out(fresh)
 
     def _started(self, device: str) -> _Worker:
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context(START)
         ours, theirs = context.Pipe()
         place = replace(self._work.place, device=device, devices=())
         process = context.Process(target=work_for, args=(theirs, place, self._at_once), daemon=True)

@@ -25,6 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.augmentations import Part, Source
+from rcad.train import processes
 from rcad.train.place import Place, world
 from rcad.train.step import Batch, Plan, Ranks, Stepper, Streamed, Update
 from rcad.train.stop import SIGNALS, Interrupted
@@ -260,7 +261,7 @@ def launch(
         rdzv_endpoint="localhost:0",
         local_addr="localhost",
         max_restarts=0,
-        start_method="spawn",
+        start_method=processes.START,
         shutdown_timeout=int(SHUTDOWN_S),
     )
     given = (config, place, minutes, quiet, as_json)
