@@ -111,6 +111,9 @@ def test_images_go_through_the_store(cli: Cli) -> None:
     took = sum(run.timings["train_seconds"] or 0.0 for run in Store.open(OUT / "runs").records())
     assert sum(cell["seconds"] for cell in record["methods"].values()) == pytest.approx(took)
     assert "test_accuracy" not in result.out  # no run's test number is shown on the way
+    passes = {name: cell["passes"] for name, cell in record["methods"].items()}
+    assert passes == {"erm": 3.0, "rcad": 6.0}
+    assert "s of time" not in result.err + (OUT / "compare.md").read_text()
 
 
 def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:

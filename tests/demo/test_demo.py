@@ -11,6 +11,7 @@ import pytest
 from rcad.demo.acts import ACTS, FAST, FULL, SHARES, _judged, linear, run_demo
 from rcad.demo.page import document, table, verdicts
 from rcad.report import html, terminal
+from rcad.study.compare_page import sentences
 from rcad.train.progress import SILENT, Silent
 
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
@@ -60,6 +61,34 @@ def test_every_act_is_on_the_page_and_in_the_table(record: dict[str, Any]) -> No
     assert list(verdicts(record["results"])) == ["linear", "moons", "few_labels"]
     assert "its numbers mean nothing" in text
     assert text.count("<svg") == 2 + sum(2 * min(len(act["metrics"]), 2) for act in record["results"].values())
+
+
+def judged(record: dict[str, Any], outcome: str) -> dict[str, Any]:
+    """The trial as if it were whole and every comparison had come out like this."""
+    acts = {}
+    for name, act in record["results"].items():
+        pairs = [{**one, "outcome": outcome} for one in act["differences"]]
+        whole = {**act, "differences": pairs, "question": pairs[0]}
+        acts[name] = {**whole, "sentences": sentences(whole)}
+    return {**record, "scale": "full", "results": acts}
+
+
+@pytest.mark.parametrize(("outcome", "word"), [("better", "wins"), ("worse", "loses"), ("undecided", "undecided")])
+def test_the_sentences_say_what_the_table_says(record: dict[str, Any], outcome: str, word: str) -> None:
+    whole = judged(record, outcome)
+    assert {row[-1].text for row in table(whole).cells} == {word, ""}
+    told = list(verdicts(whole["results"]).values())
+    assert sum(text.count(f" is {outcome} than ERM (") for text in told) == (0 if outcome == "undecided" else len(ACTS))
+    for other in {"better", "worse"} - {outcome}:
+        assert f"is {other} than" not in " ".join(told)
+    assert (" is not shown to differ from ERM" in " ".join(told)) == (outcome == "undecided")
+
+
+def test_a_trial_judges_nothing(record: dict[str, Any]) -> None:
+    page = terminal.text(document(record), 80)
+    for word in ("better than", "worse than", "wins", "undecided"):
+        assert word not in " ".join([*verdicts(record["results"]).values(), page.partition("How it was judged")[0]])
+    assert "better than ERM" in terminal.text(document(judged(record, "better")), 80)
 
 
 def test_it_fits_eighty_columns(record: dict[str, Any]) -> None:

@@ -107,14 +107,14 @@ class _Seen(torch.autograd.Function):
         return gradient, None
 
 
+TARGETS = {"gaussian": (2, torch.rand(6)), "bernoulli": (1, torch.tensor([0.0, 1.0] * 3))}
+
+
 @each_method
 @pytest.mark.parametrize("path", ["reference", "fused"])
 def test_the_cost_is_the_number_of_passes_counted(name: str, path: str) -> None:
     method = rcad.METHODS[name]()
-    outputs, y = {
-        "gaussian": (2, torch.rand(6)),
-        "bernoulli": (1, torch.tensor([0.0, 1.0] * 3)),
-    }.get(name, (4, torch.tensor([0, 1, 2, 3, 0, 1])))
+    outputs, y = TARGETS.get(name, (4, torch.tensor([0, 1, 2, 3, 0, 1])))
     counter = Counter(8)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), counter, nn.Linear(8, outputs))
     criterion, x = method.criterion(), torch.rand(6, 3, 2, 2)
@@ -125,6 +125,20 @@ def test_the_cost_is_the_number_of_passes_counted(name: str, path: str) -> None:
     cells = {row[0]: row[1:] for row in rows(section(name, "Cost"))}[path]
     assert [int(cell) for cell in cells[:4]] == counter.row()
     assert cells[4] == f"{counter.row()[3] / 3:.2f}"
+
+
+SUMS = ["rcad(alpha=1, steps=4)", "label_smoothing + rcad(alpha=1)", "rcad(alpha=1) + rcad_random(alpha=1)"]
+
+
+@pytest.mark.parametrize("text", [*rcad.METHODS, *SUMS])
+def test_a_plan_knows_its_cost_without_running(text: str) -> None:
+    method = rcad.Method.parse(text)
+    outputs, y = TARGETS.get(text, (4, torch.tensor([0, 1, 2, 3, 0, 1])))
+    counter = Counter(8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), counter, nn.Linear(8, outputs))
+    criterion = method.criterion()
+    criterion.backward(model, torch.rand(6, 3, 2, 2), y)
+    assert criterion.loss.plan(0).cost == counter.row()[3]
 
 
 class Small(nn.Module):

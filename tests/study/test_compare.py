@@ -17,7 +17,7 @@ from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.cells import compared, results, summaries
 from rcad.study.compare import COMPARISON, Comparison, _earlier, _Work
-from rcad.study.compare_page import difference_tables, document, results_table, sentences
+from rcad.study.compare_page import difference_tables, document, formed, results_table, sentences
 
 pytest.importorskip("scipy.stats")
 pytest.importorskip("jinja2")
@@ -202,7 +202,8 @@ def result(*values: float | None) -> dict[str, Any]:
 
 @pytest.fixture
 def record() -> dict[str, Any]:
-    cell = {"role": "asked", "space": ["lam=log(0.01, 1)"], "seconds": 6.0, "runs": 3, "chosen": {"lam": "0.1"}}
+    cell = {"role": "asked", "space": ["lam=log(0.01, 1)"], "seconds": 9.0, "runs": 3, "chosen": {"lam": "0.1"}}
+    cell["passes"] = 180.0
     unknown = ("mean", "low", "high", "p_two", "p_holm", "effect", "superiority", "seeds_needed")
     nothing = {**dict.fromkeys(unknown), "outcome": "undecided", "note": "1 of the runs diverged"}
     return {
@@ -222,7 +223,7 @@ def record() -> dict[str, Any]:
         "base": "erm",
         "rule": "The rule",
         "methods": {
-            "erm": {**cell, "role": "base", "seconds": 3.0},
+            "erm": {**cell, "role": "base", "passes": 90.0},
             "rcad": cell,
             "rcad_random": {**cell, "role": "control"},
         },
@@ -302,6 +303,23 @@ def test_results_and_cost(record: dict[str, Any]) -> None:
     assert [cell.text for cell in rows[0]] == ["erm", "91.0 ± 1.0", "0.3 ± 1.0", "1.0"]
     assert (rows[1][-1].text, rows[1][1].note) == ("2.0", "1 diverged")
     assert (rows[2][1].text, rows[2][0].note) == ("-", "control")
+
+
+def test_the_time_of_a_clock_is_not_told(record: dict[str, Any]) -> None:
+    """It is the machine's as much as the method's; the passes are counted."""
+    assert "in 12 s of CPU time" in markdown(document(record))
+    by_the_clock = markdown(document({**record, "cost": "time"}))
+    assert "of time" not in by_the_clock
+    assert "12 s" not in by_the_clock
+    assert [row[-1].text for row in results_table({**record, "cost": "time"}).cells] == ["1.0", "2.0", "2.0"]
+
+
+def test_a_record_from_before_the_passes_were_counted_has_no_cost(record: dict[str, Any]) -> None:
+    for cell in record["methods"].values():
+        del cell["passes"]
+    found = results_table(formed(json.loads(json.dumps(record))))
+    assert "cost, ERM = 1" not in found.header
+    assert "Cost" not in found.caption
 
 
 def test_differences(record: dict[str, Any]) -> None:

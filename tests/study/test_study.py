@@ -14,6 +14,7 @@ import torch
 from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_rows, method_text, parse_method
+from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.record import RunRecord
@@ -31,6 +32,7 @@ from rcad.study.study import (
     controls_of,
     lineup,
     overlap,
+    passes,
     space_of,
     split_of,
 )
@@ -321,3 +323,18 @@ def test_it_is_said_in_one_sentence() -> None:
     assert str(HeldOut(1, 1, "nll")) == "chosen by 1 validation example, so few that small differences may be chance"
     assert str(HeldOut(5000, 1, "nll")) == "chosen by 5,000 validation examples"
     assert [HeldOut(FEW - 1, 1, "nll").few, HeldOut(FEW // 2, 2, "nll").few] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("erm", 30 * 3),
+        ("rcad(alpha=1)", 30 * 6),
+        ("rcad(alpha=1, every=3)", 30 * 4),
+        ("rcad(alpha=1, lam=0)", 30 * 3),
+        ("ada", 10 * 3 + 31 + 10 * 6 + 2 * 31 + 10 * 12),  # the set doubles after 10 and after 20 epochs
+        ("ada(epochs=15)", 15 * 3 + 31 + 15 * 6),  # and not after the last
+    ],
+)
+def test_passes_are_counted_over_a_whole_run(text: str, expected: float) -> None:
+    assert passes(Method.parse(text), 30) == pytest.approx(expected)

@@ -45,6 +45,7 @@ def demo(
         from rcad.demo.acts import run_demo
 
         found = run_demo(folder, progress, fast=fast)
+    from rcad.demo.acts import TRIAL
     from rcad.demo.page import HEADER, NEXT, table
     from rcad.report.document import Part
     from rcad.report.terminal import paragraph
@@ -61,9 +62,9 @@ def demo(
             f"{title}: {text}".removeprefix(": ")
             for title, text in zip(titles, found.record["verdicts"].values(), strict=True)
         ]
-        trial = ["This was a trial on tiny data: its numbers and verdicts mean nothing."] if fast else []
+        trial = [TRIAL] if fast else []
         narrow = shutil.get_terminal_size().columns < WIDE
-        shown_parts: list[Part] = [*trial, table(found.record, judged=narrow), *texts, *NEXT]
+        shown_parts: list[Part] = [*trial, table(found.record, judged=narrow), *([] if fast else texts), *NEXT]
         show_parts(shown_parts)
         say("\n".join(["", *paragraph("The whole of it, with pictures:"), f"  {found.page}"]))
     if show:

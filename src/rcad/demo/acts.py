@@ -51,6 +51,7 @@ class Settings:
 FULL = Settings()
 FAST = Settings(20, 20, 100, 200, 3, 5, 16, 15, 0.5, 1.0, 0.01, 3, 1, 4, 3, 2, 2)
 """A trial of seconds, whose numbers mean nothing."""
+TRIAL = "This was a trial on tiny data: its numbers mean nothing, and nothing is judged."
 
 
 def linear(settings: Settings, progress: Progress) -> Record:
@@ -73,6 +74,7 @@ def moons(settings: Settings, progress: Progress) -> Record:
     from rcad.paper.boundaries import SHOWN, grid, probability
     from rcad.paper.moons import Cell, draw
     from rcad.paper.stacked_tuning import Candidate, Job, Protocol, fit
+    from rcad.study.study import passes
 
     d, seeds = settings.moons_d, range(settings.moons_draws)
     folds = [draw(Cell(d, 0.1), settings.moons_n, settings.moons_test, seed) for seed in seeds]
@@ -84,10 +86,11 @@ def moons(settings: Settings, progress: Progress) -> Record:
         "rcad_random": (settings.alpha, settings.lam),
         "confidence_penalty": (settings.lam,),
     }
+    methods = {name: METHODS[name](*values) for name, values in numbers.items()}
     results, planes, seconds = {}, {}, {}
-    for k, (name, values) in enumerate(numbers.items()):
+    for k, (name, method) in enumerate(methods.items()):
         part, begun = Portion(progress, k, 1, len(numbers), name), time.process_time()
-        jobs = [Job(Candidate({}, METHODS[name](*values)), seed, seed) for seed in seeds]
+        jobs = [Job(Candidate({}, method), seed, seed) for seed in seeds]
         fitted = fit(jobs, folds, protocol, lambda done, total, part=part: part.overall(done, total, ""))  # type: ignore[misc]
         results[name] = {metric: fitted.metrics[metric] for metric in ("accuracy", "nll")}
         seconds[name] = time.process_time() - begun
@@ -95,7 +98,8 @@ def moons(settings: Settings, progress: Progress) -> Record:
             shown = probability(fitted.models[0], grid(settings.moons_grid), d)
             planes[name] = [round(100 * value) for value in shown.tolist()]
     points = {"x": folds[0].x[:SHOWN, :2].double().tolist(), "y": folds[0].y[:SHOWN].tolist()}
-    return {**_judged(results, ["accuracy", "nll"], seconds), "planes": planes, "points": points}
+    costs = {name: passes(method, settings.moons_epochs) for name, method in methods.items()}
+    return {**_judged(results, ["accuracy", "nll"], seconds, costs), "planes": planes, "points": points}
 
 
 def digits(settings: Settings, progress: Progress) -> Record:
@@ -117,7 +121,10 @@ def _compared(data: str, progress: Progress, **options: Any) -> Record:
 
 
 def _judged(
-    results: Mapping[str, Mapping[str, Sequence[float]]], metrics: Sequence[str], seconds: Mapping[str, float]
+    results: Mapping[str, Mapping[str, Sequence[float]]],
+    metrics: Sequence[str],
+    seconds: Mapping[str, float],
+    passes: Mapping[str, float] | None = None,
 ) -> Record:
     """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
     from rcad.study.cells import judged
@@ -130,6 +137,7 @@ def _judged(
         cells[name] = {
             "role": "base" if name == "erm" else "control" if name in controls else "asked",
             "seconds": seconds[name],
+            "passes": None if passes is None else passes[name],
             "runs": count,
             "seeds": {
                 str(k): {"chosen": {}, "test": test if all(v == v for v in test.values()) else None}
@@ -165,6 +173,8 @@ def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
             part = Portion(progress, before, SHARES[name], sum(SHARES.values()), act)
             part.note = SILENT.note  # how each run ended is not what a demo is about
             results[name] = globals()[name](settings, part)
+            if fast:
+                results[name]["sentences"] = [TRIAL]
             before += SHARES[name]
         record: Record = {
             "target": "demo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rcad.demo.acts import ACTS
+from rcad.demo.acts import ACTS, TRIAL
 from rcad.report.document import Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import BLACK, BLUE, GREEN, bare, blank, legend
 from rcad.report.numbers import with_interval, with_spread
@@ -35,10 +35,15 @@ NEXT = (
 
 
 def verdicts(results: Record) -> dict[str, str]:
-    """One text per act: the answers to its questions."""
-    texts = {name: "\n".join(record["sentences"][:2]) for name, record in results.items()}
+    """One text per act: the answer to its question, and whether the direction is why where RCAD is better."""
+    texts = {name: "\n".join(answers(act)) for name, act in results.items()}
     few = "\n".join(f"{ACTS[name].capitalize()}: {texts[name]}" for name in ("digits", "diabetes"))
     return {"linear": texts["linear"], "moons": texts["moons"], "few_labels": few}
+
+
+def answers(act: Record) -> list[str]:
+    """The sentences that the table's last column sums up."""
+    return list(act["sentences"][: 1 + (act["question"]["outcome"] == "better")])
 
 
 def table(record: Record, *, judged: bool = False) -> Table:
@@ -72,13 +77,15 @@ def _spread(act: Record, method: str, metric: str) -> str:
 
 def document(record: Record) -> Document:
     """The page: the answers, then an act after the other, then what to do next."""
-    trial = "" if record["scale"] == "full" else " This was a quick trial: its numbers mean nothing."
+    trial = "" if record["scale"] == "full" else f" {TRIAL}"
     lead = (
         "RCAD rewards a model for being unsure one large step up its own loss. Four experiments on this machine: where "
         f"it should help, whether its direction is what helps, and where it does not.{trial}"
     )
     results = record["results"]
-    answers = [f"{ACTS[name].capitalize()}: {act['sentences'][0]}" for name, act in results.items()]
+    short = (
+        TRIAL if trial else "\n".join(f"{ACTS[name].capitalize()}: {answers(act)[0]}" for name, act in results.items())
+    )
     extra: dict[str, list[Part]] = {"linear": [_histogram(results["linear"])], "moons": [_planes(results["moons"])]}
     command = "rcad demo" if record["scale"] == "full" else "rcad demo --fast"
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
@@ -86,8 +93,8 @@ def document(record: Record) -> Document:
         "Does RCAD help?",
         lead,
         [
-            Section("In short", (), [table(record)], "\n".join(answers)),
-            *(_act(name, act, extra.get(name, [])) for name, act in results.items()),
+            Section("In short", (), [table(record)], short),
+            *(_act(name, act, extra.get(name, []), judged=not trial) for name, act in results.items()),
             Section("How it was judged", [f"{QUESTION_RULE}. The rule is part of the program; no result changes it."]),
             Section("What to do next", (), NEXT),
         ],
@@ -95,9 +102,10 @@ def document(record: Record) -> Document:
     )
 
 
-def _act(name: str, act: Record, extra: list[Part]) -> Section:
+def _act(name: str, act: Record, extra: list[Part], *, judged: bool) -> Section:
     drawn = [dots(act, metric) for metric in act["metrics"][:2]]
-    parts = [*extra, results_table(act), *difference_tables(act), *drawn, *forests(act, 2)]
+    tables = [results_table(act), *(difference_tables(act) if judged else [])]
+    parts = [*extra, *tables, *drawn, *forests(act, 2)]
     number = list(ACTS).index(name) + 1
     return Section(f"{number}: {ACTS[name]}", [ABOUT[name]], parts, "\n".join(act["sentences"]))
 

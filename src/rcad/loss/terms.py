@@ -207,6 +207,15 @@ class Plan(NamedTuple):
         """Whether there is a single forward, at x."""
         return len(self.looks) == 1 and len(self.looks[0].clean) == len(self.looks[0].terms)
 
+    @property
+    def cost(self) -> int:
+        """What one example costs: a forward counts 1, a backward 2, a backward to x alone 1; plain training is 3."""
+        ways = [term.where for look in self.looks for term in look.terms]
+        further = sum(max(0, getattr(way, "steps", 1) - (not getattr(way, "random_start", False))) for way in ways)
+        directions = sum(len(look.directions) for look in self.looks if look.apart is not None)
+        looks_only = sum(bool(look.directions) and not look.clean for look in self.looks)
+        return 3 * self.passes + directions + looks_only + 2 * further
+
 
 def plan_passes(likelihood: Likelihood, terms: Sequence[Term]) -> Plan:
     """The passes that these terms take together."""

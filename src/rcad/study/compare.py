@@ -23,7 +23,7 @@ from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
 from rcad.study.cells import Cells, are_numbers, chosen, judged
-from rcad.study.compare_page import document, formed
+from rcad.study.compare_page import CPU_TIME, document, formed
 from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.ranges import applied
 from rcad.study.study import (
@@ -214,7 +214,7 @@ class _Work:
             "test_ratio": overlap(dataset, problem.splits),
             "sizes": {"train": len(problem.train[1]), "validation": len(problem.val[1]), "test": len(problem.test[1])},
             "held_out": self.held_out.to_dict(),
-            "cost": "CPU time" if self.stacked else "time",
+            "cost": CPU_TIME if self.stacked else "time",
         }
         if self.out is not None and before is not None:
             _check_goes_on(self.out / FILE, before, self.settings, [one.name for one in self.contestants])
@@ -268,8 +268,8 @@ class _Work:
             kept = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": {**self.known, **cells}})
             write_sealed(self.out / FILE, plain(kept))
         again = known is not None and known.get("key") == cell["key"]
-        took = "there already" if again else f"{duration(cell['seconds'])} of {self.settings['cost']}"
-        progress.note(f"{one.name}: {plural(cell['runs'], 'run')}, {took}")
+        took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
+        progress.note(f"{one.name}: {plural(cell['runs'], 'run')}{', there already' if again else took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
         record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}

@@ -13,9 +13,12 @@ from rcad.study.pictures import ROLES, dots, forests, in_words
 from rcad.study.study import UNITS, WORDS
 
 Record = Mapping[str, Any]
+CPU_TIME = "CPU time"
+"""What a record's seconds are where they are worth telling: those of a clock depend on what else the machine does."""
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 _NUMBER = (float, None)
 _SUMMARY = {"mean": float, "sd": _NUMBER, "low": _NUMBER, "high": _NUMBER}
+_METHOD = {"role": str, "space": [str], "seconds": float, "runs": int, "passes": _NUMBER}
 _FORM = {
     **dict.fromkeys(("data", "command", "cost", "rule", "base", "metric"), str),
     **{name: [str] for name in ("metrics", "sentences")},
@@ -26,7 +29,7 @@ _FORM = {
     "held_out": {"told": str},
     "next": {"why": str, "command": str},
     "versions": {str: str},
-    "methods": {str: {"role": str, "space": [str], "seconds": float, "runs": int, "chosen": {str: str}}},
+    "methods": {str: {**_METHOD, "chosen": {str: str}}},
     "results": {str: {str: {"values": {str: _NUMBER}, "diverged": int, "summary": (_SUMMARY, None)}}},
     "differences": [
         {
@@ -74,6 +77,7 @@ def document(record: Record) -> Document:
     command = Command(record["next"]["command"], f"Next. {record['next']['why']}:")
     short: list[Part] = [command, results_table(record), *what_was_done(record)]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    took = f", in {record['seconds']:.0f} s of {CPU_TIME}" if record["cost"] == CPU_TIME else ""
     return Document(
         f"Does it help on {record['data']}?",
         lead(record),
@@ -84,7 +88,7 @@ def document(record: Record) -> Document:
             *_chosen_section(record),
             Section("How it was judged", judged(record)),
         ],
-        {"Made by": f"`{record['command']}`, in {record['seconds']:.0f} s of {record['cost']}", "Versions": versions},
+        {"Made by": f"`{record['command']}`{took}", "Versions": versions},
     )
 
 
@@ -194,21 +198,20 @@ def what_was_done(record: Record) -> list[str]:
 
 def results_table(record: Record) -> Table:
     """Every method's test results and cost."""
-    base = record["methods"][record["base"]]
-    base_cost = base["seconds"] / base["runs"]
+    base = record["methods"][record["base"]].get("passes")  # earlier records did not count them
     rows = []
     for name, cell in record["methods"].items():
         scores = [_spread(record["results"][name][metric]) for metric in record["metrics"]]
-        cost = cell["seconds"] / cell["runs"]
         control = cell["role"] == "control"
         shown = Cell(name, note="control" if control else "", mark="aside" if control else "")
-        rows.append([shown, *scores, f"{cost / base_cost:.1f}" if base_cost else "-"])
-    header = ["method", *(in_words(metric) for metric in record["metrics"]), "cost, ERM = 1"]
-    caption = (
-        f"Test results: mean ± standard deviation over {plural(len(record['seeds']), 'split')}. Cost is the "
-        f"{record['cost']} of training."
-    )
-    return Table(header, rows, caption, spare=["cost, ERM = 1"])
+        own = cell.get("passes")
+        rows.append([shown, *scores, *([f"{own / base:.1f}" if own else "-"] if base else [])])
+    cost = ["cost, ERM = 1"] if base else []
+    header = ["method", *(in_words(metric) for metric in record["metrics"]), *cost]
+    caption = f"Test results: mean ± standard deviation over {plural(len(record['seeds']), 'split')}."
+    if base:
+        caption += " Cost: passes through the network in training, counted; a forward is 1, a backward 2."
+    return Table(header, rows, caption, spare=cost)
 
 
 def difference_tables(record: Record) -> list[Table]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -17,8 +18,10 @@ import torch
 
 from rcad.data.dataset import Dataset, Splits
 from rcad.errors import InputError, command, shaped
+from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method
+from rcad.loss.objective import Loss
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import configure
@@ -194,9 +197,7 @@ def lineup(asked: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[tu
 def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem: Problem) -> None:
     """A method that does not suit the data is refused before anything is trained, with those that do."""
     for one in contestants:
-        # Names and numbers first: what is wrong with them has nothing to do with the data.
-        plain = [{k: 1.0 if v == AUTO else v for k, v in row.items()} for row in rows_to_plain(one.rows)]
-        Method.from_dict({"methods": plain})
+        _with_numbers(one.rows)  # first: what is wrong with them has nothing to do with the data
         try:
             method_of(at_start(config, one.rows, problem), problem)
         except InputError as error:
@@ -206,6 +207,12 @@ def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem
             raise InputError(
                 f"expected methods for regression ({', '.join(names)}), but got {one.name!r}; leave it out"
             ) from error
+
+
+def _with_numbers(rows: tuple[MethodRow, ...]) -> Method:
+    """The method with a number in the place of each that is yet to be measured."""
+    plain = [{k: 1.0 if v == AUTO else v for k, v in row.items()} for row in rows_to_plain(rows)]
+    return Method.from_dict({"methods": plain})
 
 
 def _suits(name: str, config: RunConfig, problem: Problem) -> bool:
@@ -246,6 +253,23 @@ def overlap(dataset: Dataset, splits: Splits) -> float:
     return len(splits.test) / (len(dataset.train) - len(splits.test))
 
 
+def passes(method: Method, epochs: int) -> float:
+    """What a run costs for each training example, counted: a forward is 1, a backward 2, plain training 3 an epoch.
+
+    A set that grows is counted as if it had the memory to.
+    """
+    loss = Loss(method.likelihood or Categorical(), method.terms)
+    turns = math.lcm(*(term.every for term in method.terms))
+    step = sum(loss.plan(turn).cost for turn in range(turns)) / turns
+    total, size = 0.0, 1
+    for epoch in range(1, epochs + 1):
+        total += step * size
+        if method.growth is not None and method.growth.due(epoch) and epoch < epochs:
+            total += (1 + 2 * method.growth.steps) * size
+            size *= 2
+    return total
+
+
 def space_of(one: Contestant, config: RunConfig, problem: Problem, asked: Asked) -> Space:
     """What a contestant may try on this data."""
     return default_space(replace(config, method=one.rows), images=not is_table(problem), fixed=asked.fixed)
@@ -284,16 +308,17 @@ def compete(
         configs += [applied(base, values, methods) for values in some]
     identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), goal.metric]
     key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
+    cost = statistics.fmean(passes(_with_numbers(config.method), config.train.epochs) for config in configs)
+    told = {"name": one.name, "role": one.role, "passes": cost}
     choices = {str(seed): [loads(dumps(points[k]), "a point") for k in some] for seed, some in own.items()}
     if known is not None and known.get("key") == key and (cell := _formed(known, choices)) is not None:
-        return {**cell, "name": one.name, "role": one.role}
+        return {**cell, **told}
     held = backend.fit(configs, progress)
     chosen = [max(some, key=lambda k: goal.key(held[k])) for some in own.values()]
     tested = backend.test(chosen)
     return {
         "key": key,
-        "name": one.name,
-        "role": one.role,
+        **told,
         "space": [str(parameter) for parameter in space] if budget > 1 else [],
         "seconds": backend.seconds(),
         "runs": len(configs),
