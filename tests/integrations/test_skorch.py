@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ pytest.importorskip("skorch")
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
-from skorch.callbacks import BatchScoring, EpochScoring, GradientNormClipping, PrintLog
+from skorch.callbacks import BatchScoring, Checkpoint, EpochScoring, GradientNormClipping, PrintLog
 from skorch.helper import predefined_split
 
 from equal import same_parameters
@@ -183,6 +184,53 @@ def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
     assert far.loss == found
     assert net.fit(50 * X, Y).rcad_.criterion.loss != found  # begins anew
     assert net.set_params(method=METHOD).partial_fit(X, Y).rcad_.criterion.loss != found
+
+
+FILES = ("f_params", "f_optimizer", "f_criterion", "f_history")
+
+
+@pytest.mark.parametrize("by", ["save_params", "Checkpoint"])
+def test_a_checkpoint_keeps_the_alpha_that_was_measured(by: str, tmp_path: Path) -> None:
+    method = "rcad(every=3)"
+    files = {name: str(tmp_path / name) for name in FILES}
+    whole = made(method=method, max_epochs=1).fit(X, Y)
+    found, steps = whole.rcad_.criterion.loss, whole.rcad_steps_
+    assert steps % 3 != 1  # where a count that starts again would show
+    if by == "save_params":
+        whole.save_params(**files)
+        later = made(method=method, max_epochs=1).initialize()
+        later.load_params(**files)
+    else:
+        kept = Checkpoint(dirname=str(tmp_path), monitor=None)
+        made(method=method, max_epochs=1, callbacks=[kept]).fit(X, Y)
+        later = made(method=method, max_epochs=1)
+        later.load_params(checkpoint=kept)
+    assert (later.rcad_.criterion.loss, later.rcad_steps_) == (found, steps)
+    for net in (whole, later):
+        net.partial_fit(50 * X, Y)
+    assert later.rcad_.criterion.loss == found
+    same_parameters(whole.module_, later.module_)
+
+
+def test_weights_alone_leave_the_measuring_as_it_is(tmp_path: Path) -> None:
+    net = made(method="rcad", max_epochs=1).fit(X, Y)
+    net.save_params(f_params=tmp_path / "weights", f_criterion=tmp_path / "criterion")
+    net.partial_fit(X, Y)
+    steps, found = net.rcad_steps_, net.rcad_.criterion.loss
+    net.load_params(f_params=tmp_path / "weights")
+    assert (net.rcad_steps_, net.rcad_.criterion.loss) == (steps, found)
+    net.load_params(f_criterion=tmp_path / "criterion")
+    assert net.rcad_steps_ == steps // 2
+
+
+def test_a_checkpoint_of_a_plain_net_can_be_taken_up(tmp_path: Path) -> None:
+    plain = NeuralNetClassifier(Net, criterion=nn.CrossEntropyLoss, verbose=0, max_epochs=1, train_split=None)
+    plain.fit(X, Y).save_params(**{name: str(tmp_path / name) for name in FILES[:3]})
+    net = made(method="rcad").initialize()
+    net.load_params(**{name: str(tmp_path / name) for name in FILES[:3]})
+    same_parameters(plain.module_, net.module_)
+    assert net.rcad_.criterion.state_dict()["alpha"] is None
+    assert net.partial_fit(X, Y).rcad_.criterion.state_dict()["alpha"] > 0
 
 
 def test_validation_and_scores_are_skorchs() -> None:

@@ -159,6 +159,14 @@ def not_reached(net: Any) -> InputError:
 
 
 WEIGHT = "sample_weight"
+KEPT = "rcad_state"
+"""A buffer of the net's criterion: alpha as measured (-1: not yet), on how many batches, calls, optimizer steps."""
+
+
+def _or_as_it_is(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A file of a net without a method, or of an earlier version, has no such buffer."""
+    state.setdefault(prefix + KEPT, module.get_buffer(KEPT))
+
 
 Base: Any = NeuralNet if TYPE_CHECKING else object  # a mixin, whose superclass is some net
 
@@ -203,6 +211,42 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         self.__dict__.pop("rcad_", None)  # alpha is measured anew
         self._resolve_method()
         return self
+
+    def save_params(self, *args: Any, **kwargs: Any) -> None:
+        """skorch's own; the criterion's file, `f_criterion`, holds the alpha that was measured and the steps too."""
+        self._keep()
+        super().save_params(*args, **kwargs)
+
+    def load_params(self, *args: Any, **kwargs: Any) -> None:
+        """skorch's own; with `f_criterion` an alpha that was measured is not measured again."""
+        before = self._keep()
+        super().load_params(*args, **kwargs)
+        kept = self._buffer()
+        if kept is not None and not torch.equal(kept, before):
+            alpha, *counts = kept.tolist()
+            batches, calls, self.rcad_steps_ = map(int, counts)
+            measured = {"alpha": None if alpha < 0 else alpha, "batches": batches, "step": calls}
+            self.rcad_.criterion.load_state_dict(measured)
+
+    def _keep(self) -> Tensor:
+        """What a checkpoint needs, brought up to date in the criterion's buffer."""
+        if "rcad_" not in vars(self):
+            return torch.empty(0)
+        found = self.rcad_.criterion.state_dict()
+        alpha = -1.0 if found["alpha"] is None else found["alpha"]
+        state = torch.tensor([alpha, found["batches"], found["step"], self.rcad_steps_], dtype=torch.float64)
+        kept = self._buffer()
+        return state if kept is None else kept.copy_(state).clone()
+
+    def _buffer(self) -> Tensor | None:
+        """The criterion's buffer, made where it is missing; None where the criterion is no module."""
+        criterion = getattr(self.criterion_, "_orig_mod", self.criterion_)
+        if not isinstance(criterion, nn.Module):
+            return None
+        if KEPT not in dict(criterion.named_buffers(recurse=False)):
+            criterion.register_buffer(KEPT, torch.tensor([-1.0, 0.0, 0.0, 0.0], dtype=torch.float64))
+            criterion.register_load_state_dict_pre_hook(_or_as_it_is)  # type: ignore[no-untyped-call]
+        return criterion.get_buffer(KEPT)
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
         """Parameters may have been set since the last fit; an alpha that was measured stays."""
@@ -286,6 +330,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         now = self.rcad_.criterion
         if before is not None and before.criterion is not now and before.criterion.asked == now.asked:
             now.load_state_dict(before.criterion.state_dict())
+        self._buffer()
 
 
 class RCADNetClassifier(RCADNetMixin, NeuralNetClassifier):  # type: ignore[misc]
