@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     train_some(folder)
     return folder
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Figures are laid out but not drawn, which takes most of a report's time."""
+    from contracts.house import without_pictures
+
+    with without_pictures():
+        yield
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from rcad.errors import InputError
 from rcad.runs.store import Store
 from rcad.study.compare import split_methods
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 OUT = Path("rcad-compare")
 COMPARE = ("compare", "--data", "my.csv", "--target", "price", "--epochs", 3, "--budget", 2, "--seeds", 3)
 

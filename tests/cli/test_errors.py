@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Refused
+from cli.conftest import Cli, Forked, Refused
 from made import table
 from rcad.cli.main import run
 from trained import run_id
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.screen.table") -> None:
@@ -170,10 +173,17 @@ def test_training_outlives_a_closed_pipe(tmp_path: Path) -> None:
     words = ["train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "2"]
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "rcad.cli", *words]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, text=True)
+
+    class Closed(Forked):
+        def _run(self, *arguments: object) -> None:
+            os.dup2(writer, 1)
+            with open("err", "w") as err, contextlib.redirect_stderr(err), open(1, "w") as out:
+                sys.stdout = out
+                os._exit(run([str(word) for word in arguments]))
+
+    Closed(*words).end()
     os.close(writer)
-    assert done.stderr == ""
+    assert Path("err").read_text() == ""
     (record,) = tmp_path.glob("runs/*/record.json")
     assert '"status": "done"' in record.read_text()
 

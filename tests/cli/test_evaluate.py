@@ -21,6 +21,8 @@ from rcad.runs.store import Store
 from report.test_html import Tree
 from trained import run_id
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
     pytest.importorskip(package)
 QUICK = ("--limit", "4", "--attack-eps", "8/255")

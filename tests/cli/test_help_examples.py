@@ -18,6 +18,7 @@ from rcad.cli import doctor
 from rcad.data.dataset import parse_spec
 from rcad.demo import acts as demo
 from rcad.loss.method_rows import parse_method
+from rcad.paper.tables import SUITES
 from rcad.runs.configure import configure
 from rcad.runs.pack import PackedRun, write_pack
 from rcad.runs.plain import to_toml
@@ -66,7 +67,7 @@ def examples() -> list[str]:
 
 
 @pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+def prepared(undrawn: None, forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples take for granted: own data, a config, a run whose id starts with 3f2a; short demos."""
     images()
     own = "import rcad\n\ndef my_method(lam=0.1):\n    return rcad.method('confidence_penalty', lam=lam)\n"
@@ -92,10 +93,14 @@ def test_example(example: str, cli: Cli, prepared: None) -> None:
     assert words[0] == "rcad"
     if words[1:2] == ["doctor"]:
         Path("data").mkdir()
-    if "--seeds" in words and "--epochs" not in words:
+    search = words[1] in ("compare", "tune")
+    if ("--seeds" in words or search) and "--epochs" not in words:
         words += ["--epochs", "1"]
-    if words[1:3] == ["paper", "run"] and "--scale" not in words:
-        words += ["--scale", "smoke"]  # minutes become seconds
+    if search and "--budget" not in words:
+        words += ["--budget", "2"]
+    if words[1:3] == ["paper", "run"]:
+        words += ["--seeds", "1"] if words[3] in SUITES else []
+        words += [] if "--scale" in words else ["--scale", "smoke"]  # minutes become seconds
     if words[1:3] == ["paper", "report"]:
         cli("paper", "run", "F7", "--scale", "smoke")
     if words[1] in ("evaluate", "predict", "export", "push"):

@@ -13,6 +13,8 @@ from safetensors.numpy import load_file
 
 from cli.conftest import Cli, Refused
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def table(cli: Cli) -> str:

@@ -22,6 +22,8 @@ from rcad.train.place import Place
 from rcad.train.processes import Processes
 from rcad.train.scheduler import schedule
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 CODE = """
 import rcad
 
@@ -131,9 +133,9 @@ def test_a_config_of_other_code_is_refused(cli: Cli, refused: Refused) -> None:
 
 
 def test_workers_import_it_too(cli: Cli) -> None:
-    configs = [configure("digits[:60]", named_method("own_code:penalty"), epochs=1, seed=seed) for seed in (0, 1)]
-    outcome = schedule(configs, Place.of(Path("runs")), backend=Processes(2))
-    assert [record.status for record in outcome.records] == ["done", "done"]
+    config = configure("digits[:60]", named_method("own_code:penalty"), epochs=1)
+    (record,) = schedule([config], Place.of(Path("runs")), backend=Processes(1)).records
+    assert record.status == "done"
 
 
 def test_compared_with_erm(cli: Cli, refused: Refused) -> None:

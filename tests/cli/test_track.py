@@ -12,6 +12,8 @@ from cli.conftest import Cli, Refused
 from made import files, table
 from rcad.train.trackers import TRACKERS, Subject, Tracked
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ENDS: list[tuple[str, str, dict[str, float], set[str]]] = []
 STEPS: list[tuple[str, int]] = []
 

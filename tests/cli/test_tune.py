@@ -16,6 +16,8 @@ from made import files, table
 from rcad.runs.store import Store
 from rcad.train import run as execution
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 TUNE = ("tune", "--data", "my.csv", "--target", "colour", "--method", "rcad", "--epochs", 2)
 
 

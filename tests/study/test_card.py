@@ -20,6 +20,8 @@ from rcad.study.card import card, push
 from rcad.study.statistics import describe, share_interval
 from trained import run_id
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 pytest.importorskip("huggingface_hub", reason="needs the extra hub")
 
 

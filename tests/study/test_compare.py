@@ -149,6 +149,7 @@ def test_a_folder_keeps_what_it_is_for(tmp_path: Path) -> None:
         _earlier(other, about)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my.csv").write_text(table())

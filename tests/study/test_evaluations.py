@@ -23,6 +23,8 @@ from rcad.study.evaluations import check_out, summary
 from rcad.study.statistics import paired
 from trained import DIGITS, run_id
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SUITES = ("calibration", "corruptions")
 
 
