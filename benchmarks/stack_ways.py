@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from rcad.models.resnet import resnet18
+from rcad.models.convnets import resnet18
 
 WARM, STEPS = 2, 4
 """Steps of a turn that are not timed, and those that are: even, so that every=2 has as many of both kinds."""

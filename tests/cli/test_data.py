@@ -187,7 +187,7 @@ def test_clear_empties_the_cache_of_what_rcad_made(cli: Cli) -> None:
     assert sorted(Path("cache").rglob("*")) == before
     assert cli("data", "clear", "--yes").out.splitlines()[-1].startswith("removed ")
     left = {str(path) for path in Path("cache").rglob("*")}
-    folders = {f"cache/{name}" for name in ("images", "unpacked", "fingerprints")}
+    folders = {f"cache/{name}" for name in ("images", "unpacked")}
     assert left == {*folders, "cache/unpacked/mine", "cache/notes.txt"}
     assert cli("data", "clear", "--cache-dir", "none", "--yes").out == "removed 0 items, 0 B in none\n"
     assert cli("data", "import", "set.zip").code == 0

@@ -136,8 +136,8 @@ def test_so_is_a_measured_alpha(tmp_path: Path) -> None:
     again = AccelerateCriterion(other, "rcad")
     other.register_for_checkpointing(again)
     other.load_state(str(tmp_path))
-    assert again.resolved.criterion.settled  # else the next batches would say another
-    assert again.resolved.criterion.loss == criterion.resolved.criterion.loss
+    assert again.step.resolved.criterion.settled  # else the next batches would say another
+    assert again.step.resolved.criterion.loss == criterion.step.resolved.criterion.loss
 
 
 def test_what_cannot_be_done_is_refused_in_one_line() -> None:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError
 from rcad.models import Normalize, build, layers
+from rcad.models.convnets import resnet18
 from rcad.models.layers import FirstConv2d, StridedPointwise, layer_zero
-from rcad.models.resnet import resnet18
 
 
 def test_equals_a_loop_over_channels() -> None:

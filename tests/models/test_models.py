@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from rcad.models import Model, build
-from rcad.models.wide_resnet import WideBlock
+from rcad.models.convnets import WideBlock
 
 NORMS = ("batch", "group", "none")
 SMALL: dict[str, dict[str, Any]] = {

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.integrations.resolve import MethodLike, resolve
+from rcad.integrations.resolve import MethodLike
+from rcad.integrations.step import Step
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.perturbations import Channels
@@ -59,8 +60,8 @@ class AccelerateCriterion:
     ) -> None:
         check_strategy(accelerator)
         self.accelerator = accelerator
-        self.resolved = resolve(method, likelihood=likelihood, mean=mean, std=std, **options)
-        self.classes, self.generator = classes, generator
+        options |= {"likelihood": likelihood, "mean": mean, "std": std}
+        self.step = Step(method, classes=classes, generator=generator, **options)
         self.steps = 0
 
     def backward(self, model: Model, x: Inputs, y: Tensor, **options: Any) -> Losses:
@@ -70,15 +71,14 @@ class AccelerateCriterion:
         `Objective.forward`.
         """
         check_compiled(model)
-        given: Any = x
-        batch = self.resolved.batch(given, y, classes=self.classes, generator=self.generator)
-        losses = self.resolved.criterion.backward(
+        batch = self.step.batch(model, x, y)
+        losses = self.step.resolved.criterion.backward(
             model,
             batch.x,
             batch.target,
             scaler=self.accelerator.scaler,
             accumulate=self.accelerator.gradient_accumulation_steps,
-            generator=self.generator,
+            generator=self.step.generator,
             **{"step": self.steps, **batch.views, **options},
         )
         self.steps += bool(self.accelerator.sync_gradients)
@@ -88,15 +88,11 @@ class AccelerateCriterion:
         """For `accelerator.register_for_checkpointing`: the optimizer steps, for `every=`, a measured alpha, and
         `generator`'s state.
         """
-        generator = {} if self.generator is None else {"generator": self.generator.get_state()}
-        return {"steps": self.steps, "criterion": self.resolved.criterion.state_dict(), **generator}
+        return {"steps": self.steps, **self.step.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = int(state["steps"])
-        if self.generator is not None and "generator" in state:
-            self.generator.set_state(state["generator"].cpu())
-        if "criterion" in state:
-            self.resolved.criterion.load_state_dict(state["criterion"])
+        self.step.load_state_dict(state)
 
 
 def check_strategy(accelerator: Accelerator) -> None:

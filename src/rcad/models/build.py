@@ -17,18 +17,15 @@ from rcad.models.layers import Model
 from rcad.models.weights import load_weights
 
 if TYPE_CHECKING:
-    from rcad.models.resnet import Stem
+    from rcad.models.convnets import Stem
 
 _HOMES = {
-    "resnet18": "resnet:resnet18",
-    "resnet34": "resnet:resnet34",
-    "resnet50": "resnet:resnet50",
-    "wrn28_10": "wide_resnet:wrn28_10",
-    "wrn16_8": "wide_resnet:wrn16_8",
-    "small_cnn": "small_cnn:SmallCNN",
-    "mlp": "mlp:MLP",
+    **dict.fromkeys(("resnet18", "resnet34", "resnet50", "wrn28_10", "wrn16_8"), "convnets"),
+    "small_cnn": "convnets",
+    "mlp": "mlp",
 }
-"""Where each network is, which is imported when it is wanted; its signature says which options it has."""
+"""The module of each network, which is imported when it is wanted; its signature says which options it has."""
+_CLASSES = {"small_cnn": "SmallCNN", "mlp": "MLP"}
 _GIVEN = {"num_outputs", "in_shape", "channels"}
 
 MODELS: tuple[str, ...] = (*_HOMES, "timm:NAME")
@@ -105,8 +102,7 @@ def _construct(name: str, num_outputs: int, shape: tuple[int, ...], options: dic
 
         make = partial(TimmModel, name.removeprefix("timm:"))
     elif name in _HOMES:
-        module, _, function = _HOMES[name].partition(":")
-        make = getattr(import_module(f"rcad.models.{module}"), function)
+        make = getattr(import_module(f"rcad.models.{_HOMES[name]}"), _CLASSES.get(name, name))
     else:
         near = difflib.get_close_matches(name, list(_HOMES), n=1)
         hint = f"did you mean {near[0]!r}?" if near else "choose one of these"

@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from rcad.errors import InputError
+from rcad.models.convnets import ResNet, SmallCNN, WideResNet
 from rcad.models.layers import CHANNELS, Affine, FirstConv2d, StridedPointwise, on_tensor_cores
-from rcad.models.resnet import ResNet
-from rcad.models.small_cnn import SmallCNN
-from rcad.models.wide_resnet import WideResNet
 
 JOINABLE = (ResNet, WideResNet, SmallCNN)
 NARROWEST = 16
