@@ -92,20 +92,15 @@ def test_subsets_that_cannot_be(n: int, balanced: bool, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "options", "message"),
+    ("y", "message"),
     [
-        ([0, 1], {"fraction": 0.0}, r"in \(0, 1\), but got 0.0"),
-        ([0, 1], {"fraction": 1.0}, r"in \(0, 1\), but got 1.0"),
-        ([0, 1], {"fraction": float("nan")}, r"in \(0, 1\), but got nan"),
-        ([0], {}, "at least 2 examples to hold some out, but got 1"),
-        ([0, 0, 1], {"seed": -1}, "seed to be an integer >= 0, but got -1"),
-        ([0, 1, 2, 3], {}, "every class to keep an example"),
-        ([0.5, 1.5], {}, "class labels for stratified=True, but got float64"),
+        ([0], "at least 2 examples to hold some out, but got 1"),
+        ([0, 1, 2, 3], "every class to keep an example"),
     ],
 )
-def test_holdouts_that_cannot_be(y: list[float], options: dict[str, Any], message: str) -> None:
+def test_holdouts_that_cannot_be(y: list[int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        holdout(np.asarray(y), **{"seed": 0, **options})
+        holdout(np.asarray(y), seed=0)
 
 
 @pytest.mark.parametrize(
@@ -186,5 +181,3 @@ def test_resolve_with_standard_splits() -> None:
         resolve(data, split=5)
     with pytest.raises(InputError, match="there are no standard splits for t, but got 0"):
         resolve(table(20), split=0)
-    with pytest.raises(InputError, match=r"validation to be in \[0, 1\), but got 1"):
-        resolve(data, validation=1.0)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rcad.errors import InputError
 from rcad.paper.two_moons import bayes_accuracy, draw
 
 
@@ -58,16 +56,3 @@ def test_bayes_accuracy(sigma: float, expected: float) -> None:
 def test_test_examples_are_others() -> None:
     held, _ = draw(300, d=10, sigma=0.75, seed=2, test=True)
     assert not np.isin(held[:, 5], moons(500, 10, 0.75, 2)[0][:, 5]).any()
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: moons(0), "expected n to be a whole number >= 1, but got 0"),
-        (lambda: moons(5, 3, noise="al"), "expected noise to be one of all, rest, but got 'al'; did you mean 'all'"),
-        (lambda: moons(5, 2, noise="rest"), "expected d > 2 for noise on the other dimensions"),
-    ],
-)
-def test_errors(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        call()

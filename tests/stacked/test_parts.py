@@ -10,7 +10,7 @@ import torch
 
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
-from rcad.loss.methods import Method, compose, cutout, erm, gaussian, label_smoothing, me_ada, rcad, rcad_released
+from rcad.loss.methods import Method, compose, cutout, erm, label_smoothing, me_ada, rcad, rcad_released
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
 from rcad.models.mlp import MLP
@@ -93,18 +93,12 @@ def fit(data: StackedProblem | None = None, methods: Any = None, **changes: Any)
     train_stacked(data or blobs(), methods or erm(), **options)
 
 
-x, y = torch.zeros(2, 10, 4), torch.zeros(2, 10, dtype=torch.int64)
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: fit(methods=[rcad(0.5), erm()]), "expected methods that differ in numbers only, but got rcad"),
         (lambda: fit(methods=[rcad(0.5), rcad(0.5, norm="linf")]), "differ in numbers only"),
         (lambda: fit(methods=[label_smoothing(0.1), label_smoothing(0.1, "others")]), "differ in numbers only"),
-        (lambda: fit(methods=[erm()] * 3), "expected one seed and one of methods per replica, but got 2 and 3"),
-        (lambda: fit(seeds=(), methods=erm()), "per replica, but got 0 and 0"),
-        (lambda: fit(optim=[OPTIM]), "expected one seed and one of optim per replica, but got 2 and 1"),
         (lambda: fit(optim=[OPTIM, OptimConfig(lr=0.1, nesterov=False)]), "differ in lr, weight_decay and clip only"),
         (lambda: fit(methods=cutout()), "expected no augmentation in a stacked run"),
         (lambda: fit(methods=rcad_released()), "expected terms on the batch|without jitter"),
@@ -112,20 +106,6 @@ x, y = torch.zeros(2, 10, 4), torch.zeros(2, 10, dtype=torch.int64)
         (lambda: fit(methods=Method(extra=(Term("pgd", where=ProjectedAscent(0.1)),))), "but got ProjectedAscent"),
         (lambda: fit(methods=Method(likelihood=Bernoulli())), "expected Categorical or Gaussian"),
         (lambda: fit(methods=Method(likelihood=Categorical(weight=(1.0, 2.0)))), "expected no class weights"),
-        (lambda: fit(methods=gaussian()), "expected a likelihood for 2 classes, but got Gaussian"),
-        (
-            lambda: fit(selection="best"),
-            "expected held-out examples and reported epochs to select the best, but got none",
-        ),
-        (lambda: fit(snapshots=(2,)), "expected snapshots to hold ascending epochs from 1 to 1"),
-        (lambda: fit(epochs=0), "expected epochs to be a whole number >= 1, but got 0"),
-        (lambda: fit(group=0), "expected group to be a whole number >= 1, but got 0"),
-        (lambda: fit(seeds=(0, 1, 2)), "expected train for 3 replicas, or one for all, but got 2"),
-        (lambda: blobs(train=Examples(x, y[:, :9])), r"but got \(2, 10, 4\) and \(2, 9\)"),
-        (lambda: blobs(train=Examples(x, y + 2)), "expected train labels from 0 to 1, but got 2 to 2"),
-        (lambda: blobs(train=Examples(x, y.float())), "expected real train features and integer labels"),
-        (lambda: blobs(train=Examples(x / 0, y)), "expected finite train examples, but got NaN or inf"),
-        (lambda: blobs(val=Examples(x[..., :3], y)), "expected equally many features in every set"),
         (lambda: Layout(0, (1, 2)), "expected replicas to be a whole number >= 1, but got 0"),
         (lambda: StackedMLP(Layout(1, (1, 2)), LIKE), "expected 4 parameters, but got a tensor"),
     ],

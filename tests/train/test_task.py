@@ -17,7 +17,7 @@ from rcad.loss.method_rows import method_rows
 from rcad.loss.methods import Method
 from rcad.paper.uci import synthetic
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.task import StackedProblem
+from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_configs, train_stacked
 from rcad.train.task import method_of, prepare
 
@@ -81,7 +81,7 @@ def test_the_stacked_trainer_wants_to_be_told() -> None:
 def stacked(*chosen: Method, may_diverge: bool = False) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(12, 3, generator=generator)
-    problem = StackedProblem((x, x.sum(1)), 0)  # type: ignore[arg-type]
+    problem = StackedProblem(Examples(x, x.sum(1)), 0)
     train_stacked(
         problem,
         list(chosen),

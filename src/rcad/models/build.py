@@ -72,7 +72,6 @@ def build(
     An option left at None takes the model's own default; one that the model does not have is an `InputError`.
     """
     shape = tuple(in_shape)
-    _check_numbers(num_outputs, shape, dropout, width)
     given: dict[str, Any] = {
         "norm": norm,
         "mean": mean,
@@ -127,14 +126,3 @@ def _check_width(what: str, width: int, make: Callable[[], Model]) -> None:
     check_parameters(what, 9 * width**2)  # of one of its 3x3 convolutions: more, and it cannot even be counted
     with torch.device("meta"):
         check_parameters(what, sum(one.numel() for one in make().parameters()))
-
-
-def _check_numbers(num_outputs: int, shape: tuple[int, ...], dropout: float | None, width: int | None) -> None:
-    if num_outputs < 1:
-        raise InputError(f"expected num_outputs to be at least 1, but got {num_outputs}")
-    if len(shape) not in (1, 3) or min(shape) < 1:
-        raise InputError(f"expected in_shape as (C, H, W) or (D,) with positive numbers, but got {shape}")
-    if dropout is not None and not 0 <= dropout < 1:
-        raise InputError(f"expected dropout to be in [0, 1), but got {dropout}")
-    if width is not None and width < 1:
-        raise InputError(f"expected width to be at least 1, but got {width}")

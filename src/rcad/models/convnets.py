@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
-from rcad.errors import InputError, one_of
+from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated, forked, normalised
 from rcad.models.layers import FirstConv2d, Model, Norm, StridedPointwise, init_convs, init_fixup, layer_zero, norm2d
 
@@ -121,7 +121,6 @@ class ResNet(Model):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        one_of("stem", stem, get_args(Stem))
         large = stem == "imagenet"
         self.normalize = layer_zero(channels, mean, std)
         size, stride = (7, 2) if large else (3, 1)
@@ -213,8 +212,6 @@ class WideResNet(Model):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
-        if depth < 10 or (depth - 4) % 6:
-            raise InputError(f"expected depth to be 6n + 4 with n >= 1, but got {depth}")
         self.normalize = layer_zero(channels, mean, std)
         self.conv1 = FirstConv2d(channels, width, 3, padding=1, bias=False)
         inputs, stages = width, []

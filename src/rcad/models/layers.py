@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.functional import conv2d, pad
 
-from rcad.errors import InputError, one_of
+from rcad.errors import InputError
 
 
 class Model(nn.Module):
@@ -63,14 +63,6 @@ class Normalize(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        if not mean or len(mean) != len(std):
-            raise InputError(
-                f"expected mean and std with one number a channel each, but got {len(mean)} and {len(std)}"
-            )
-        if not all(math.isfinite(m) for m in mean):
-            raise InputError(f"expected mean to hold finite numbers, but got {tuple(mean)}")
-        if not all(math.isfinite(s) and s > 0 for s in std):
-            raise InputError(f"expected std to hold finite numbers > 0, but got {tuple(std)}")
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
 
@@ -88,8 +80,6 @@ def layer_zero(channels: int, mean: Sequence[float] | None, std: Sequence[float]
     """The `Normalize` for images of that many channels; without `mean` and `std`, the identity."""
     mean = (0.0,) * channels if mean is None else mean
     std = (1.0,) * channels if std is None else std
-    if len(mean) != channels or len(std) != channels:
-        raise InputError(f"expected mean and std with {channels} numbers each, but got {len(mean)} and {len(std)}")
     return Normalize(mean, std)
 
 
@@ -121,7 +111,6 @@ def norm2d(norm: Norm, channels: int) -> nn.Module:
 
     "group" takes 32 groups (Wu and He, 2018), fewer where that would leave less than two channels a group.
     """
-    one_of("norm", norm, get_args(Norm))
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "group":

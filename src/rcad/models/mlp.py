@@ -9,7 +9,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from rcad.errors import InputError, check_parameters, shown
+from rcad.errors import check_parameters, shown
 from rcad.models.layers import Model, layer_zero
 
 
@@ -39,10 +39,6 @@ class MLP(Model):
     ) -> None:
         super().__init__()
         image = len(in_shape) == 3
-        if not image and (mean is not None or std is not None):
-            raise InputError("expected mean and std for images only, but got them for a table; standardise its columns")
-        if any(units < 1 for units in hidden):
-            raise InputError(f"expected hidden to hold positive numbers of units, but got {shown(tuple(hidden))}")
         self.normalize = layer_zero(in_shape[0], mean, std) if image else nn.Identity()
         sizes = (math.prod(in_shape), *hidden)
         count = sum((a + 1) * b for a, b in pairwise((*sizes, num_outputs)))

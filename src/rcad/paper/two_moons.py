@@ -14,8 +14,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from rcad.errors import InputError, finite, one_of, whole
-
 Noise = Literal["all", "rest"]
 Real = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]
@@ -42,7 +40,6 @@ def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
     (Gauss-Legendre nodes), and the error is half the integral of the smaller density (midpoint rule). Good to
     about 1e-5.
     """
-    _check(1, 3, sigma, 0, noise)
     # Without noise in the plane, and below any noise that could cross the gap, the half circles do not touch.
     if noise == "rest" or sigma < 0.02:
         return 1.0
@@ -74,7 +71,6 @@ def draw(
         noise: "all" adds noise to every dimension, "rest" to the d - 2 others only.
         test: from another stream of the same seed.
     """
-    _check(n, d, sigma, seed, noise)
     part = _TEST if test else _TRAIN
     labels = np.arange(n, dtype=np.int64) % 2
     angle = math.pi * _uniform(_stream(seed, part, _ARC), n)
@@ -88,16 +84,6 @@ def draw(
             added[:, :2] = 0.0
         rows += added.astype(np.float32)
     return x, labels
-
-
-def _check(n: int, d: int, sigma: float, seed: int, noise: str) -> None:
-    whole("n", n, minimum=1)
-    whole("d", d, minimum=2)
-    whole("seed", seed, minimum=0)
-    finite("sigma", sigma, minimum=0.0)
-    one_of("noise", noise, ("all", "rest"))
-    if d == 2 and noise == "rest" and sigma > 0:
-        raise InputError("expected d > 2 for noise on the other dimensions, but got d = 2; use noise='all'")
 
 
 def _stream(seed: int, *purpose: int) -> np.random.PCG64:

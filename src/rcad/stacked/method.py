@@ -143,13 +143,6 @@ class StackedMethod:
         growth = tuple(method.growth for method in methods if method.growth is not None)
         return cls(common, tuple(terms), growth)
 
-    def check_task(self, classes: int) -> None:
-        """Every term must read the output as the data's kind of target wants it."""
-        for likelihood in (self.likelihood, *(term.likelihood for term in self.terms)):
-            if isinstance(likelihood.base, Categorical) != bool(classes):
-                wanted = f"{classes} classes" if classes else "regression targets"
-                raise InputError(f"expected a likelihood for {wanted}, but got {likelihood.base!r}")
-
     def active(self, step: int) -> list[StackedTerm]:
         """The terms that count at a step."""
         return [term for one in self.terms if (term := one.at(step)) is not None]

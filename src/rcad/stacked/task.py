@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.predictions import label_scores, value_scores
 from rcad.stacked.model import StackedMLP
@@ -39,6 +38,10 @@ class Examples(NamedTuple):
         """Examples of each replica."""
         return self.x.shape[1]
 
+    def stacked(self) -> Examples:
+        """With a dimension for the replicas, where all share one set."""
+        return self if self.x.ndim == 3 else Examples(self.x[None], self.y[None])
+
     def take(self, index: Tensor) -> Examples:
         """Those of some of the replicas."""
         return self if self.shared else Examples(self.x[index], self.y[index])
@@ -65,44 +68,18 @@ class StackedProblem:
     target_scale: Tensor | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "train", self._examples("train", *self.train))
+        object.__setattr__(self, "train", self.train.stacked())
         if self.val is not None:
-            object.__setattr__(self, "val", self._examples("val", *self.val))
-            if self.val.x.shape[2] != self.train.x.shape[2]:
-                shapes = {"train": tuple(self.train.x.shape), "val": tuple(self.val.x.shape)}
-                raise InputError(f"expected equally many features in every set, but got {shapes}")
+            object.__setattr__(self, "val", self.val.stacked())
         if self.classes == 0 and self.target_scale is None:
             object.__setattr__(self, "target_scale", self.train.x.new_ones(1, dtype=torch.float64))
-
-    def _examples(self, name: str, x: Tensor, y: Tensor) -> Examples:
-        pair = Examples(x, y) if x.ndim == 3 else Examples(x[None], y[None])
-        fits = pair.y.ndim == 2 or (pair.y.ndim == 3 and not self.classes)
-        if pair.x.ndim != 3 or not fits or pair.y.shape[:2] != pair.x.shape[:2] or not pair.length:
-            raise InputError(
-                f"expected {name} features (R, n, D) with targets (R, n), but got {tuple(x.shape)} and {tuple(y.shape)}"
-            )
-        if not pair.x.is_floating_point() or pair.y.is_floating_point() == bool(self.classes):
-            wanted = "integer labels" if self.classes else "regression targets"
-            raise InputError(f"expected real {name} features and {wanted}, but got {x.dtype} and {y.dtype}")
-        if not (bool(pair.x.isfinite().all()) and bool(pair.y.isfinite().all())):
-            raise InputError(f"expected finite {name} examples, but got NaN or inf")
-        low, high = (int(value) for value in pair.y.aminmax())
-        if self.classes and (low < 0 or high >= self.classes):
-            raise InputError(f"expected {name} labels from 0 to {self.classes - 1}, but got {low} to {high}")
-        return pair
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> StackedProblem:
         """The problems of single runs, one per replica; their sets must be equally long."""
-        for problem in problems:
-            if problem.train[0].ndim != 2 or problem.classes != problems[0].classes:
-                raise InputError("expected tables with equally many classes to stack, but got images or another task")
         sets = {}
         for name in ("train", "val"):
             pairs = [getattr(problem, name) for problem in problems]
-            if len({tuple(x.shape) for x, _ in pairs}) > 1:
-                shapes = sorted({tuple(x.shape) for x, _ in pairs})
-                raise InputError(f"expected {name} sets of one shape to stack, but got {shapes[0]} and {shapes[-1]}")
             empty = not len(pairs[0][1])
             sets[name] = None if empty else Examples(*(torch.stack(column) for column in zip(*pairs, strict=True)))
         scales = [problem.target_scale for problem in problems if problem.target_scale is not None]
@@ -119,13 +96,6 @@ class StackedProblem:
     def outputs(self) -> int:
         """Units of the last layer: K logits, or a mean and a log-variance."""
         return self.classes or 2
-
-    def check_replicas(self, replicas: int) -> None:
-        """Every set is shared or has one entry per replica."""
-        held = None if self.val is None else self.val.x
-        for name, values in (("train", self.train.x), ("val", held), ("target_scale", self.target_scale)):
-            if values is not None and len(values) not in (1, replicas):
-                raise InputError(f"expected {name} for {replicas} replicas, or one for all, but got {len(values)}")
 
     def take(self, index: Tensor) -> StackedProblem:
         """The problem of some of the replicas; no copy of what is shared."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, one_of, whole
 from rcad.loss.methods import Method
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.method import StackedMethod, grow
@@ -166,7 +165,6 @@ CACHE = 2**25
 """Bytes of parameters and activations that are worked on at a time: about what a last-level cache holds."""
 
 Progress = Callable[[int, int], None]
-T = TypeVar("T")
 
 
 def train_stacked(
@@ -202,48 +200,26 @@ def train_stacked(
         progress: called with (done, total) replica-epochs after each epoch.
         may_diverge: train even what must diverge (see `check_cap`), to show what it does.
     """
-    whole("epochs", epochs, minimum=1)
-    whole("batch_size", batch_size, minimum=1)
-    one_of("selection", selection, ("last", "best"))
-    if selection == "best" and (problem.val is None or not report):
-        raise InputError("expected held-out examples and reported epochs to select the best, but got none of them")
-    if list(snapshots) != sorted(set(snapshots) & set(range(1, epochs + 1))):
-        raise InputError(f"expected snapshots to hold ascending epochs from 1 to {epochs}, but got {list(snapshots)}")
-    method_list = _one_each("methods", [methods] * len(seeds) if isinstance(methods, Method) else methods, seeds)
-    optim_list = _one_each("optim", [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim, seeds)
-    _check(method_list, problem, may_diverge)
+    method_list = [methods] * len(seeds) if isinstance(methods, Method) else methods
+    optim_list = [optim] * len(seeds) if isinstance(optim, OptimConfig) else optim
+    for method in () if may_diverge else set(method_list):
+        check_cap(method)
     x = problem.train.x
     model = StackedMLP.initial(seeds, (x.shape[2], *hidden, problem.outputs), device=x.device, dtype=x.dtype)
     size = _group_size(model, batch_size) if group is None else group
-    whole("group", size, minimum=1)
-
     result = StackedResult.empty(model, epochs if report else 0, snapshots)
     done = 0
     for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
         part, chosen = model.take(index), index.tolist()
-        method = StackedMethod.of([method_list[i] for i in chosen], problem.likelihood, x)
+        stacked = StackedMethod.of([method_list[i] for i in chosen], problem.likelihood, x)
         optimizer = StackedOptimizer([optim_list[i] for i in chosen], part.layout, part.flat, epochs)
         own_seeds = [int(seeds[i]) for i in chosen]
-        one = Group(index, own_seeds, problem.take(index), part, method, optimizer, result, selection)
+        one = Group(index, own_seeds, problem.take(index), part, stacked, optimizer, result, selection)
         for _ in one.epochs(epochs, batch_size):
             done += len(index)
             if progress is not None:
                 progress(done, len(seeds) * epochs)
     return result
-
-
-def _one_each(name: str, values: Sequence[T], seeds: Sequence[int]) -> list[T]:
-    if len(values) != len(seeds) or not len(seeds):
-        raise InputError(f"expected one seed and one of {name} per replica, but got {len(seeds)} and {len(values)}")
-    return list(values)
-
-
-def _check(methods: Sequence[Method], problem: StackedProblem, may_diverge: bool) -> None:
-    """The replicas' methods must suit each other and the data."""
-    for method in () if may_diverge else set(methods):
-        check_cap(method)
-    problem.check_replicas(len(methods))
-    StackedMethod.of(methods, problem.likelihood, problem.train.x).check_task(problem.classes)
 
 
 def _group_size(model: StackedMLP, batch_size: int) -> int:
@@ -264,19 +240,12 @@ def train_configs(
     """Trains one replica per config.
 
     Args:
-        configs: may differ in seed, data, the numbers of the method, and lr, weight_decay and clip.
+        configs: that can be stacked (`why_not`); they may differ in seed, data, the numbers of the method, and lr,
+            weight_decay and clip.
         problems: their data, as `prepare` gives it.
         progress: see `train_stacked`.
     """
-    if not configs or len(configs) != len(problems):
-        raise InputError(f"expected one problem for each config, but got {len(configs)} and {len(problems)}")
     first = configs[0]
-    for config in configs:
-        refusal = why_not(config)
-        if refusal is not None:
-            raise InputError(refusal)
-        if (config.train, config.model) != (first.train, first.model):
-            raise InputError(f"expected one train and one model section for all, but got {first} and {config}")
     return train_stacked(
         StackedProblem.of(problems),
         [method_of(config, problem) for config, problem in zip(configs, problems, strict=True)],

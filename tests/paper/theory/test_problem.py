@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rcad import InputError
 from rcad.paper.theory.problem import (
     Problem,
     Sample,
@@ -57,18 +56,6 @@ def test_accuracy_depends_on_the_direction_alone_and_never_exceeds_the_best(scal
     assert (problem.accuracy(w) <= problem.best_accuracy + 1e-12).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n": 0}, "expected n to be a whole number >= 1, but got 0"),
-        ({"sigma2": (1.0, 1.0)}, "expected 8 deviations in sigma2"),
-    ],
-)
-def test_impossible_problems_are_refused(change: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Problem(**change)  # type: ignore[arg-type]
-
-
 PROJECTIONS, READINGS = ("sphere", "ball"), ("constant", "through")
 
 
@@ -81,8 +68,6 @@ def test_projections() -> None:
     w = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
     assert torch.allclose(project(w, "sphere"), torch.tensor([[0.6, 0.8], [0.6, 0.8]]))
     assert torch.allclose(project(w, "ball"), torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
-    with pytest.raises(InputError, match="expected projection to be one of sphere, ball, but got 'sphre'"):
-        project(w, "sphre")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -151,11 +136,3 @@ def test_finals_are_the_ends_of_the_study() -> None:
     erm, rcad = run_finals(settings)
     assert torch.equal(erm, study.erm[-1])
     assert torch.equal(rcad, study.rcad[-1])
-
-
-@pytest.mark.parametrize(
-    "change", [{"draws": 1}, {"steps": 0}, {"alphas": (-0.1,)}, {"rcad_lr": 0.0}, {"projection": "cube"}]
-)
-def test_impossible_settings_are_refused(change: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="expected"):
-        Settings(**change)  # type: ignore[arg-type]

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rcad.errors import one_of
 from rcad.paper.theory.problem import Problem, Step, project
 
 Gradient = Literal["derivative", "through", "constant"]
@@ -112,7 +111,6 @@ class _Coefficients(NamedTuple):
 
 def _coefficients(setting: Setting, w: Tensor, kind: Gradient) -> _Coefficients:
     """Given m, the mean of y x is beta e1 + Sigma w (m - beta w1) / s^2: so two moments per piece give everything."""
-    one_of("kind", kind, get_args(Gradient))
     mean, deviation = setting.spread(w)
     level = slope = moved = torch.zeros_like(mean)
     for piece in _pieces(setting, w):

@@ -18,13 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, finite, one_of, whole
 from rcad.study import statistics
 from rcad.study.statistics import Z95
 
@@ -88,16 +87,6 @@ class Problem:
     sigma1: float = 0.1
     sigma2: float | tuple[float, ...] = 1.0
     gamma: float = 2.0
-
-    def __post_init__(self) -> None:
-        for name in ("n", "d"):
-            whole(name, getattr(self, name), minimum=1)
-        for name in ("beta", "sigma1", "gamma"):
-            finite(name, getattr(self, name), above=0)
-        for deviation in self.noise_deviations:
-            finite("sigma2", deviation, above=0)
-        if len(self.noise_deviations) != self.d:
-            raise InputError(f"expected {self.d} deviations in sigma2, one per feature, but got {self.sigma2}")
 
     @property
     def noise_deviations(self) -> tuple[float, ...]:
@@ -181,7 +170,6 @@ ERM_LR, RCAD_LR = 0.1, 0.05
 
 def project(w: Tensor, onto: Projection) -> Tensor:
     """w: (..., features) -> the same shape. "sphere": norm 1; "ball": norm at most 1."""
-    one_of("projection", onto, get_args(Projection))
     norm: Tensor = w.norm(dim=-1, keepdim=True)
     return w / norm if onto == "sphere" else w / norm.clamp_min(1)
 
@@ -209,7 +197,6 @@ def surrogate_gradient(sample: Sample, w: Tensor, alpha: float | Tensor, gamma: 
 
     The readings differ by a multiple of w alone, so on the sphere they differ only in the length of a step.
     """
-    one_of("reading", reading, get_args(Reading))
     alpha = torch.as_tensor(alpha, dtype=w.dtype)
     margin = margins(sample, w)
     inside = (margin < gamma).to(w.dtype)

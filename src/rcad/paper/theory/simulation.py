@@ -13,7 +13,6 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from rcad.errors import finite, one_of, whole
 from rcad.paper.theory.population import Setting, attraction
 from rcad.paper.theory.problem import (
     ERM_LR,
@@ -51,16 +50,6 @@ class Settings:
     rcad_lr: float = RCAD_LR
     projection: Projection = "sphere"
     reading: Reading = "constant"
-
-    def __post_init__(self) -> None:
-        whole("draws", self.draws, minimum=2)
-        whole("steps", self.steps, minimum=1)
-        for name in ("erm_lr", "rcad_lr"):
-            finite(name, getattr(self, name), above=0)
-        for alpha in self.alphas:
-            finite("alpha", alpha, minimum=0)
-        one_of("projection", self.projection, get_args(Projection))
-        one_of("reading", self.reading, get_args(Reading))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
