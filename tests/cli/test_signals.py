@@ -84,3 +84,13 @@ def test_importing_the_command_changes_no_handler() -> None:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == "True\n"
+
+
+def test_a_command_with_worker_processes_ends_without_a_word_of_theirs(tmp_path: Path) -> None:
+    script = tmp_path / "rcad"
+    lines = [f"import sys; sys.path.insert(0, {str(SRC)!r})", "from rcad.cli.main import main"]
+    script.write_text("\n".join([*lines, "if __name__ == '__main__':", "    main()", ""]))
+    words = ["train", "--data", "digits[:60]", "--method", "erm", "--epochs", "1", "--seeds", "2", "--devices", "2"]
+    command = [sys.executable, str(script), *words, "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")

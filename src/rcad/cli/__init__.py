@@ -30,8 +30,11 @@ def _hear(handler: object) -> None:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
-# Only where this process is the command, and as early as can be: importing the rest takes a while. At the very end,
-# when Python would let a signal kill it whatever its exit code is, none is heard any more.
-if os.path.basename(getattr(sys, "argv", [""])[0]) in ("rcad", "rcad.exe", "-m"):
+# Only where this process is the command, not a worker that it started, and as early as can be: importing the rest takes
+# a while. At the very end, when Python would let a signal kill it whatever its exit code is, none is heard any more.
+if (
+    os.path.basename(getattr(sys, "argv", [""])[0]) in ("rcad", "rcad.exe", "-m")
+    and "multiprocessing.spawn" not in sys.modules
+):
     _hear(end)
     atexit.register(_hear, signal.SIG_IGN)
