@@ -41,6 +41,13 @@ def test_a_table_with_categories(cli: Cli) -> None:
     assert not Path("runs").exists()  # tables are trained side by side, in memory
 
 
+def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:
+    words = ("--no-controls", "--epochs", 1, "--budget", 1, "--lr", 0.002, "--batch-size", 16)
+    record = json.loads(cli(*COMPARE, *words, "--json").out)
+    assert "--set train.batch_size=16 --set optim.lr=0.002" in record["command"]
+    assert "nothing.safetensors" in cli(*COMPARE, "--out", "other", "--weights", "nothing.safetensors").err
+
+
 def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
     words = (*COMPARE, "--target", "colour", "--no-controls", "--epochs", 1)
     result = cli(*words, "--json")  # 5 of 60 rows are held out; each split chooses for itself

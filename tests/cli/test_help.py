@@ -74,6 +74,9 @@ def test_help_has_examples_and_explains_every_option(
     lines = [line.strip() for line in result.out.splitlines()]
     assert [one.strip() for one in listed.splitlines() if one.strip() not in lines] == []  # none is wrapped
     assert f"rcad {' '.join(path)}".strip() in result.out
+    # One table of all options leaves a column of two words for their sentences.
+    table = [line for line in result.out.splitlines() if line.startswith("│")]
+    assert len(table) <= 3 * (len(command.params) + len(getattr(command, "commands", ())) + 1)
     monkeypatch.setenv("COLUMNS", "40")
     narrow = cli(*path, "--help")
     assert narrow.code == 0

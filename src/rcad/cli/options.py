@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
 from rcad.errors import InputError, whole
 
 RUNS = Path("runs")
+HOW, WHERE = "How to train", "Where to train"
+"""Panels of a command's help, each with a table of its own: one of all options leaves little room for sentences."""
 
 
 def option(words: str, about: str, **more: Any) -> Any:
@@ -66,7 +69,7 @@ SkipBad = Annotated[
 ]
 Json = Annotated[bool, option("--json", "Print JSON, and nothing else, on stdout.")]
 _FASTER = "Train N seeds as one network on a GPU, which is faster; try 5 for long runs."
-Join = Annotated[int, option("--join N", _FASTER, callback=checked("--join", whole, minimum=1))]
+Join = Annotated[int, option("--join N", _FASTER, callback=checked("--join", whole, minimum=1), rich_help_panel=WHERE)]
 Quiet = Annotated[bool, option("--quiet -q", "Print only the final line.")]
 Repair = Annotated[bool, option("--repair", "Make damaged files again; what they were stays beside as NAME.aside.")]
 Device = Annotated[
@@ -123,6 +126,7 @@ class Source:
 class Reading:
     """A bundle: how data of one's own are read, and where they are found."""
 
+    panel: ClassVar[str] = "How to read the data"
     target: Annotated[Text, option("--target COLUMN", "The column of a table to predict.")] = None
     task: Annotated[
         Text, option("--task TASK", "classification or regression. Default: found from the target column.")
@@ -170,6 +174,7 @@ class Reading:
 class Training:
     """A bundle: how a run is trained."""
 
+    panel: ClassVar[str] = HOW
     recipe: Annotated[
         Text,
         option(
@@ -189,18 +194,36 @@ class Training:
     model: Annotated[Text, option("--model NAME", "E.g. resnet18, mlp, timm:NAME. Default: chosen from the data.")] = (
         None
     )
+    weights: Annotated[
+        Text,
+        option(
+            "--weights FILE|pretrained",
+            "Finetune: start from a file of weights, or from those that timm has for its model.",
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None, option("--batch-size N", "Examples in a training step. Default: from the recipe.")
+    ] = None
+    lr: Annotated[float | None, option("--lr X", "Learning rate. Default: from the recipe.")] = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those that have no argument of their own in Python, by the field of the config."""
+        return {"model.weights": self.weights, "train.batch_size": self.batch_size, "optim.lr": self.lr}
 
     @property
     def entry(self) -> dict[str, Any]:
         """As `rcad.tune` and `rcad.compare` take it."""
         given = {"recipe": self.recipe, "epochs": self.epochs, "model": self.model}
-        return {**given, "settings": self.setting or ()}
+        fields = [f"{key}={value}" for key, value in self.fields.items() if value is not None]
+        return {**given, "settings": [*fields, *(self.setting or ())]}
 
 
 @dataclass(frozen=True)
 class Machines:
     """A bundle: which devices take part, and whose."""
 
+    panel: ClassVar[str] = WHERE
     device: Device = "auto"
     devices: Annotated[
         Text,
@@ -255,7 +278,11 @@ def bundled(command: Callable[..., None]) -> Callable[..., None]:
                 continue
             inner = get_type_hints(bundles[name], include_extras=True)
             for field in fields(bundles[name]):
-                yield inspect.Parameter(field.name, one.kind, default=field.default, annotation=inner[field.name])
+                (shared,), kind = inner[field.name].__metadata__, inner[field.name].__origin__
+                told = copy.copy(shared)
+                told.rich_help_panel = getattr(bundles[name], "panel", told.rich_help_panel)
+                annotation = Annotated[kind, told]  # type: ignore[valid-type]
+                yield inspect.Parameter(field.name, one.kind, default=field.default, annotation=annotation)
 
     def call(**given: Any) -> None:
         made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in bundles.items()}

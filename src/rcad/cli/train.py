@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from rcad.cli.options import (
+    HOW,
     METHOD,
     RUNS,
+    WHERE,
     Join,
     Json,
     Machines,
@@ -65,23 +67,22 @@ def train(
     method: Annotated[Text, METHOD] = None,
     reading: Reading,
     stream: Annotated[
-        bool, option("--stream", "Read images from disk while training. Default: if they do not fit in memory.")
+        bool,
+        option(
+            "--stream",
+            "Read images from disk while training. Default: if they do not fit in memory.",
+            rich_help_panel=Reading.panel,
+        ),
     ] = False,
     training: Training,
-    weights: Annotated[
-        Text,
+    config: Annotated[
+        Path | None,
         option(
-            "--weights FILE|pretrained",
-            "Finetune: start from a file of weights, or from those that timm has for its model.",
+            "--config FILE.toml",
+            "Read data, method and settings from a file; options override it.",
+            rich_help_panel=HOW,
         ),
     ] = None,
-    config: Annotated[
-        Path | None, option("--config FILE.toml", "Read data, method and settings from a file; options override it.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, option("--batch-size N", "Examples in a training step. Default: from the recipe.")
-    ] = None,
-    lr: Annotated[float | None, option("--lr X", "Learning rate. Default: from the recipe.")] = None,
     seed: Annotated[int | None, option("--seed S", "One run with this seed.")] = None,
     seeds: Annotated[
         Text, option("--seeds N|A,B,..", "N runs (seeds 0 to N-1), or these seeds. Default: seed 0.")
@@ -94,6 +95,7 @@ def train(
             "--engine auto|eager|..",
             "How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
             callback=checked("--engine", one_of, ENGINES),
+            rich_help_panel=WHERE,
         ),
     ] = "auto",
     at_once: Annotated[
@@ -102,6 +104,7 @@ def train(
             "--at-once N",
             "Runs that share one GPU. Default: as many as make it faster.",
             callback=checked("--at-once", whole, minimum=1),
+            rich_help_panel=WHERE,
         ),
     ] = None,
     join: Join = 1,
@@ -109,7 +112,8 @@ def train(
         bool,
         option(
             "--sync-batch-norm/--no-sync-batch-norm",
-            "One run on several devices: BatchNorm over whole batches, not over each device's part.",
+            "BatchNorm over whole batches, not over each device's part.",
+            rich_help_panel="One run on several devices",
         ),
     ] = True,
     minutes: Minutes = None,
@@ -136,10 +140,8 @@ def train(
         recipe=training.recipe,
         fields={
             "train.epochs": training.epochs,
-            "train.batch_size": batch_size,
             "model.name": training.model,
-            "model.weights": weights,
-            "optim.lr": lr,
+            **training.fields,
         },
         settings=training.setting or (),
     )
