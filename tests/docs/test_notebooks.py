@@ -1,7 +1,8 @@
-"""Every notebook has its outputs, and its cells run, with fewer seeds and epochs than it shows."""
+"""Every notebook has the outputs of today's code, and its cells run, with fewer seeds and epochs than it shows."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rcad.study.compare_page import _answer
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 FAST = {"own_data": "EPOCHS = 1", "does_it_help": "SEEDS, EPOCHS, BUDGET = 3, 1, 1"}
@@ -27,6 +30,26 @@ def source(cell: dict[str, Any], parameters: str) -> str:
     if "parameters" in cell["metadata"].get("tags", ()):
         return parameters
     return re.sub(r"^!rcad (.*)$", r'rcad_command(f"""\1""")', "".join(cell["source"]), flags=re.MULTILINE)
+
+
+def run_cell(code: str, name: str, names: dict[str, Any]) -> Any:
+    """Runs a cell; the value of its last line, where that is an expression."""
+    *before, last = ast.parse(code).body or [ast.Pass()]
+    value = isinstance(last, ast.Expr)
+    body = before if value else [*before, last]
+    exec(compile(ast.Module(body, []), name, "exec"), names)
+    return eval(compile(ast.Expression(last.value), name, "eval"), names) if isinstance(last, ast.Expr) else None
+
+
+NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?%?")
+
+
+def skeleton(text: str) -> list[str]:
+    """What a page says whatever its numbers are: headings, headers of tables, captions and how it was judged."""
+    lines = [NUMBER.sub("#", line) for line in text.splitlines()]
+    headers = {k - 1 for k, line in enumerate(lines) if re.fullmatch(r"[|: -]+", line) and "-" in line}
+    kept = ("## ", "Test results:", "Against ", "RCAD against", "The question,", "A method is called", "Effect d")
+    return [line for k, line in enumerate(lines) if k in headers or line.startswith(kept)]
 
 
 def rcad_command(line: str) -> None:
@@ -59,6 +82,42 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     names: dict[str, Any] = {"__name__": "__main__", "rcad_command": rcad_command}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         for number, cell in enumerate(code_cells(path), start=1):
-            exec(compile(source(cell, FAST[path.stem]), f"{path.name}, cell {number}", "exec"), names)
+            value = run_cell(source(cell, FAST[path.stem]), f"{path.name}, cell {number}", names)
+            for stored in (output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result"):
+                if "text/markdown" in stored:
+                    assert skeleton(value._repr_markdown_()) == skeleton("".join(stored["text/markdown"])), number
+                elif isinstance(value, dict):
+                    assert list(value) == list(ast.literal_eval("".join(stored["text/plain"]))), number
+                elif not hasattr(value, "_repr_html_"):
+                    assert NUMBER.sub("#", repr(value)) == NUMBER.sub("#", "".join(stored["text/plain"])), number
     shown = {"own_data": "train on it: rcad train", "does_it_help": "NLL: rcad "}[path.stem]
     assert shown in printed.getvalue()
+
+
+def stored(cell: dict[str, Any]) -> str:
+    """What a cell printed, or its last line's value as text."""
+    (output,) = [one for one in cell["outputs"] if one.get("name") != "stderr" and one["output_type"] != "display_data"]
+    return "".join(output["text"] if output["output_type"] == "stream" else output["data"]["text/plain"])
+
+
+def test_the_answers_in_a_notebook_are_the_ones_of_today(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of "does it help?" that takes seconds, with the numbers it shows; its verdicts in the words of today."""
+    path = next(path for path in NOTEBOOKS if path.stem == "does_it_help")
+    parameters, images, told, table, question, criterion, loop, end = code_cells(path)
+    answer, verdict = ast.literal_eval(stored(question)), stored(table).splitlines()[0]
+    assert verdict == _answer(answer, answer["n"])
+    assert stored(told).splitlines()[0] in "".join(images["outputs"][-1]["data"]["text/markdown"])
+    names: dict[str, Any] = {}
+    run_cell("".join(parameters["source"]), "parameters", names)
+    import rcad
+
+    names["rcad"] = rcad
+    for cell in (criterion, loop):
+        value = run_cell("".join(cell["source"]), path.name, names)
+        assert NUMBER.sub("#", repr(value)) == NUMBER.sub("#", stored(cell))
+    capsys.readouterr()
+    run_cell("".join(end["source"]), path.name, names)
+    now, before = (
+        [float(one) for one in re.findall(r"\d+\.\d+", text)] for text in (capsys.readouterr().out, stored(end))
+    )
+    assert now == pytest.approx(before, rel=0.02)
