@@ -16,11 +16,14 @@ pytest.importorskip("matplotlib")
 from browser import BROWSER, seen
 from evaluate.saved_run.test_page import summary
 from paper_records import EVIL, benchmark, images, put, put_run, run_record, series, suite, verdicts
+from rcad.paper.record import Study
 from rcad.paper.report import build, chapters
 from rcad.paper.report.overview import forest, squares
 from rcad.paper.report.reading import read
+from rcad.paper.report.tables import Links
 from report.test_html import Tree
 
+ROOT = Path(__file__).parents[3]
 PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF"
 
 
@@ -245,6 +248,23 @@ def test_a_damaged_evaluation_or_benchmark_is_named(tmp_path: Path) -> None:
     text = unescape((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
     for name in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json", "F1/F1.json"):
         assert any(name in line for line in text.splitlines() if "Could not be read: expected" in line), name
+
+
+@pytest.mark.parametrize(("name", "others"), [("T1", "T4, F1, F3 and F4"), ("T4", "T1, F1, F3 and F4")])
+def test_tables_that_judge_the_same_runs_name_each_other(name: str, others: str) -> None:
+    """2,000 images are a column of both, and RCAD's gain there is reproduced in the one with fewer claims alone."""
+    study = Study.read(ROOT / f"results/{name}/{name}.json")
+    told = chapters.judged_elsewhere(study)
+    assert told.startswith(f"{others} judge some of these claims too")
+    assert f", {len(study.tested)} here, so" in told
+    assert told in (ROOT / f"results/{name}/{name}.md").read_text(encoding="utf-8").splitlines()
+    captions = [table.caption for table in chapters.section(study, Links(ROOT, {})).tables]
+    assert f"Claims of this table or figure. {told}" in captions
+
+
+def test_a_table_of_other_runs_names_no_other() -> None:
+    assert chapters.judged_elsewhere(Study.read(ROOT / "results/T6/T6.json")) == ""
+    assert chapters.judged_elsewhere(Study.read(ROOT / "results/T4/T4-tuned.json")) == ""
 
 
 def test_no_record_leads_out_of_the_folder(tmp_path: Path) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rcad.evaluate.saved_run import tables as evaluated
+from rcad.paper.benchmarks import Benchmark
 from rcad.paper.claims import IMAGE_RULE, NOT_RUN
 from rcad.paper.record import JSON, Study
 from rcad.paper.report import curves, grids, pictures, steps
 from rcad.paper.report.details import details
 from rcad.paper.report.numbers import tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
+from rcad.paper.suite import Suite
+from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Cell, Document, Figure, Part, Section, Table
+from rcad.report.numbers import listed
 from rcad.runs.words import duration, plural
 
 MANY = 7
@@ -73,6 +77,29 @@ def not_run(study: Study) -> str:
     return f"{why} {plural(claims, 'claim')} about what was not run {are} neither judged nor counted."
 
 
+def judged_elsewhere(study: Study) -> str:
+    """One sentence where other tables judge claims of this one on the same runs: their verdicts may differ."""
+    if study.tuned or study.target not in SUITES:
+        return ""
+    columns = {claim.where for claim in study.tested}
+    mine = _asked(SUITES[study.target], columns)
+    others = [name for name, suite in SUITES.items() if name != study.target and mine & _asked(suite)]
+    if not others:
+        return ""
+    return (
+        f"{listed(others)} {'judge' if len(others) > 1 else 'judges'} some of these claims too, on the same runs or a "
+        f"part of them. Holm's correction goes over all claims of a table or figure, {len(study.tested)} here, so the "
+        "same difference may have another verdict there."
+    )
+
+
+def _asked(suite: Suite, columns: Container[str] | None = None) -> set[tuple[Benchmark, str]]:
+    """What a suite claims, and of which images; of these columns alone."""
+    benchmarks = {column.name: column.benchmark for column in suite.columns}
+    claims = [claim for claim in suite.claims if columns is None or claim.where in columns]
+    return {(benchmarks[claim.where], claim.statement) for claim in claims if claim.where in benchmarks}
+
+
 def told(study: Study) -> list[str]:
     """What stands before the numbers."""
     facts = [
@@ -113,7 +140,7 @@ def section(study: Study, links: Links) -> Section:
     parts: list[Part] = [*draw(study), *results(study)]
     if study.tested:
         claims = [(study, claim) for claim in study.tested]
-        parts.append(claim_table(claims, "Claims of this table or figure.", {}))
+        parts.append(claim_table(claims, f"Claims of this table or figure. {judged_elsewhere(study)}".rstrip(), {}))
     for heading, some in details(study):
         parts += _headed(heading, some)
     if study.places:
@@ -142,7 +169,9 @@ def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Docu
     sections = []
     if study.tested:
         claims = claim_table([(study, claim) for claim in study.tested], "", {})
-        sections.append(Section("Claims", (), [claims], verdict(study)))
+        sections.append(
+            Section("Claims", [text] if (text := judged_elsewhere(study)) else (), [claims], verdict(study))
+        )
     if shown or study.places:
         sections.append(Section("Results", (), [*shown, *results(study)]))
     headed: dict[str, Sequence[Part]] = {}
