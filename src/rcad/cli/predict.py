@@ -33,8 +33,7 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     from rcad.cli.screen import say, say_json
-    from rcad.predict.predictor import load
-    from rcad.predict.table import write
+    from rcad.predict.predictor import load, write_csv
     from rcad.runs.words import plural
     from rcad.train.progress import shown
 
@@ -44,7 +43,7 @@ def predict(
         def told(done: int, total: int) -> None:
             progress.detail("predicting", done, total)
 
-        found = write(predictor, data, out, coverage=coverage, skip_bad=skip_bad, progress=told)
+        found = write_csv(predictor, data, out, coverage=coverage, skip_bad=skip_bad, progress=told)
     if as_json:
         say_json({"run": predictor.record.id, "data": str(data), "out": str(out), **found})
         return

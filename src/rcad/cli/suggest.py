@@ -28,6 +28,7 @@ HELP = about(
 )
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15
+FORMATS = (".png", ".svg")
 
 
 @bundled
@@ -74,7 +75,7 @@ def suggest_alpha(
         rows = _along(config, problem, alpha, progress) if check else []
     flip = flip_distance(rows)
     if figure is not None:
-        _draw(rows, alpha, flip, figure)
+        draw(rows, alpha, flip, figure)
     if as_json:
         quantiles = {str(q): distances.quantile(q).item() for q in (0.05, 0.5, 0.95)}
         say_json({"alpha": alpha, "flip_distance": flip, "distance": quantiles, "curve": [r._asdict() for r in rows]})
@@ -90,23 +91,52 @@ def suggest_alpha(
 def _check_figure(figure: Path, check: bool) -> None:
     """A picture that cannot be made is refused before anything is computed."""
     from rcad.errors import InputError
-    from rcad.evaluate.alpha_figure import check_path
     from rcad.report import drawing
 
     if not check:
         raise InputError("expected --check with --figure: the curve is that of the short fit, but got --no-check")
-    check_path(figure)
+    if figure.suffix.lower() not in FORMATS:
+        raise InputError(f"expected a picture's name to end in {' or '.join(FORMATS)}, but got {figure.name!r}")
     drawing.matplotlib()
     if not figure.parent.is_dir():
         raise InputError(f"expected a folder to write {figure} to, but there is none; make it first")
 
 
-def _draw(rows: list[Along], alpha: float, flip: float | None, figure: Path) -> None:
-    from rcad.evaluate.alpha_figure import draw
+def draw(rows: list[Along], alpha: float, flip: float | None, path: Path) -> None:
+    """Draw entropy and accuracy against alpha.
+
+    Args:
+        rows: at growing distances; the one at 0 is drawn as a level, since the axis is logarithmic.
+        alpha: the suggestion; half to double of it is marked as the window to tune in.
+        flip: where half of the right predictions have flipped, if they do.
+        path: a .png or .svg file.
+    """
+    from rcad.report.drawing import blank, picture
     from rcad.runs.files import replacing
 
-    with replacing(figure) as temporary, temporary.open("wb") as file:
-        draw(rows, alpha, flip, file, figure.suffix[1:].lower())
+    figure = blank(6.4, 4.2)
+    left = figure.subplots()
+    right = left.twinx()
+    moved = [row for row in rows if row.alpha > 0]
+    steps = [row.alpha for row in moved]
+    left.axvspan(alpha / 2, 2 * alpha, color="#009E73", alpha=0.15, lw=0, label="the window to tune in")
+    left.axvline(alpha, color="#009E73", lw=1.8, label=f"half the distance between classes, {alpha:.3g}")
+    if flip is not None:
+        left.axvline(flip, color="#666666", lw=1.4, ls=":", label=f"ERM's predictions flip, {flip:.3g}")
+    left.plot(steps, [100 * row.accuracy for row in moved], "o-", color="#0072B2", label="accuracy (left)")
+    right.plot(steps, [row.entropy for row in moved], "s--", color="#D55E00", label="entropy (right)")
+    for row in rows:
+        if row.alpha == 0:
+            left.axhline(100 * row.accuracy, color="#0072B2", lw=0.9, ls=(0, (1, 2)), label="accuracy at x (left)")
+    left.set_xscale("log", base=2)
+    left.set_xticks(steps, [f"{step:.3g}" for step in steps])
+    left.minorticks_off()
+    left.set(xlabel="alpha", ylabel="accuracy on moved training examples, %", ylim=(-3, 103))
+    right.set(ylabel="mean entropy, nats", ylim=(0, None))
+    handles = [*left.get_legend_handles_labels()[0], *right.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=8.5, frameon=False)
+    with replacing(path) as temporary:
+        temporary.write_bytes(picture(figure, path.suffix[1:].lower()))
 
 
 def _along(config: RunConfig, problem: Problem, alpha: float, progress: Progress) -> list[Along]:

@@ -11,7 +11,7 @@ import pytest
 import rcad
 from made import png
 from predict.conftest import flats
-from rcad.predict.table import write
+from rcad.predict.predictor import write_csv
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -23,7 +23,7 @@ def test_a_real_target(own_runs: dict[str, Path], tmp_path: Path) -> None:
     predictor, data, out = rcad.load(own_runs["flats"]), tmp_path / "new.csv", tmp_path / "out.csv"
     data.write_text(flats())
     told: list[tuple[int, int]] = []
-    found = write(predictor, data, out, coverage=0.8, progress=lambda *now: told.append(now))
+    found = write_csv(predictor, data, out, coverage=0.8, progress=lambda *now: told.append(now))
     mean, deviation = predictor.predict(data, return_std=True)
     low, high = predictor.predict_interval(data, coverage=0.8).T
     table = rows(out)
@@ -47,9 +47,9 @@ def test_classes_and_broken_images(own_runs: dict[str, Path], tmp_path: Path) ->
     (folder / "b, c.png").write_bytes(png())
     (folder / "d.png").write_bytes(png(keep=30))
     with pytest.raises(rcad.InputError, match=r"d.png"):
-        write(predictor, folder, out)
+        write_csv(predictor, folder, out)
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
-    found = write(predictor, folder, out, skip_bad=True)
+    found = write_csv(predictor, folder, out, skip_bad=True)
     (row,) = rows(out)
     assert list(row) == ["file", "prediction", "probability", "p_class0", "p_class1"]
     assert row["file"] == "b, c.png"
@@ -60,5 +60,5 @@ def test_classes_and_broken_images(own_runs: dict[str, Path], tmp_path: Path) ->
     assert sum(found["classes"].values()) == 1
     (folder / "b, c.png").unlink()
     with pytest.raises(rcad.InputError, match="but all are broken"):
-        write(predictor, folder, tmp_path / "none.csv", skip_bad=True)
+        write_csv(predictor, folder, tmp_path / "none.csv", skip_bad=True)
     assert not (tmp_path / "none.csv").exists()
