@@ -91,6 +91,8 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     one = cli(*SMALL, "--method", "erm", "--seed", "3").out
     assert "±" not in one
     assert "mean" not in one
+    run = Store.open("runs").records()[0].id
+    assert one.endswith(f"\nin runs/{run}\n\nNext. Predict new examples:\n  rcad predict runs/{run} --data NEW\n")
 
 
 def test_json_alone_is_on_stdout(cli: Cli) -> None:

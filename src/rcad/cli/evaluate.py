@@ -37,7 +37,7 @@ LEFT_OUT = 2
 
 
 def evaluate(
-    runs_: Annotated[list[str], argument("RUN", "Ids of runs, or their first characters, or all.")],
+    runs_: Annotated[list[str], argument("RUN", "Ids of runs, or their first characters; last; or all.")],
     suite: Annotated[str, option("--suite NAME,..", "all, or some of calibration, attacks, corruptions, ood.")] = "all",
     ood_data: Annotated[
         str, option("--ood-data NAME,..", "Out-of-distribution data: names, paths, or noise.")

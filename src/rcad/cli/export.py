@@ -18,7 +18,7 @@ HELP = about(
 
 
 def export(
-    run: Annotated[str, argument("RUN", "A run's id, its first characters, or its folder.")],
+    run: Annotated[str, argument("RUN", "A run's id, its first characters, its folder, or last.")],
     out: Annotated[Path, option("--out FILE", "The .pt2 or .onnx file to write.")],
     to: Annotated[str | None, option("--to torch|onnx", "The format. Default: from the ending of --out.")] = None,
     runs: RunsFolder = RUNS,

@@ -20,7 +20,7 @@ HELP = about(
 
 
 def predict(
-    run: Annotated[str, argument("RUN", "A run's id, its first characters, or its folder.")],
+    run: Annotated[str, argument("RUN", "A run's id, its first characters, its folder, or last.")],
     data: Annotated[Path, option("--data FILE|DIR", "A folder with images, an image, or a table.")],
     out: Annotated[Path, option("--out FILE", "The CSV file to write.")] = Path("predictions.csv"),
     coverage: Annotated[

@@ -20,7 +20,7 @@ HELP = about(
 
 
 def push(
-    run: Annotated[str, argument("RUN", "The id of a run, or the start of it.")],
+    run: Annotated[str, argument("RUN", "A run's id, its first characters, or last.")],
     repo: Annotated[str, argument("OWNER/NAME", "The repository; made where there is none.")],
     comparison: Annotated[
         Path | None, option("--comparison DIR", "The --out of an rcad compare on the same data.")

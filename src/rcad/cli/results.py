@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli.screen import fields, say, say_json, table, warn
-from rcad.errors import finite, one_of, visible
+from rcad.errors import command, finite, one_of, visible
 from rcad.loss.method_rows import as_recorded, label, rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord
-from rcad.runs.store import Pruned, Store
+from rcad.runs.store import WEIGHTS, Pruned, Store
 from rcad.runs.words import duration, leading, mean_and_spread, metric, number, plural, said, seconds, size, sparkline
 from rcad.train.scheduler import Outcome, canonical
 
@@ -33,7 +33,7 @@ def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
         say_json([run_object(record, store) for record in outcome.records])
     elif quiet:
         say(final_line(outcome))
-    else:
+    elif outcome.records:
         say()
         show_table(outcome.records, store)
     if words := outcome.words():
@@ -57,7 +57,13 @@ def show_table(records: Sequence[RunRecord], store: Store) -> None:
         rows.append([str(record.config.seed), *numbers, *how, duration(seconds(record)), record.id])
     table(["seed", *names, *status, "time", "run"], rows, last=last)
     spread = "" if last is None else "mean ± standard deviation over seeds; "
-    say(f"\nin {store.where(records[0].id)}" if len(records) == 1 else f"\n{spread}each in {store.path / '<run>'}")
+    if len(records) > 1:
+        say(f"\n{spread}each in {store.path / '<run>'}")
+        return
+    folder = store.where(records[0].id)
+    say(f"\nin {folder}")
+    if done and (folder / WEIGHTS).exists():
+        say(f"\nNext. Predict new examples:\n  {command('rcad', 'predict', str(folder))} --data NEW")
 
 
 def final_line(outcome: Outcome) -> str:
@@ -161,7 +167,8 @@ def show_record(record: RunRecord, store: Store) -> None:
         say("\nmetrics")
         fields([(name, metric(name, value)) for name, value in record.metrics.items()])
     if record.epochs:
-        say(f"\n{plural(record.last_epoch, 'epoch')}")
+        some = f", {_EPOCHS_SHOWN} of them" if len(record.epochs) > _EPOCHS_SHOWN else ""
+        say(f"\n{plural(record.last_epoch, 'epoch')}{some}")
         _show_epochs(record)
 
 

@@ -61,7 +61,7 @@ def list_runs(
     help=about("One run: its config, its numbers, its epochs.", "rcad runs show 3f2a", "rcad runs show 3f2a --json"),
 )
 def show_run(
-    run: Annotated[str, argument("ID", "The id of a run, or the start of it.")],
+    run: Annotated[str, argument("ID", "A run's id, its first characters, or last.")],
     runs: RunsFolder = RUNS,
     as_json: Json = False,
 ) -> None:

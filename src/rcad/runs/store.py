@@ -44,6 +44,8 @@ CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl
 EVALUATION, WEIGHTS = "evaluation", "model.safetensors"
 LAST, BEFORE = "last.safetensors", "before.safetensors"
 """The checkpoints of a run that is not finished: the newest, and the one before it."""
+NEWEST = "last"
+"""In place of an id: the run that was done last."""
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _REMOVED = re.compile(rf"\.[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{12}}\.removed")
 
@@ -76,7 +78,7 @@ class Store:
         elif is_pack(store.path) and not store.path.exists():
             raise broken_pack(store.path, "nothing there")
         elif not store.path.is_dir():
-            raise InputError(f"expected a folder of runs, but got {str(path)!r}; train something, or name another")
+            raise InputError(f"expected a folder of runs, but there is none at {path}; train first, or name another")
         store._clean()
         return store
 
@@ -85,8 +87,11 @@ class Store:
         return sorted({*self._folders(), *self._packed()})
 
     def find(self, prefix: str) -> str:
-        """The id that starts with `prefix`; there must be just one."""
+        """The id that starts with `prefix`; there must be just one. "last" is the run that was done last."""
         found = [one for one in self.ids() if one.startswith(prefix)] if prefix else []
+        if prefix == NEWEST:
+            done = [one for one in self.records(lambda error: None) if one.status == "done"]
+            found = [max(done, key=lambda one: one.finished or "").id] if done else []
         if len(found) == 1:
             return found[0]
         if not found:
