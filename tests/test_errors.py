@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rcad.errors import LONGEST, InputError, check_parameters, command, fitting, one_line, shaped
+from rcad.errors import LONGEST, InputError, check_parameters, command, fitting, one_line, one_of, shaped
 
 NAME = "/data/" + "x" * 400 + "/last.csv"
 
@@ -31,6 +31,14 @@ def test_long_names_lose_their_middle_and_commands_stay_whole() -> None:
     assert line.startswith("expected /data/xxxx")
     assert "xxx/last.csv to be a table, but it is none; run: rcad data import my.csv" in line
     assert len(f"rcad: {line}") <= LONGEST
+
+
+def test_a_near_miss_among_many_is_named_without_the_list() -> None:
+    many = [f"a_long_name_{k}" for k in range(20)]
+    with pytest.raises(InputError, match=r"^expected it to be a known one, but got 'a_lng_name_7'; did you mean"):
+        one_of("it", "a_lng_name_7", many)
+    with pytest.raises(InputError, match=r"^expected it to be one of a, bb, but got 'b'; did you mean 'bb'\?$"):
+        one_of("it", "b", ["a", "bb"])
 
 
 def test_a_command_that_does_not_fit_is_left_out() -> None:

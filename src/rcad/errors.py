@@ -175,6 +175,8 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
         near = get_close_matches(str(value), choices, n=1) or get_close_matches(str(value).lower(), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = f"to be one of {', '.join(choices)}" if choices else "not to be given (there are none)"
+        if near and len(known) > LONGEST // 2:  # what is meant is plain, and the list would not fit
+            known = "to be a known one"
         raise InputError(f"expected {name} {known}, but got {value!r}{hint}")
 
 

@@ -224,6 +224,16 @@ def test_the_plain_layout_is_found(kaggle, folder, table):
     assert dataset.test is None
 
 
+@pytest.mark.parametrize("target", [None, "label"])
+def test_the_table_alone_says_which_folder_to_read(kaggle, target, tmp_path, monkeypatch):
+    names = [f"{k}.png" for k in range(40)]
+    lines = ["file,label", *(f"{name},{'cat' if k % 2 else 'dog'}" for k, name in enumerate(names))]
+    kaggle("\n".join(lines), names=names)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"; it lists the images in kaggle/images: read both with --data kaggle$"):
+        registry.load("kaggle/train.csv", target=target)
+
+
 def test_everything_can_be_named(kaggle, tmp_path):
     root = kaggle()
     (root / "train.csv").unlink()

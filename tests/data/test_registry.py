@@ -142,6 +142,15 @@ def test_unknown_names(name, message, monkeypatch):
         registry.load(name)
 
 
+def test_a_path_with_a_slip_is_told_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Photos").mkdir()
+    (tmp_path / "Photos" / "train.csv").write_text("a,b\n")
+    for name, meant in (("phots", "Photos"), ("Photos/trian.csv", "Photos/train.csv"), ("digts", "digits")):
+        with pytest.raises(InputError, match=rf"did you mean '{meant}'\?$"):
+            registry.load(name)
+
+
 def test_a_known_name_that_is_not_there_says_how_to_get_it(tmp_path):
     with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
         registry.load("svhn", data_dir=tmp_path)

@@ -69,7 +69,9 @@ def test_names_the_first_key_that_does_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "w.pt"
     content = state(net(1))
     torch.save({k: v for k, v in content.items() if k != "layer2.0.conv1.weight"}, path)
-    with pytest.raises(InputError, match=r"'layer2.0.conv1.weight' in .*w.pt, but it is missing"):
+    with pytest.raises(
+        InputError, match=r"'layer2.0.conv1.weight' of a ResNet in .*w.pt, but it is missing; .* \(--model\)"
+    ):
         load_weights(net(2), path)
     assert "layer2.0.conv1.weight" not in load_weights(net(2), path, strict=False)
     torch.save({**content, "extra.weight": torch.zeros(1)}, path)
@@ -83,6 +85,16 @@ def test_names_the_first_key_that_does_not_fit(tmp_path: Path) -> None:
     torch.save({"something": torch.zeros(1)}, path)
     with pytest.raises(InputError, match="but got none"):
         load_weights(net(2), path, strict=False)
+
+
+def test_a_first_layer_for_other_images_says_for_which(tmp_path: Path) -> None:
+    path, content = tmp_path / "w.pt", state(net(1))
+    torch.save({**content, "conv1.weight": torch.zeros(4, 3, 7, 7)}, path)
+    with pytest.raises(InputError, match=r"ImageNet's first layer for images above 64 pixels \(--size 224\)$"):
+        load_weights(net(2), path)
+    torch.save({**content, "conv1.weight": torch.zeros(4, 1, 3, 3)}, path)
+    with pytest.raises(InputError, match=r"the file's network takes images of 1 channels$"):
+        load_weights(net(2), path)
 
 
 class Malicious:

@@ -17,7 +17,7 @@ import importlib
 import importlib.util
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -349,12 +349,27 @@ def _existing(name: str, root: Path | None) -> Path:
             raise InputError(
                 f"expected a file or folder at {str(path)[:120]}, but got: {error.strerror}; check the path"
             ) from None
+    beside = _near(Path(name).name, _names(candidates[0].parent))
+    hint = f"did you mean {str(Path(name).parent / beside[0])!r}?" if beside else "check the path"
     if Path(name).suffix or os.sep in name or "/" in name:
         looked = " or ".join(map(str, candidates))
-        raise InputError(f"expected a file or folder at {looked}, but there is none; check the path")
-    close = difflib.get_close_matches(name.lower(), READERS, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else "run: rcad data list"
-    raise InputError(f"expected a path or one of {', '.join(READERS)}, but got {name!r}; {hint}")
+        raise InputError(f"expected a file or folder at {looked}, but there is none; {hint}")
+    if close := _near(name, [*READERS, *_names(Path())]):
+        raise InputError(f"expected a file, a folder or a known data set, but got {name!r}; did you mean {close[0]!r}?")
+    raise InputError(f"expected a path or one of {', '.join(READERS)}, but got {name!r}; run: rcad data list")
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """The known name that is most like this one, whatever their case."""
+    by_case = {one.lower(): one for one in known}
+    return [by_case[one] for one in difflib.get_close_matches(name.lower(), by_case, n=1)]
 
 
 def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:

@@ -80,7 +80,10 @@ def load(
     omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
     left_out = "".join(f"; {sentence}" for sentence in omissions)
     if not encoder.codes:
-        raise InputError(f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none{left_out}")
+        raise InputError(
+            f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none"
+            f"{_lists_images(table.path) or left_out}"
+        )
     chosen, style, why = _choose_task(table, t, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {table.names.index(code.name): code.style for code in encoder.codes} | ({t: style} if unit else {})
@@ -145,10 +148,20 @@ def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
     raise InputError(f"expected a target in {where}, but it is missing{many}; remove such rows, or pass --skip-bad")
 
 
+def _lists_images(path: Path) -> str:
+    """A hint, where this is the table of labels beside a folder of images."""
+    from rcad.data.image_folders import find_labels
+
+    found = find_labels(path.parent) if path.is_file() else None
+    if found is None or found.file != path:
+        return ""
+    return f"; it lists the images in {found.images}: read both with --data {path.parent}"
+
+
 def _target_position(table: Table, target: str | int | None) -> int:
     if target is None:
-        some = some_names(table.names)
-        raise NoTargetError(f"expected the name of the column to predict, but got none; choose a target out of {some}")
+        hint = _lists_images(table.path) or f"; choose a target out of {some_names(table.names)}"
+        raise NoTargetError(f"expected the name of the column to predict, but got none{hint}")
     if isinstance(target, str) and target not in table.names:
         try:
             target = int(target)  # a command line gives positions as text

@@ -49,11 +49,14 @@ def load_weights(
         head = f"{model.head_name}."
         found = {k: v for k, v in found.items() if not k.startswith(head)}
         wanted = {k: v for k, v in wanted.items() if not k.startswith(head)}
-    fit = [k for k in wanted if k in found]
+    fit, kind = [k for k in wanted if k in found], type(model).__name__
     if strict:
         for key in wanted:
             if key not in found and not _may_lack(key):
-                raise InputError(f"expected {key!r} in {path}, but it is missing; is it another architecture?")
+                raise InputError(
+                    f"expected {key!r} of a {kind} in {path}, but it is missing; if the weights are of another "
+                    "network, name that one (--model)"
+                )
         for key in found:
             if key not in wanted:
                 raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
@@ -62,13 +65,23 @@ def load_weights(
     for key in fit:
         if found[key].shape != wanted[key].shape:
             is_head = isinstance(model, Model) and key.startswith(f"{model.head_name}.")
-            hint = "; skip_head=True leaves it out" if is_head else ""
+            hint = "; skip_head=True leaves it out" if is_head else _first_layer(found[key], wanted[key])
             raise InputError(
                 f"expected {key!r} of shape {tuple(wanted[key].shape)} in {path}, "
                 f"but got {tuple(found[key].shape)}{hint}"
             )
     model.load_state_dict({k: found[k] for k in fit}, strict=False)
     return tuple(fit)
+
+
+def _first_layer(found: Tensor, wanted: Tensor) -> str:
+    """A hint, where a convolution sees images of another kind than the file's does."""
+    if found.ndim != 4 or found.shape[0] != wanted.shape[0]:
+        return ""
+    if found.shape[1] != wanted.shape[1]:
+        return f"; the file's network takes images of {found.shape[1]} channels"
+    large = found.shape[2] == 7 and wanted.shape[2] == 3
+    return "; a ResNet has ImageNet's first layer for images above 64 pixels (--size 224)" if large else ""
 
 
 def _has_other_outputs(model: nn.Module, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path) -> bool:

@@ -218,7 +218,8 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
 
     Args:
         run: the folder of a run ("runs/3f2a…", its name may be cut short), or an id or the start of one in `runs`, or
-            "last" for the run that was done last; or one that `rcad push` has sent to the Hub, "hf:owner/name" or "hf:owner/name@revision".
+            "last" for the run that was done last; or one that `rcad push` has sent to the Hub,
+            "hf:owner/name" or "hf:owner/name@revision".
         runs: the folder of runs.
         device: "auto", "cpu" or "cuda".
 

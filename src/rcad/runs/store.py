@@ -78,7 +78,9 @@ class Store:
         elif is_pack(store.path) and not store.path.exists():
             raise broken_pack(store.path, "nothing there")
         elif not store.path.is_dir():
-            raise InputError(f"expected a folder of runs, but there is none at {path}; train first, or name another")
+            raise InputError(
+                f"expected a folder of runs at {str(path)!r}, but there is none; train first, or name another"
+            )
         store._clean()
         return store
 
