@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from cli.conftest import Cli
@@ -37,18 +36,6 @@ def test_import_of_images_says_what_was_found(cli: Cli) -> None:
     assert plain["shape"] == [3, 8, 8]
     assert plain["classes"]["class1"] == {"train": 4, "test": None}
     assert list(Path("cache").rglob("manifest.json"))
-
-
-def test_import_of_a_table(cli: Cli) -> None:
-    files(my_dot_csv=table())
-    out = cli("data", "import", "my.csv", "--target", "price").out
-    assert "regression" in out
-    assert "length" in out
-    assert "--target price" in out
-    assert json.loads(cli("data", "import", "my.csv", "--target", "colour", "--json").out)["classes"].keys() == {
-        "r",
-        "s",
-    }
 
 
 def test_a_name_of_one_s_own(cli: Cli) -> None:
@@ -191,18 +178,3 @@ def test_clear_empties_the_cache_of_what_rcad_made(cli: Cli) -> None:
     assert left == {*folders, "cache/unpacked/mine", "cache/notes.txt"}
     assert cli("data", "clear", "--cache-dir", "none", "--yes").out == "removed 0 items, 0 B in none\n"
     assert cli("data", "import", "set.zip").code == 0
-
-
-def test_methods(cli: Cli) -> None:
-    listed = cli("methods", "list").out
-    assert "rcad_random" in listed
-    found = {one["name"]: one for one in json.loads(cli("methods", "list", "--json").out)}
-    assert found["rcad"]["parameters"]["alpha"] == "'auto'"
-    card = cli("methods", "show", "rcad").out
-    assert card.startswith("# rcad\n")
-    assert card == cli("methods", "show", "rcad", "--raw").out
-
-
-def test_npz(cli: Cli) -> None:
-    np.savez("own.npz", x=np.zeros((6, 4), np.float32), y=np.array([0, 1, 0, 1, 0, 1]))
-    assert json.loads(cli("data", "import", "own.npz", "--json").out)["shape"] == [4]

@@ -10,9 +10,7 @@ import shutil
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from cli.conftest import Cli, Forked, Refused, until
 from made import files, images, png, table
@@ -93,58 +91,9 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
     assert [one["run"] for one in json.loads(again.out)["left_out"]] == [one["run"] for one in found["left_out"]]
 
 
-def test_data_that_changed_or_lie_elsewhere_leave_the_others(cli: Cli) -> None:
-    images("photos")
-    files(my_dot_csv=table())
-    quick = ("--method", "erm", "--epochs", "1", "-q")
-    cli("data", "import", "photos", "--name", "flowers", "--data-dir", "d")
-    for words in (("flowers", "--data-dir", "d"), ("my.csv", "--target", "colour"), ("digits[:100]",)):
-        assert cli("train", "--data", *words, *quick).code == 0
-    files(my_dot_csv=table(61))
-    result = cli("evaluate", "all", "--suite", "calibration", "-q")
-    assert (result.code, result.out) == (2, f"{PAGE}\n")
-    by_data = {record.config.data.name: record.id for record in Store.open("runs").records()}
-    lines = sorted(result.err.splitlines())
-    assert len(lines) == 2
-    assert any(line.startswith(f"rcad: left out {by_data['my.csv']}: ") and "has changed" in line for line in lines)
-    gone = next(line for line in lines if line.startswith(f"rcad: left out {by_data['flowers']}: "))
-    assert "point --data-dir to where the run's data lie" in gone
-    assert (Path("runs") / by_data["digits[:100]"] / "evaluation" / "calibration.json").is_file()
-    alone = cli("evaluate", by_data["my.csv"])
-    assert (alone.code, alone.err.count("\n")) == (2, 1)
-    both = cli("evaluate", by_data["my.csv"], by_data["flowers"], "--out", "o")
-    assert (both.code, both.err.count("\n")) == (2, 3)
-    assert both.err.splitlines()[-1].startswith("rcad: expected a run that can be evaluated, but got none")
-    assert not Path("o").exists()
-
-
 def test_a_wrong_request_is_one_line_for_all_runs(refused: Refused, runs: Path) -> None:
     (runs / run_id("rcad", 1) / "model.safetensors").write_bytes(b"junk")
     refused("evaluate", "all", "--ood-data", "cifra10", says="did you mean 'cifar10'")
-
-
-def test_thin_images_go_without_corruptions(cli: Cli) -> None:
-    for c, level in enumerate((40, 200)):
-        Path(f"thin/c{c}").mkdir(parents=True)
-        for i in range(8):
-            Image.fromarray(np.full((1, 40, 3), level + i, np.uint8)).save(f"thin/c{c}/{i}.png")
-    words = ("--model", "mlp", "--epochs", "1", "-q")
-    trained = cli("train", "--data", "thin", "--method", "erm", *words)
-    assert trained.code == 0, trained.err
-    result = cli("evaluate", "all", "--limit", "2", "--attack-eps", "0.1")
-    assert result.code == 0, result.err
-    assert "erm: Corruptions need images of at least 4 pixels a side; this run's are 40x1." in result.out
-    assert len(evaluations(Path("runs"))) == 3
-    named = cli("evaluate", "all", "--suite", "corruptions")
-    assert (named.code, named.err.count("\n")) == (2, 1)
-
-
-def test_foreign_folders_of_differing_sizes(cli: Cli, runs: Path) -> None:
-    images()
-    Path("images/class0/0.png").write_bytes(png(12))
-    result = cli("evaluate", run_id("erm"), "--suite", "ood", "--ood-data", "images", "--limit", "8")
-    assert result.code == 0, result.err
-    assert "images" in result.out
 
 
 def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
@@ -162,13 +111,6 @@ def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
         assert shlex.split(advice[1]) == ["rcad", "runs", "verify", run, "--repair"]
         assert cli(*shlex.split(advice[1])[1:]).code == 0
         assert cli("evaluate", run, "--suite", "calibration", "-q").code == 0
-
-
-def test_a_table_is_told_what_does_not_fit(cli: Cli, runs: Path) -> None:
-    result = cli("evaluate", run_id("erm", 0, "diabetes"), *QUICK)
-    assert result.code == 0, result.err
-    assert "erm: Attacks are made on classes; this run has a regression target." in result.out
-    assert "erm: Corruptions are made for images; this run was trained on a table." in result.out
 
 
 CASES: dict[str, tuple[tuple[str, ...], str]] = {

@@ -43,6 +43,8 @@ def loaded_by(words: list[str]) -> set[str]:
         ["--version"],
         ["methods", "list"],
         ["methods", "show", "rcad"],
+        ["paper", "--help"],
+        ["paper", "list"],
     ],
 )
 def test_nothing_heavy_is_imported(words: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import ANY
@@ -12,7 +11,7 @@ import pytest
 
 from cli.conftest import Cli
 from made import images
-from rcad.paper import boundaries, uci
+from rcad.paper import boundaries
 
 pytest.importorskip("matplotlib")
 
@@ -133,15 +132,6 @@ def test_errors_are_one_line(words: list[str], message: str, cli: Cli) -> None:
     assert result.err.splitlines()[-1].startswith("rcad: ")
 
 
-def test_a_study_that_must_diverge_ends_in_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(uci.SCALES, "smoke", uci.Settings(("synthetic",), 3, cap=None))
-    monkeypatch.setattr(uci, "LAMBDAS", (0.5, 0.95))
-    result = cli("paper", "run", "T7", "--scale", "smoke")
-    assert result.code == 2
-    assert "but got cap=None and lam=0.95" in result.err
-    assert not Path("results").exists()
-
-
 def test_without_matplotlib_there_is_no_picture(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = cli("paper", "run", "F7", "--scale", "smoke")
@@ -208,13 +198,6 @@ def test_status_keeps_what_it_decodes_where_it_is_told(cli: Cli) -> None:
     assert not Path("cache").exists()
 
 
-def test_status_of_a_study(cli: Cli) -> None:
-    cli("paper", "run", "F7", "--scale", "smoke")
-    (line,) = json.loads(cli("paper", "status", "F7", "--json").out)
-    assert (line["scale"], line["claims"], line["our checks"]) == ("smoke", "a trial", None)
-    assert cli("paper", "status", "T9").code == 2
-
-
 def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     result = cli("paper", "run", "T4", "--scale", "smoke", "--only", "n=500", "--seeds", "1", "--minutes", "1e-6")
     assert result.code == 2
@@ -222,8 +205,9 @@ def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Path("results/T4/T4.json").exists()
 
 
-def test_help_and_list_need_no_torch() -> None:
-    for words in (["paper", "--help"], ["paper", "list"]):
-        code = f"import sys; from rcad.cli.main import run; run({words!r}); print(*sys.modules, file=sys.stderr)"
-        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-        assert not set(done.stderr.split()) & {"torch", "numpy", "matplotlib", "scipy"}
+def test_a_folder_without_records_is_named_in_one_line(cli: Cli) -> None:
+    Path("nothing").mkdir()
+    asked = cli("paper", "report", "--results", "nothing")
+    assert asked.code == 2
+    assert asked.err.startswith("rcad: expected records of studies in nothing, but there are none; e.g. rcad paper run")
+    assert not Path("report").exists()

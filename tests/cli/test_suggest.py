@@ -52,11 +52,3 @@ def test_the_curve_as_a_picture(name: str, start: bytes, cli: Cli) -> None:
     assert result.out.endswith(f"{name}\n")
     assert Path(name).read_bytes().startswith(start)
     assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
-
-
-def test_auto_is_used_and_recorded(cli: Cli) -> None:
-    options = ["--data", "digits[:100]", "--method", "rcad(alpha=auto, lam=0.5)", "--epochs", "1"]
-    assert cli("train", *options).code == 0
-    (record,) = Path("runs").glob("*/record.json")
-    method = json.loads(record.read_text())["resolved"]["method"]
-    assert method.startswith("rcad(alpha=1.")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.cli.methods import card, cards
 from rcad.cli.request import parse_seeds
 from rcad.cli.screen import fields, table
 from rcad.loss.method_rows import parse_method
-from rcad.loss.methods import METHODS
 from rcad.runs.words import duration, leading, mean_and_spread, metric, plural, size, sparkline
 
 
@@ -99,13 +97,3 @@ def test_narrow_tables_wrap_the_last_column_or_drop_it(
     assert wrapped[2:] == ["rcad    pays the model for being unsure,", "        a step up the loss"]
     table(["a", "b"], [["x" * 30, "y" * 30]])
     assert capsys.readouterr().out.splitlines()[::2] == ["a", "x" * 30]
-
-
-def test_every_method_has_a_card_with_its_parameters() -> None:
-    from inspect import signature
-
-    assert {one.name for one in cards()} == set(METHODS)
-    for name, make in METHODS.items():
-        assert [key for key, _ in card(name).parameters] == list(signature(make).parameters), name
-        assert card(name).about.endswith(".")
-    assert card("mixup").parameters == (("alpha", "1.0"),)

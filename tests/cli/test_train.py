@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,17 +16,13 @@ import rcad.train.run as engine
 from cli.conftest import Cli, Forked, until
 from made import files, images, table
 from rcad.runs import locks
-from rcad.runs.config import RunConfig
 from rcad.runs.locks import RunLock
 from rcad.runs.plain import config_id, from_toml
-from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.train.checkpoint import load_tensors
-from rcad.train.place import Place
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 CSV = ("train", "--data", "my.csv", "--target", "colour")
-KEYS = {"id", "data", "method", "seed", "status", "metrics", "epochs", "folder", "message", "timings"}
 
 
 def test_a_run_and_the_same_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,16 +88,6 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     assert "mean" not in one
     run = Store.open("runs").records()[0].id
     assert one.endswith(f"\nin runs/{run}\n\nNext. Predict new examples:\n  rcad predict runs/{run} --data NEW\n")
-
-
-def test_json_alone_is_on_stdout(cli: Cli) -> None:
-    result = cli(*SMALL, "--method", "erm", "--seeds", "2", "--json")
-    assert result.err == ""
-    runs = json.loads(result.out)
-    assert [run["seed"] for run in runs] == [0, 1]
-    assert all(run.keys() >= KEYS and run["status"] == "done" for run in runs)
-    assert all(isinstance(run["metrics"]["test_accuracy"], float) for run in runs)
-    assert Path(runs[0]["folder"], "record.json").exists()
 
 
 def test_quiet_prints_one_line(cli: Cli) -> None:
@@ -173,36 +158,6 @@ def test_options_win_over_the_file_and_settings_over_options(cli: Cli) -> None:
     config = from_toml(cli("train", "--data", "digits", "--method", "erm", *options, "--dry-run").out)
     assert (config.train.batch_size, config.model.name, config.data.size) == (8, "mlp", 8)
     assert config.method[0][0] == "data_augmentation"
-
-
-def test_own_data_in_one_line(cli: Cli) -> None:
-    files(my_dot_csv=table())
-    images()
-    priced = cli("train", "--data", "my.csv", "--target", "price", "--method", "rcad", "--epochs", "1", "--json")
-    assert "test_rmse" in json.loads(priced.out)[0]["metrics"]
-    pictured = cli("train", "--data", "images/", "--method", "rcad", "--epochs", "1", "--json")
-    assert "test_accuracy" in json.loads(pictured.out)[0]["metrics"]
-
-
-def _fake(status: Any, message: str) -> Callable[..., RunRecord]:
-    def run(config: RunConfig, place: Place, *others: Any, **options: Any) -> RunRecord:
-        finished = "2024-01-31T12:00:00+00:00" if status == "diverged" else None
-        started = "2024-01-31T11:00:00+00:00"
-        record = RunRecord(config=config, status=status, started=started, finished=finished, message=message)
-        place.store.write(record)
-        return record
-
-    return run
-
-
-def test_divergence_is_said_and_counted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "run", _fake("diverged", "the loss was no longer finite in epoch 2"))
-    first = cli(*SMALL, "--method", "erm")
-    assert (first.code, first.err) == (1, "")
-    assert "no longer finite in epoch 2" in first.out
-    again = cli(*SMALL, "--method", "erm", "--quiet")
-    assert again.code == 1
-    assert again.out.startswith("diverged already")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

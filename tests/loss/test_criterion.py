@@ -64,23 +64,6 @@ def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.Log
     assert said.startswith("the direction takes a backward of its own (sample weights may be zero")
 
 
-@pytest.mark.parametrize("terms", [(), (Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)),)])
-def test_an_input_with_a_graph_hands_its_gradient_on(terms: tuple[Term, ...]) -> None:
-    _, y = images()
-    codes = torch.randn(7, 6)
-    nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
-    nets[1].load_state_dict(nets[0].state_dict())
-    criterion, seen = Criterion(terms=(Term("nll"), *terms), units="input"), []
-    after = lambda: seen.append(nets[0][0].weight.grad.clone())  # noqa: E731
-    criterion.backward(nets[0][2], nets[0][:2](codes), y, after_pass=after, accumulate=3)
-    (criterion(nets[1][2], nets[1][:2](codes), y) / 3).backward()
-    assert nets[0][0].weight.grad.abs().sum() > 0
-    assert_same_state(nets[0], nets[1])
-    assert not criterion._said
-    # x' is a constant: what made x learns in the clean pass alone, before the first call of after_pass.
-    assert all(torch.equal(gradient, nets[0][0].weight.grad) for gradient in seen)
-
-
 def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     _, y = images()
     codes = torch.randn(7, 6)
@@ -92,13 +75,6 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     assert_same_state(nets[0], nets[1])
     (said,) = criterion._said
     assert "(two views are part of one larger graph, which the first backward would free)" in said
-
-
-def test_every_rests_between() -> None:
-    net, (x, y) = norm_net(), images()
-    criterion = RCAD(0.5, 0.1, every=2)
-    assert ["rcad" in criterion.backward(net, x, y).parts for _ in range(4)] == [True, False, True, False]
-    assert ["rcad" in criterion.losses(net, x, y).parts for _ in range(2)] == [True, False]
 
 
 def test_regression_and_multi_label() -> None:

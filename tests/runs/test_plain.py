@@ -64,10 +64,6 @@ def test_bad_plain_data_is_named_with_its_file(plain: Any, message: str) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_plain_data_is_json_and_goes_both_ways(config: RunConfig) -> None:
-    assert from_plain(json.loads(json.dumps(to_plain(config)))) == config
-
-
 def test_a_recipe_fills_what_is_not_given() -> None:
     plain = {"recipe": "paper", "data": {"name": "cifar10"}, "method": {"name": "rcad"}, "optim": {"clip": "none"}}
     expected = RECIPES["paper"].config("cifar10", [("rcad", ())])
@@ -213,10 +209,3 @@ def test_bad_files_are_named(tmp_path: Path, content: bytes | None, message: str
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_on_top_of_a_recipe(tmp_path: Path) -> None:
-    path = tmp_path / "my.toml"
-    path.write_text('\ufeffrecipe = "paper"\n[data]\nname = "cifar10"\n[method]\nname = "erm"\n[train]\nepochs = 2\n')
-    config = load_config(path)
-    assert (config.train.epochs, config.train.batch_size, config.optim.milestones) == (2, 128, (100, 150, 180))

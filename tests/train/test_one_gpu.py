@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import signal
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,6 @@ import pytest
 import torch
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.locks import BusyError
@@ -240,17 +238,6 @@ def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> N
     assert words == ["eager, 2 joined", "eager", "eager, 2 joined"] * 2 + ["eager"] * 3
 
 
-def test_seeds_that_each_measure_alpha_are_joined(tmp_path: Path) -> None:
-    rows = parse_method("rcad")  # the default: alpha=auto
-    configs = [replace(config(seed), method=rows) for seed in range(2)]
-    joined = go(configs, tmp_path / "a", 2)
-    assert engines(joined) == ["eager, 2 joined, 2 runs at once"] * 2
-    for one, other in zip(joined, [by_itself(one, tmp_path / "b") for one in configs], strict=True):
-        assert one is not None
-        assert one.resolved["method"] == other.resolved["method"]
-        assert one.metrics == pytest.approx(other.metrics, rel=1e-3)
-
-
 def test_alike_are_those_that_differ_in_seeds_alone() -> None:
     one = config()
     split = [replace(one, seed=seed, data=replace(one.data, seed=seed + 7)) for seed in (0, 1)]
@@ -442,16 +429,6 @@ def test_a_team_that_cannot_end_in_time_is_not_begun(tmp_path: Path) -> None:
     assert not stop.is_set()
 
 
-def test_a_run_of_another_process_is_left_out_where_somebody_is_told(tmp_path: Path) -> None:
-    configs, told = seeds(3), []
-    with Store.open(tmp_path).lock(canonical_config(configs[1])):
-        found = go(configs, tmp_path, at_once=2, busy=lambda index, error: told.append((index, error.run)))
-        assert [None if record is None else record.status for record in found] == ["done", None, "done"]
-        assert told == [(1, config_id(canonical_config(configs[1])))]
-        with pytest.raises(BusyError, match="working on it; wait for it or stop it"):
-            go(configs, tmp_path, at_once=2)
-
-
 def test_nobody_waits_for_a_run_that_was_never_made(tmp_path: Path) -> None:
     def progress(index: int) -> Progress:
         if index == 1:
@@ -546,27 +523,6 @@ def test_done_interrupted_busy_and_new_ones_together(tmp_path: Path) -> None:
     assert told == [2]
     apart, joined = "eager, 5 runs at once", "eager, 2 joined, 5 runs at once"
     assert engines(records) == ["eager", apart, joined, joined]
-
-
-@pytest.mark.parametrize("short", [False, True])
-def test_who_stands_elsewhere_goes_alone(short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One record was removed while the runs were stopped; the others may even find no memory."""
-    configs = seeds(4)
-    straight = go(configs, tmp_path / "b", 4)
-    stopped = go(configs, tmp_path / "a", 4, progress_of=lambda i: Stopping(0.5) if i == 0 else Silent())
-    assert stopped[2] is not None
-    shutil.rmtree(tmp_path / "a" / stopped[2].id)
-    if short:
-        monkeypatch.setattr(JoinedUpdate, "__init__", no_memory)
-    resumed = go(configs, tmp_path / "a", 4)
-    alone = by_itself(configs[2], tmp_path / "c")
-    joined = "eager" if short else "eager, 3 joined, 4 runs at once"
-    assert engines(resumed) == [joined, joined, "eager, 4 runs at once", joined]
-    assert equal(tmp_path / "a", resumed[2:3], tmp_path / "c", [alone])
-    for one, other in zip(resumed, straight, strict=True):
-        its = weights(tmp_path / "b", other)
-        for name, value in weights(tmp_path / "a", one).items():
-            torch.testing.assert_close(value, its[name], rtol=1e-3, atol=1e-4)
 
 
 def test_a_record_says_that_its_run_is_to_be_joined(tmp_path: Path) -> None:

@@ -254,12 +254,6 @@ def test_a_damaged_log_is_made_again_from_the_checkpoint(tmp_path: Path, caplog:
     assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True]
 
 
-def test_a_record_says_what_auto_and_defaults_stood_for(tmp_path: Path) -> None:
-    record = run(small(epochs=1), Place(Store.open(tmp_path)))
-    assert record.resolved["model"].startswith("SmallCNN, ")
-    assert record.resolved["method"].startswith("rcad(alpha=1.057, lam=0.1, norm='l2', steps=1")
-
-
 def test_writing_out_a_default_is_the_same_run() -> None:
     plain = replace(small(), method=(("rcad", (("lam", 0.3),)),))  # as it was written when alpha was 0.5 by default
     spelled = replace(plain, method=(("rcad", (("alpha", 0.5), ("lam", 0.3), ("steps", 1))),))
