@@ -48,7 +48,6 @@ def started(moment: str, tmp_path: Path) -> subprocess.Popen[str]:
     (tmp_path / "runs").mkdir(exist_ok=True)
     command = [sys.executable, str(script), "runs", "list"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    assert process.stdout is not None
     while process.stdout.readline() not in ("here\n", ""):
         pass
     return process

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from one_line import one_line
 from rcad.data import archives
 from rcad.data.archives import check_member, extract, tar_files, unpacked, zip_names
 from rcad.errors import InputError
@@ -75,10 +76,8 @@ def test_bad_tar_members_stop_everything(tmp_path, name, kind, problem):
     target = tmp_path / "in" / "out"
     target.mkdir(parents=True)
     for attempt in (lambda: extract(archive, target), lambda: list(tar_files(archive, (".bin",)))):
-        with pytest.raises(InputError, match=problem) as caught:
+        with one_line(str(archive), match=problem):
             attempt()
-        assert str(archive) in str(caught.value)
-        assert "\n" not in str(caught.value)
     assert not list(target.iterdir())
     assert not (tmp_path / "in" / "evil").exists()
 

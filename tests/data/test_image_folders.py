@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from one_line import one_line
 from rcad.data import decoding, image_folders, registry
 from rcad.data.official_readers import load_tiny_imagenet
 from rcad.data.registry import OfficialSet
@@ -274,9 +275,8 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):
-    with pytest.raises(InputError, match=message) as caught:
+    with one_line(match=message):
         read(kaggle(table), **options)
-    assert "\n" not in str(caught.value)
 
 
 def test_class_folders_stay_what_they_are(kaggle, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from one_line import one_line
 from rcad.data.registry import load
 from rcad.data.small_sets import EMBEDDED, find_uci, load_embedded, load_uci
 from rcad.data.streams import Stream
@@ -76,9 +77,8 @@ def test_reads_rows_and_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_broken_files(root: Path, file: str, content: str, message: str) -> None:
     (root / "uci" / "yacht" / f"{file}.txt").write_text(content)
-    with pytest.raises(InputError, match=message) as caught:
+    with one_line(match=message):
         load_uci("yacht", data_dir=root)
-    assert "\n" not in str(caught.value)
 
 
 def test_where_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,6 @@ def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_digits_as_imagenet_is_laid_out_are_streamed(tmp_path: Path) -> None:
     data = load("digit_folders", cache_dir=tmp_path)
     assert isinstance(data.train.x, Stream)
-    assert data.test is not None
     assert (data.train.x.shape, data.test.x.shape) == ((1438, 1, 8, 8), (359, 1, 8, 8))
     whole = load_embedded("digits").train
     for split, places in ((data.train, np.arange(1797) % 5 != 4), (data.test, np.arange(1797) % 5 == 4)):

@@ -70,8 +70,6 @@ def test_a_stream_is_the_set_that_is_read_whole(tmp_path: Path, layout: str, mod
     assert stream.classes == whole.classes
     assert stream.note == f"{whole.note}; streamed from disk"
     for mine, other in ((stream.train, whole.train), (stream.test, whole.test)):
-        assert mine is not None
-        assert other is not None
         assert isinstance(mine.x, Stream)
         assert (mine.x.shape, mine.x.dtype, len(mine.x)) == (other.x.shape, other.x.dtype, len(other))
         assert mine.y.tolist() == other.y.tolist()
@@ -131,8 +129,6 @@ def test_broken_images_are_refused_or_named_and_counted(tmp_path: Path, layout: 
         stream, whole = both(path, skip_bad=True)
     assert len(stream.train) == len(whole.train) == 37
     assert np.array_equal(stream.train.x.copy(), whole.train.x)
-    assert stream.test is not None
-    assert whole.test is not None
     assert np.array_equal(stream.test.x.copy(), whole.test.x)
     assert stream.test.y.tolist() == whole.test.y.tolist()
     assert stream.omissions == whole.omissions

@@ -146,7 +146,6 @@ def test_numpy(tmp_path: Path) -> None:
 
 def test_the_encoder_encodes_new_files_alike(tmp_path: Path) -> None:
     data = load(write(tmp_path, PEOPLE), target="price")
-    assert data.encoder is not None
     encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
     assert encoder.features == data.columns
     new = read_table(Path(write(tmp_path, "city,age,colour\nRom,5,red\nUlm,,?\n", "new.csv")))
@@ -272,7 +271,6 @@ def test_identifiers_that_float64_merges_are_refused(tmp_path: Path) -> None:
 def test_numbers_and_dates_as_people_write_them(tmp_path: Path, texts: list[str], expected: list[float]) -> None:
     rows = [*texts, ""]
     data = load(write(tmp_path, "a|y\n" + "".join(f"{text}|{i}.5\n" for i, text in enumerate(rows))), target="y")
-    assert data.encoder is not None
     assert data.columns == ("a",)
     assert data.train.x[:3, 0] == pytest.approx(expected)
     assert np.isnan(data.train.x[3, 0])
@@ -299,7 +297,6 @@ def test_how_dates_are_read_that_could_be_read_two_ways_is_said(tmp_path: Path, 
     assert data.columns == ("a", "b")
     assert data.omissions == (f"'a': {texts[0]} is read {read}; if that is wrong, write dates as 2012-11-05",)
     assert data.omissions[0] in data.note
-    assert data.encoder is not None
     new = read_table(Path(write(tmp_path, f"a|b\n{texts[-1]}|1\n25/12/2012|1\n", "new.csv")))
     if "day first" in read:  # as in training, whatever these rows are
         assert np.isfinite(data.encoder.transform(new)[:, 0]).all()

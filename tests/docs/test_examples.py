@@ -97,7 +97,6 @@ def test_every_example_is_tested() -> None:
 def test_an_example_is_short_and_says_what_it_shows(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
     summary = ast.get_docstring(ast.parse(text))
-    assert summary is not None
     assert len(summary.splitlines()) == 2
     assert 40 <= len(text.splitlines()) <= 90
 

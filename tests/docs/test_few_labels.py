@@ -39,7 +39,6 @@ def place(kind: str, row: str, column: str) -> Place:
 
 def mean(kind: str, row: str, column: str, metric: str = "nll") -> float:
     found = mean_of(place(kind, row, column).values(LAST + metric))
-    assert found is not None
     return found.value
 
 

@@ -186,8 +186,6 @@ def test_the_numbers_on_images_are_the_records() -> None:
     words = " ".join((ROOT / "methods/rcad.md").read_text(encoding="utf-8").split())
     for name, row in (("ERM", "data_augmentation + erm"), ("RCAD", "data_augmentation + rcad(alpha=1.0, lam=0.1)")):
         accuracy, nll = (place_mean(study, study.places[row, "resnet18"], metric) for metric in ("accuracy", "nll"))
-        assert accuracy is not None
-        assert nll is not None
         first = f"{name} {accuracy.value:.1f} ± {accuracy.half:.1f}% and "
         assert first in words
         assert words.split(first)[1].removeprefix("NLL ").startswith(f"{nll.value:.2f} ± {nll.half:.2f}")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, InputError, Method, Mixup, Term, compose, methods
+from one_line import one_line
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, Method, Mixup, Term, compose, methods
 from rcad.integrations.resolve import as_method, resolve
 from small_nets import CLASSES, images
 
@@ -129,7 +130,5 @@ def labelled(last: int) -> Any:
     ],
 )
 def test_what_cannot_be_is_named_in_one_line(call: Any, says: str) -> None:
-    with pytest.raises(InputError) as error:
+    with one_line(says):
         call()
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)

@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
+from one_line import one_line
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.tables import _table
@@ -180,9 +181,8 @@ def test_regression_has_defaults_of_its_own() -> None:
     ],
 )
 def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
+    with one_line(match=words):
         short(**parameters).fit(*WINE)
-    assert "\n" not in str(caught.value)
 
 
 def test_methods_of_the_wrong_task_are_refused() -> None:
@@ -285,9 +285,8 @@ def test_too_few_rows_for_early_stopping_are_said_in_one_line() -> None:
     x, y = WINE
     lone = np.where(np.arange(len(y)) == 0, 1.0, 0.0) + (y == 1)
     for rows, weight in ((slice(None, None, 20), None), (slice(None), lone)):
-        with pytest.raises(InputError, match=r"early_stopping to hold out .* set early_stopping=False$") as caught:
+        with one_line(match=r"early_stopping to hold out .* set early_stopping=False$"):
             short(early_stopping=True).fit(x[rows], y[rows], sample_weight=weight)
-        assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="early_stopping to hold out"):
         RCADRegressor(early_stopping=True).fit(x[:1], y[:1])
     assert short(early_stopping=True, validation_fraction=0.4, max_iter=1).fit(x[::20], y[::20]).n_iter_ == 1

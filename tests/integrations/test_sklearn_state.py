@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine
 
+from one_line import one_line
 from people import people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
@@ -129,9 +130,8 @@ def test_garbage_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
 
     def refused(words: str, cls: Any = RCADClassifier) -> None:
-        with pytest.raises(InputError, match=words) as caught:
+        with one_line(match=words):
             cls.load(path)
-        assert "\n" not in str(caught.value)
 
     refused("expected an estimator saved by rcad")  # no file
     path.write_bytes(b"not a file of tensors")

@@ -86,7 +86,6 @@ def layer(channels: int, dtype: torch.dtype = torch.float32) -> nn.BatchNorm2d:
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for value in (norm.weight, norm.bias, norm.running_mean):
-            assert value is not None
             value.copy_(torch.randn(channels, generator=draw))
     return norm.to(DEVICE, dtype)
 
@@ -162,8 +161,6 @@ def test_a_large_mean_does_not_swallow_the_spread(first: float) -> None:
     torch.testing.assert_close(y.double(), exact(x.double()), rtol=1e-2, atol=5e-2)
     if not GPU:  # whose divisions are not exact
         assert (y[:, 3] == ours.bias[3]).all()
-    assert ours.running_mean is not None
-    assert ours.running_var is not None
     torch.testing.assert_close(ours.running_mean.double(), exact.running_mean, rtol=3e-6, atol=0.0)
     torch.testing.assert_close(ours.running_var.double(), exact.running_var, rtol=1e-3, atol=1e-6)
 
@@ -221,12 +218,9 @@ def test_what_is_not_a_number_shows(lost: float, adds: bool) -> None:
     y.sum().backward()
     hit = torch.arange(40, device=DEVICE) == 33
     for found in (y, x.grad):
-        assert found is not None
         assert torch.equal(found.isnan().any(3).any(2).any(0), hit)
     for found in (norm.weight.grad, norm.running_mean):
-        assert found is not None
         assert torch.equal(~found.isfinite(), hit)
-    assert norm.bias.grad is not None
     assert norm.bias.grad[33] == 4 * 3 * 3  # torch's ReLU as well lets gradients pass where there is no number
 
 
@@ -379,7 +373,6 @@ def test_what_a_broken_backward_left_is_not_added() -> None:
     del y
     loss = one.square().sum() + other.sum()
     (expected,) = torch.autograd.grad(loss, x, retain_graph=True)
-    assert maker is not None
     maker.second = drawn(SHAPES[0], 4)  # type: ignore[attr-defined]
     (found,) = torch.autograd.grad(one.square().sum(), x, retain_graph=True)
     (again,) = torch.autograd.grad(loss, x)

@@ -118,7 +118,6 @@ def test_a_learned_input_keeps_its_gradient_too() -> None:
     prompt = x.clone().requires_grad_()
     net = Net()
     RCAD(0.5, 0.1).backward(net, prompt, y)
-    assert prompt.grad is not None
     before = prompt.grad.clone()
     net.passes, net.fails = 0, "forward 2"
     with pytest.raises(KeyboardInterrupt):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from one_line import one_line
 from rcad import Categorical, GradientStep, InputError, Objective, ProjectedAscent, RandomStep, Term
 from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
 
@@ -99,7 +100,6 @@ def test_a_mapping_is_perturbed_where_its_one_float_is() -> None:
     )
     assert torch.equal(moved[mask == 0], x[mask == 0])
     losses.total.backward()
-    assert model.embedding.weight.grad is not None  # the clean pass still reaches what made the input
     assert model.embedding.weight.grad.abs().sum() > 0
 
 
@@ -147,7 +147,6 @@ def test_autocast_computes_the_loss_in_full_precision() -> None:
         losses = Objective(net, terms=RCAD_TERMS)(x, y)
     exact = Objective(norm_net(), terms=RCAD_TERMS)(x, y)
     assert losses.total.dtype == torch.float32
-    assert losses.output is not None
     assert losses.output.dtype == torch.float16
     torch.testing.assert_close(losses.total, exact.total, rtol=5e-3, atol=5e-3)
     losses.total.backward()
@@ -198,10 +197,8 @@ def _call(change: Callable[[dict[str, Any]], None], **options: Any) -> None:
     ],
 )
 def test_wrong_batches_are_named_in_one_sentence(change: Callable[[dict[str, Any]], None], says: str) -> None:
-    with pytest.raises(InputError) as error:
+    with one_line(says):
         _call(change)
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_inference_tensors_and_wrong_options_are_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from one_line import one_line
 from rcad import Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Term
 from rcad.loss.terms import MEASURES, Losses, active, check_terms, negative_entropy, nll, uniform_cross_entropy
 
@@ -72,9 +73,8 @@ def test_a_weight_of_zero_is_no_term_at_all() -> None:
     ],
 )
 def test_wrong_terms_are_named(make, says: str) -> None:
-    with pytest.raises(InputError) as error:
+    with one_line(says):
         make()
-    assert says in str(error.value)
 
 
 def test_the_plan_of_a_step_has_the_terms_that_are_due() -> None:

@@ -70,7 +70,6 @@ def test_gradients_are_finite_and_the_input_is_left_alone(name: str, norm: str |
     x.requires_grad_()
     cross_entropy(model(x), y).backward()
     assert torch.equal(x.detach(), before)
-    assert x.grad is not None
     # Without a gradient in x at the start there would be no direction to step along.
     assert (x.grad.flatten(1).norm(dim=1) > 0).all()
     for parameter_name, parameter in model.named_parameters():

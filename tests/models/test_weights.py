@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from one_line import one_line
 from rcad.errors import InputError
 from rcad.models import Model, build, load_weights
 
@@ -109,9 +110,8 @@ class Malicious:
 def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> None:
     path = tmp_path / "w.pt"
     torch.save({"x": Malicious(tmp_path / "owned")}, path, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(InputError, match="tensors only") as caught:
+    with one_line(match="tensors only"):
         load_weights(net(1), path)
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "owned").exists()
 
 
@@ -125,9 +125,8 @@ def test_broken_files(tmp_path: Path, name: str, damage: str) -> None:
         save_file(state(net(1)), path)
     content = path.read_bytes()
     path.write_bytes({"empty": b"", "text": b"hello", "truncated": content[: len(content) // 2]}[damage])
-    with pytest.raises(InputError, match=f"expected .*{name} to") as caught:
+    with one_line(match=f"expected .*{name} to"):
         load_weights(net(1), path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

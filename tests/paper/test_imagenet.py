@@ -38,7 +38,6 @@ def pictures() -> Iterator[tuple[str, int, bytes]]:
     """(train or val, class, JPEG) of the first classes."""
     import pyarrow.parquet as pq
 
-    assert SHARDS is not None
     for split, name in (("train", "train"), ("val", "valid")):
         for file in sorted(SHARDS.glob(f"{name}-*.parquet")):
             table = pq.read_table(file).to_pydict()

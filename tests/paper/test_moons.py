@@ -84,15 +84,6 @@ def judged(
     return moons.judge(moons.described(moons.Settings(), {"a": cell}, sweep, {"epochs": []}))
 
 
-def test_claims_are_the_printed_signs() -> None:
-    claims = {one.statement: one for one in judged(rcad=10.0, fgsm_linf=15.0).claims}
-    assert claims["RCAD is more accurate than ERM"].published == pytest.approx(14.5)
-    assert claims["RCAD is more accurate than ERM"].verdict == "reproduced"
-    assert claims["ERM is more accurate than FGSM linf"].published == pytest.approx(1.6)
-    assert claims["ERM is more accurate than FGSM linf"].verdict == "opposite"
-    assert claims["RCAD is more accurate than FGSM linf"].verdict == "opposite"
-
-
 def test_the_paper_s_own_size_is_judged_apart() -> None:
     accuracy = {"erm": [99.7, 99.6, 99.8], "rcad": [99.5, 99.5, 99.4], "rcad_random": [94.7, 94.6, 94.7]}
     n, draws, epochs = moons.PRINTED_SIZE
@@ -129,7 +120,6 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
     first, second, longer, fits = made.claims
     assert (first.where, second.where, longer.where) == ("epoch 60", "epoch 70", "epochs 60 to 70")
     assert (fits.statement, fits.rule) == ("ERM's training accuracy is 100%", "reproduced: in every draw")
-    assert second.gain is not None
     assert second.gain["mean"] > 3
 
 

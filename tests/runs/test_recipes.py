@@ -9,33 +9,6 @@ from rcad.runs.recipes import RECIPES
 from rcad.train.one_gpu import can_join, can_share
 
 
-def test_paper_protocol() -> None:
-    """PAPER.md section 3, in numbers."""
-    config = RECIPES["paper"].config("cifar10", [("rcad", {})])
-    optim, train = config.optim, config.train
-    assert (optim.name, optim.lr, optim.momentum, optim.nesterov, optim.weight_decay) == ("sgd", 0.1, 0.9, True, 5e-4)
-    assert (optim.schedule, optim.milestones, optim.gamma, optim.clip) == ("multistep", (100, 150, 180), 0.1, 1.0)
-    assert (train.epochs, train.batch_size, train.selection, config.data.validation) == (200, 128, "best", 0.1)
-    assert config.model.name == "resnet18"
-    assert config.method == (("data_augmentation", ()), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
-
-
-@pytest.mark.parametrize(
-    ("name", "batch_size", "milestones", "gamma", "model"),
-    [
-        ("paper-2k", 32, (100, 150, 180), 0.1, ("resnet18", None)),
-        ("paper-10k", 64, (100, 150, 180), 0.1, ("resnet18", None)),
-        ("paper-svhn", 128, (80, 120), 0.1, ("resnet18", None)),
-        ("paper-wrn", 128, (60, 120, 160), 0.2, ("wrn28_10", 0.3)),
-    ],
-)
-def test_variants_of_the_paper(name: str, batch_size: int, milestones: object, gamma: float, model: object) -> None:
-    config = RECIPES[name].config("x", [("erm", ())])
-    assert (config.train.batch_size, config.optim.milestones, config.optim.gamma) == (batch_size, milestones, gamma)
-    assert (config.model.name, config.model.dropout) == model
-    assert config.train.epochs == 200
-
-
 @pytest.mark.parametrize(("method", "variant"), [("rcad", "rcad_released"), ("erm", "two_views"), ("mixup", "mixup")])
 def test_released_program(method: str, variant: str) -> None:
     config = RECIPES["released"].config("cifar10[:100]", [(method, {})])

@@ -64,7 +64,6 @@ def start(program: str, *arguments: str, text: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert process.stdin is not None
     process.stdin.write(text)
     process.stdin.close()
     return process
@@ -179,7 +178,6 @@ def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord)
     record = make_record()
     process = start(WRITE_FOR_EVER, str(store.path), "0", text=record.to_json())
     try:
-        assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
         partial = store.folder(record.id) / ".record.json.0123456789ab.partial"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rcad.errors import InputError
+from one_line import one_line
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
 from rcad.loss.methods import Method, compose, cutout, erm, label_smoothing, me_ada, rcad, rcad_released
 from rcad.loss.perturbations import ProjectedAscent
@@ -72,7 +72,6 @@ def test_passes_are_autograd_s() -> None:
         for x, pull in zip(xs, pulls, strict=True):
             assert torch.allclose(passes.forward(x.detach()), tracked(x))
             uphill = passes.backward(pull, inputs=True)
-            assert uphill is not None
             found.append(uphill.clone())
         assert torch.allclose(gradient, expected[0])
         assert all(torch.allclose(a, b) for a, b in zip(found, expected[1:], strict=True))
@@ -111,9 +110,8 @@ def fit(data: StackedProblem | None = None, methods: Any = None, **changes: Any)
     ],
 )
 def test_what_cannot_be_is_said(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(InputError, match=words) as raised:
+    with one_line(match=words):
         call()
-    assert "\n" not in str(raised.value)
 
 
 def test_numbers_are_read_from_the_methods() -> None:
@@ -122,7 +120,6 @@ def test_numbers_are_read_from_the_methods() -> None:
     )
     assert stack.likelihood.smoothing is not None
     assert torch.allclose(stack.likelihood.smoothing, torch.tensor([0.1, 0.0]))
-    assert stack.terms[1].alpha is not None
     assert stack.terms[1].alpha.tolist() == [2, 4]
     assert stack.terms[1].weight.tolist() == [3, 0]
     assert stack.terms[0].likelihood is stack.likelihood

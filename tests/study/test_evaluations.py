@@ -124,7 +124,6 @@ def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outco
     assert (untested(found["ece"]), found["ece"]["why"]) == (TESTED, "no spread")
     assert found["nll"]["p_two"] > 0
     table = differences([group], ("calibration",))
-    assert table is not None
     assert [row[-1] for row in table.rows if row[1] == "ECE"] == ["no spread"]
     assert "No spread: every seed differs" in table.caption
 

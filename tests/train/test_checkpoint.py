@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from one_line import one_line
 from rcad.errors import InputError
 from rcad.runs.files import DamagedError
 from rcad.train import checkpoint
@@ -70,9 +71,8 @@ def test_a_header_that_is_not_ours_is_refused_in_one_line(text: str, message: st
     with safe_open(str(path), framework="pt") as file:
         (key,) = file.metadata()
     save_file({"a": torch.ones(3)}, path, metadata={key: text})
-    with pytest.raises(InputError, match=rf"^{message}$") as error:
+    with one_line(match=rf"^{message}$"):
         load_tensors(path)
-    assert "\n" not in str(error.value)
 
 
 def test_a_full_disk_is_told_in_one_line_and_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +99,8 @@ def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
         path.unlink()
     else:
         path.write_bytes({"cut": content[:-50], "empty": b"", "noise": b"\xff" * 300}[damage])
-    with pytest.raises(InputError, match=r"expected .* to be whole, but got: ") as error:
+    with one_line(match=r"expected .* to be whole, but got: "):
         load_tensors(path)
-    assert "\n" not in str(error.value)
 
 
 def test_a_flipped_bit_in_any_byte_is_found(tmp_path: Path) -> None:

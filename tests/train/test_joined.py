@@ -78,7 +78,6 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
             assert one["loss"] == pytest.approx(its["loss"], rel=1e-4)
             assert (one["accuracy"], one["lr"]) == (its["accuracy"], its["lr"])
         if other.average is not None:
-            assert run.average is not None
             for mine, average in zip(run.average.parameters(), other.average.parameters(), strict=True):
                 torch.testing.assert_close(mine, average, rtol=1e-4, atol=1e-5)
     assert distance(runs[0], runs[1]) > 0.01
@@ -300,7 +299,6 @@ def test_each_run_gets_its_own_part(how: str) -> None:
     for run, (own, parts) in enumerate(zip(update.owned(weights), update.split(weights, tensors), strict=True)):
         assert {id(parameter) for parameter in own} == {id(p) for p in update.members[run].model.parameters()}
         for parameter, old, part in zip(own, before[run], parts, strict=True):
-            assert part is not None
             assert part.shape == parameter.shape
             torch.testing.assert_close(parameter, old + part)
 

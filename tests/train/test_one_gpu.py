@@ -157,7 +157,6 @@ def engines(records: Sequence[RunRecord | None]) -> list[str]:
 
 
 def weights(folder: Path, record: RunRecord | None) -> dict[str, torch.Tensor]:
-    assert record is not None
     assert record.status == "done"
     return load_tensors(folder / record.id / "model.safetensors")[0]
 
@@ -178,8 +177,6 @@ def checkpoints(folder: Path) -> list[tuple[dict[str, torch.Tensor], dict[str, A
 
 
 def same(one: RunRecord | None, other: RunRecord | None) -> bool:
-    assert one is not None
-    assert other is not None
     rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.epochs] for r in (one, other)]
     return one.metrics == other.metrics and rows[0] == rows[1] and one.id == other.id
 
@@ -230,7 +227,6 @@ def test_runs_that_differ_in_their_seed_alone_can_be_joined(tmp_path: Path) -> N
     assert places(configs, 1) == [[i] for i in range(9)]
     joined = go(configs, tmp_path / "a", 2)
     for one, other in zip(joined, [by_itself(one, tmp_path / "b") for one in configs], strict=True):
-        assert one is not None
         assert one.id == other.id
         assert one.metrics == pytest.approx(other.metrics, rel=1e-3)
     # Sets that grow cannot be joined, and the third seed has nobody to join.
@@ -575,7 +571,6 @@ def test_files_of_joined_runs_have_the_form_of_others(tmp_path: Path) -> None:
     for one, record in zip(configs, records, strict=True):
         single = by_itself(one, tmp_path / "b")
         assert _form(weights(tmp_path / "a", record)) == _form(weights(tmp_path / "b", single))
-        assert record is not None
         assert [row.keys() for row in record.epochs] == [row.keys() for row in single.epochs]
         assert record.resolved["model"] == single.resolved["model"]  # no padding counts as a parameter
     files = [{path.relative_to(folder) for path in folder.rglob("*")} for folder in (tmp_path / "a", tmp_path / "b")]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from one_line import one_line
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
@@ -296,10 +297,8 @@ def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
 )
 def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path) -> None:
     store = Store.open(tmp_path)
-    with pytest.raises(InputError) as error:
+    with one_line(says):
         run(change(small()), Place(store))
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -385,7 +384,6 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: P
     assert said.startswith(f"SmallCNN, 89,933 parameters; rcad(alpha={alpha}, lam=0.1); CPU, ")
     assert said.endswith("; 2 epochs of 2 steps")
     planned = plan_of(config(), place)
-    assert planned is not None
     assert planned.startswith(f"{said}, about ")
     assert "rcad(alpha=0.5, lam=0.02)" in str(plan_of(config("rcad(alpha=0.5, lam=0.02)"), place))
     assert plan_of(config(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")

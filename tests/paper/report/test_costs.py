@@ -10,9 +10,6 @@ import pytest
 
 from rcad.paper.report import costs, gather
 from rcad.paper.report.costs import judged as study
-from rcad.paper.report.reading import read
-
-ROOT = Path(__file__).parents[3]
 
 
 def record(batch: int = 32, **ratios: float) -> tuple[Path, dict[str, Any]]:
@@ -35,7 +32,6 @@ def record(batch: int = 32, **ratios: float) -> tuple[Path, dict[str, Any]]:
 )
 def test_every_group_counts(records: list[Any], verdicts: list[str]) -> None:
     found = study(records)
-    assert found is not None
     assert [claim.verdict for claim in found.claims] == verdicts
 
 
@@ -46,14 +42,7 @@ def test_without_rcad_there_is_nothing_to_judge() -> None:
 
 def test_the_numbers_are_ranges_over_groups() -> None:
     found = study([record(rcad=1.2), record(rcad=2.0)])
-    assert found is not None
     assert found.claims[0].ours == "1.20 to 2.00 in 2 groups"
-
-
-def test_the_committed_times() -> None:
-    (found,) = (one for one in read(ROOT / "results").studies if one.target == "costs")
-    assert [claim.verdict for claim in found.claims] == ["not reproduced", "not reproduced", "reproduced"]
-    assert not any(found.added(claim) for claim in found.claims)
 
 
 FLOOR = 4.0
@@ -84,7 +73,6 @@ def grown() -> dict[str, Any]:
 
 def test_the_figure_has_a_column_for_each_axis_with_the_floor_and_what_leaves_the_range() -> None:
     figure = costs.growth_figure(Path("scaling_h200.json"), grown())
-    assert figure is not None
     assert figure.name == "scaling_h200"
     panels = figure.drawing.axes
     assert [ax.get_xlabel() for ax in panels[-2:]] == ["batch", "classes"]

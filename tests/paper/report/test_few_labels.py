@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from rcad.paper.record import Place, Run, Study
-from rcad.paper.report.few_labels import DECAY, best, gains, section
+from rcad.paper.report.few_labels import best, gains, section
 from rcad.report.document import Table
 
 ERM = {"accuracy": [10.0, 12.0, 11.0], "nll": [5.0, 5.2, 5.1]}
@@ -33,34 +31,12 @@ def study(*places: Place, protocol: str = "one view", scale: str = "full") -> St
 
 
 PUBLISHED = study(place("ERM"), place("RCAD", 0.5, 0.3), place("RCAD", 9.0, 9.0, "n=50,000"))
-TUNED = study(place("ERM", 6.0, 1.0), place("RCAD", 7.0, 0.8), protocol="tuned")
-
-
-def test_gains_are_of_the_last_epoch_and_positive_is_better() -> None:
-    base, one = gains([PUBLISHED])
-    assert (base.row, set(base.gains.values())) == ("ERM", {None})
-    assert (one.row, one.group) == ("RCAD", "n=500, ResNet-18, paper's setting")
-    found = {name: gain.mean for name, gain in one.gains.items() if gain is not None}
-    assert found == {"accuracy": pytest.approx(0.5), "nll": pytest.approx(0.3)}
-
-
-def test_tuned_methods_are_compared_with_tuned_erm_which_is_compared_with_the_papers() -> None:
-    found = {(one.setting, one.row): one.gains["accuracy"] for one in gains([PUBLISHED, TUNED])}
-    means = {key: round(gain.mean, 9) for key, gain in found.items() if gain is not None}
-    assert means == {
-        ("ResNet-18, paper's setting", "RCAD"): 0.5,
-        ("ResNet-18, every method tuned", "RCAD"): 1.0,
-        ("ResNet-18, every method tuned", DECAY): 6.0,
-    }
-    other = replace(TUNED, title=TUNED.title.replace("ResNet-18", "a small CNN"))
-    assert DECAY not in [one.row for one in gains([PUBLISHED, other])]
 
 
 def test_a_trial_says_nothing_and_a_diverged_run_has_no_gain() -> None:
     assert section([replace(PUBLISHED, scale="smoke")]) is None
     broken = replace(PUBLISHED.places["RCAD", "n=500"], runs=[Run(0, {"last_accuracy": None, "last_nll": None})])
     shown = section([study(place("ERM"), broken)])
-    assert shown is not None
     (table,) = [part for part in shown.parts if isinstance(part, Table)]
     assert [cell.text for cell in table.cells[1]][3:] == ["-", "-", "-", "-"]
 

@@ -36,7 +36,6 @@ def test_a_suite_is_read_as_it_is(tmp_path: Path) -> None:
     assert study.claims[4].gain is None
     assert study.claims[4].note == "a run diverged"
     printed = study.places["RCAD", "n=500"].published
-    assert printed is not None
     assert (printed.half, printed.n) == (0.12, 10)
 
 
@@ -188,7 +187,6 @@ def test_the_older_records_tell_what_had_been_seen() -> None:
         assert "a first full run, whose test numbers had been seen" in notes
         assert "'published' is the gain over ERM" in notes
         path = studies[target].path
-        assert path is not None
         page = " ".join(path.with_suffix(".md").read_text(encoding="utf-8").split())
         assert all(note in page for note in studies[target].notes[:2])
     added = [claim.statement for claim in studies["F5"].claims if studies["F5"].added(claim)]

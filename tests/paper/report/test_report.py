@@ -173,8 +173,6 @@ def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:
     put(tmp_path, suite("T5", unit="nats", metric="nll", higher_is_better=False, scale="small"))
     studies = read(tmp_path).studies
     squared, gains = squares(studies), forest(studies)
-    assert squared is not None
-    assert gains is not None
     (ax,) = squared.drawing.axes
     assert len(ax.patches) == 5
     top, bottom = gains.drawing.axes

@@ -69,7 +69,6 @@ def test_ascent_under_the_theorem_s_conditions_moves_away_from_w_star() -> None:
 def test_the_number_of_iterations_grows_like_log_one_over_eps() -> None:
     for alpha in (0.5, 0.6, 0.7):
         fit = rate_fit(Problem(), alpha, steps=600)
-        assert fit is not None
         assert fit["r_squared"] > 0.995
         assert abs(fit["slope"] / fit["predicted"] - 1) < 0.05
 
