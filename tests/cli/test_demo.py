@@ -12,6 +12,7 @@ import pytest
 
 from browser import BROWSER, seen
 from cli.conftest import Cli, Forked, Refused, until
+from contracts.house import rcad, workplace
 from made import files
 from rcad.demo import acts
 from report.test_html import Tree
@@ -32,28 +33,36 @@ def check_page(text: str) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_whole_of_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    result = cli("demo", "--fast")
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Where it was made, and the lines that it printed."""
+    with workplace(tmp_path_factory.mktemp("demo")) as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        result = rcad("demo --fast")
     assert result.code == 0, result.err
-    lines = result.out.splitlines()
+    return folder, result.out.splitlines()
+
+
+def test_the_whole_of_it(demo: tuple[Path, list[str]]) -> None:
+    folder, lines = demo
     assert lines[0].startswith("loading torch")  # before anything is loaded
     assert lines[lines.index("") + 1] == acts.TRIAL
     for word in ("wins", "better than", "worse than"):
-        assert word not in result.out
+        assert word not in "\n".join(lines)
     rows = lines[next(k for k, line in enumerate(lines) if line.startswith("──")) + 1 :]
     assert all(row.endswith("a trial") for row in rows[: rows.index("")])  # no row is empty, none is cut in two
     assert lines[-1] == f"  {PAGE}"
     shown = lines[next(k for k, line in enumerate(lines) if line.startswith("data  ")) :]
     assert max(map(len, shown)) <= 80
     assert "  rcad compare --data my.csv --target COLUMN" in lines
-    check_page(PAGE.read_text())
-    record = json.loads(RECORD.read_text())
+    check_page((folder / PAGE).read_text())
+    record = json.loads((folder / RECORD).read_text())
     assert (record["target"], record["scale"]) == ("demo", "fast")
     assert {"results", "settings", "versions", "verdicts", "seconds"} <= record.keys()
-    assert sorted(path.name for path in PAGE.parent.iterdir()) == ["demo.json", "index.html"]
+    assert sorted(path.name for path in (folder / PAGE).parent.iterdir()) == ["demo.json", "index.html"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_json(cli: Cli) -> None:
     Path("there").mkdir()
     Path("there/demo.json").write_text('{"target": "demo", "scale": "fast"}')  # an earlier demo may be replaced
@@ -86,8 +95,5 @@ def test_an_interruption_leaves_nothing() -> None:
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
-def test_a_browser_finds_nothing_to_complain_about(cli: Cli, tmp_path: Path) -> None:
-    result = cli("demo", "--fast", "-q")
-    assert (result.out, result.err, result.code) == (f"{PAGE}\n", "", 0)
-    dom = seen(PAGE, tmp_path)
-    assert dom.count("<svg ") == FIGURES
+def test_a_browser_finds_nothing_to_complain_about(demo: tuple[Path, list[str]], tmp_path: Path) -> None:
+    assert seen(demo[0] / PAGE, tmp_path).count("<svg ") == FIGURES

@@ -33,6 +33,7 @@ from rcad.train.progress import SILENT
 from rcad.train.scheduler import Outcome as Scheduled
 
 pytest.importorskip("sklearn")
+pytestmark = pytest.mark.usefixtures("undrawn")
 KEYS = {
     "target", "title", "about", "scale", "protocol", "metric", "higher_is_better", "unit", "rows", "columns",
     "controls", "cells", "claims", "rule", "notes", "versions", "seconds", "settings", "kind", "schema", "metrics",

@@ -16,6 +16,7 @@ from rcad.runs.store import Store
 from rcad.train.progress import SILENT
 
 pytest.importorskip("sklearn")
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def order(out: Path, **options: object) -> Order:

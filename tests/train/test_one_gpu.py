@@ -34,7 +34,7 @@ from rcad.train.run import canonical_config, run
 from rcad.train.scheduler import Work, cost
 from rcad.train.stop import Stop, stopping
 
-PATIENCE_S = 20
+PATIENCE_S = 200
 
 
 class Listening(Silent):
@@ -114,7 +114,7 @@ def run_together(
 def config(seed: int = 0, method: str = "rcad", epochs: int = 2, **train: Any) -> RunConfig:
     step = (("alpha", 0.6), ("lam", 0.03))
     rows = [(name.strip(), step if name.strip() in ("rcad", "rcad_random") else ()) for name in method.split("+")]
-    made = configure({"name": "digits[:60]"}, rows, recipe="small", epochs=epochs, seed=seed)
+    made = configure("digits[:60]", rows, recipe="small", epochs=epochs, seed=seed, settings=["model.width=4"])
     return replace(made, train=replace(made.train, **{"batch_size": 16, **train}))
 
 
@@ -587,6 +587,7 @@ def _form(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torch
 def test_all_teams_say_once_why_they_are_not_joined(
     method: str, model: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    configs = [replace(one, model=replace(one.model, name=model)) for one in seeds(4, method=method, epochs=1)]
+    every = seeds(4, method=method, epochs=1)
+    configs = [replace(one, model=replace(one.model, name=model, width=None)) for one in every]
     assert engines(go(configs, tmp_path, 2)) == ["eager, 4 runs at once"] * 4
     assert [record.message.startswith(words) for record in caplog.records] == [True]

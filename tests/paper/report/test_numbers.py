@@ -33,6 +33,11 @@ def row_of(table: Table, *start: str) -> dict[str, Cell]:
     return dict(zip(table.header, found, strict=True))
 
 
+def test_gains_point_to_the_better() -> None:
+    higher, lower = (gain_over(study(higher_is_better=one), "RCAD", "ERM", "n=500") for one in (True, False))
+    assert lower.mean == -higher.mean < 0
+
+
 def test_a_run_that_diverged_leaves_no_gain() -> None:
     one = study(diverged=[("RCAD", "n=500", 2)])
     assert gain_over(one, "RCAD", "ERM", "n=500") is None

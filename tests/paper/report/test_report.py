@@ -134,6 +134,7 @@ def test_the_same_records_give_the_same_files(tmp_path: Path) -> None:
     assert first == second
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_empty_folder_gives_a_page_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     files = build(tmp_path / "results", tmp_path / "out")
@@ -223,6 +224,7 @@ def test_the_page_in_a_browser(made: tuple[Path, list[Path]], tmp_path: Path) ->
     assert told["asked"] == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_evaluation_is_a_chapter_with_its_runs(tmp_path: Path) -> None:
     found = {"kind": "rcad evaluation", **summary()}
     put(tmp_path, found, "robustness/evaluation.json")
@@ -235,6 +237,7 @@ def test_an_evaluation_is_a_chapter_with_its_runs(tmp_path: Path) -> None:
     assert f"../runs/{name}/record.json" in [attributes["href"] for attributes in tree.every("a")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_damaged_evaluation_or_benchmark_is_named(tmp_path: Path) -> None:
     put(tmp_path, {"kind": "rcad evaluation", "groups": [{}], "suites": ["calibration"]}, "a/evaluation.json")
     rows = [{"ms_per_seed_step": 1.0, "ratio_to_erm": 1.0}]
@@ -265,6 +268,7 @@ def test_a_table_of_other_runs_names_no_other() -> None:
     assert chapters.judged_elsewhere(Study.read(ROOT / "results/T4/T4-tuned.json")) == ""
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_record_leads_out_of_the_folder(tmp_path: Path) -> None:
     targets = ("../../evil", f"{tmp_path}/evil", "..", "evil/../..")
     for number, target in enumerate(targets):
