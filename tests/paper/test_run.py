@@ -308,10 +308,10 @@ def test_f1_shows_images_and_entropy(out: Path) -> None:
     assert [len(point) for point in adversarial["y"]] == [2] * 6
     assert adversarial["y"][0] == random["y"][0]
     assert adversarial["y"][3] != random["y"][3]
-    if len(outcome.files) == 3:  # with matplotlib
-        assert outcome.files[2].read_bytes().startswith(b"\x89PNG")
-        assert "](F1.png)" in wanted.record.with_suffix(".md").read_text()
-    assert "## Entropy by alpha" in wanted.record.with_suffix(".md").read_text()
+    assert outcome.files[2].name == "F1.png"
+    page = wanted.record.with_suffix(".md").read_text()
+    assert "](F1.png)" in page
+    assert "## Entropy by alpha" in page
 
 
 def test_gains_are_differences_by_seed(out: Path) -> None:
