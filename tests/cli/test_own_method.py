@@ -151,6 +151,22 @@ def test_compared_with_erm(cli: Cli, refused: Refused) -> None:
     refused(*words, "erm,own_code:penalty(lam=0.1)", says="pass another --out")
 
 
+def test_compared_with_rcad_and_tuned_by_its_own_ranges(cli: Cli) -> None:
+    files(own_code_dot_py=CODE + "\npenalty.space = 'lam=log(0.001, 1)'\n")
+    words = ("--data", "digits[:60]", "--epochs", 1, "--seeds", 3, "--budget", 2, "--no-controls")
+    done = cli("compare", *words, "--methods", "rcad(alpha=1, lam=0.1),own_code:penalty")
+    assert done.code == 0, done.err
+    record = json.loads(Path("rcad-compare/compare.json").read_text())
+    assert record["question"]["method"] == "rcad(alpha=1, lam=0.1)"
+    own, rcad_ = record["methods"]["own_code:penalty"], record["methods"]["rcad(alpha=1, lam=0.1)"]
+    assert own["space"] == [*rcad_["space"], "lam=log(0.001, 1)"]  # the weight decay of all, and its own
+    rivals = [one["metric"] for one in record["differences"] if one["against"] == "rcad(alpha=1, lam=0.1)"]
+    assert rivals == ["nll", "accuracy", "brier"]
+    assert record["sentences"][-1].startswith("NLL: own_code:penalty is ")
+    assert "than rcad" in record["sentences"][-1] or "from rcad" in record["sentences"][-1]
+    assert "Your method against RCAD, positive is better." in done.out
+
+
 def test_tables_take_it_run_by_run(cli: Cli) -> None:
     """Side by side in one tensor a measure would see the rows of several networks at once."""
     files(my_dot_csv=table())

@@ -18,7 +18,7 @@ from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.cells import compared, results, summaries
 from rcad.study.compare import COMPARISON, Comparison, _earlier, _Work
-from rcad.study.compare_page import difference_tables, document, formed, results_table, sentences
+from rcad.study.compare_page import _told, difference_tables, document, formed, results_table, sentences
 
 pytest.importorskip("scipy.stats")
 pytest.importorskip("jinja2")
@@ -73,10 +73,23 @@ def said(found: dict[str, dict[str, Any]], ratio: float = 0.0) -> list[str]:
 
 def test_the_question_is_answered_first() -> None:
     lines = said(cells({"mixup": 0.0, "rcad": 2.0}))
-    assert lines[0].startswith("Accuracy: rcad is better than ERM (+")
+    assert lines[0].startswith("Accuracy: rcad is better than ERM (higher by ")
     assert lines[0].endswith(" points, p < 0.001, 10 splits).")
     assert lines[1] == "Accuracy: none of the other methods is shown to differ from ERM."
-    assert said(cells({"rcad": -2.0}))[0].startswith("Accuracy: rcad is worse than ERM (-")
+    assert said(cells({"rcad": -2.0}))[0].startswith("Accuracy: rcad is worse than ERM (lower by ")
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "told"),
+    [
+        ("nll", 0.3, "lower by 0.30 [0.10, 0.50] nats"),  # a difference is positive where ours is better
+        ("nll", -0.3, "higher by 0.30 [0.10, 0.50] nats"),
+        ("accuracy", -0.3, "lower by 0.30 [0.10, 0.50] points"),
+    ],
+)
+def test_a_sentence_says_which_way_the_metric_moved(metric: str, mean: float, told: str) -> None:
+    one = {"method": "rcad", "metric": metric, "mean": mean, "low": mean - 0.2, "high": mean + 0.2, "p_holm": 0.01}
+    assert _told(one) == f"rcad ({told}, p = 0.010)"
 
 
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
@@ -108,7 +121,7 @@ def test_overlapping_splits_take_the_winner_back() -> None:
 
 def test_the_other_methods_are_told_by_metric() -> None:
     line = said(cells({"rcad": 0.0, "mixup": -3.0}))[1]
-    assert line.startswith("Accuracy: mixup (-")
+    assert line.startswith("Accuracy: mixup (lower by ")
     assert line.endswith("is worse than ERM.")
 
 

@@ -37,7 +37,8 @@ def text(document: Document, width: int | None = None) -> str:
     """The document without its figures, facts and folded tables."""
     blocks = [document.title, *paragraph(document.lead, width)]
     for section in document.sections:
-        blocks += ["", *section_lines(section, width)]
+        lines = section_lines(section, width)
+        blocks += ["", *lines] if len(lines) > 1 else []  # a title alone: all it has are figures
     return "\n".join(blocks)
 
 

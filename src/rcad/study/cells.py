@@ -44,12 +44,14 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str,
 
 
 def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[dict[str, Any]]:
-    """The question, judged alone; then every method against ERM and RCAD against its controls, by every metric."""
+    """The question, judged alone; then every method against ERM, the user's own against RCAD, and RCAD against its
+    controls, by every metric."""
     base = next(name for name, cell in cells.items() if cell["role"] == "base")
     controls = [name for name, cell in cells.items() if cell["role"] == "control"]
     asked = [name for name, cell in cells.items() if cell["role"] == "asked"]
     first = next((name for name in asked if _has_rcad(name)), asked[0])
     pairs = [(first, base), *((name, base) for name in cells if name not in (base, first))]
+    pairs += [(name, rcad) for name in asked if ":" in name for rcad in asked if _has_rcad(rcad) and rcad != name]
     pairs += [(name, control) for name in asked if _has_rcad(name) for control in controls]
     every = [(*pair, metric) for metric in metrics for pair in pairs]
     found = [

@@ -10,7 +10,7 @@ from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, p_value, with_interval, with_spread
 from rcad.runs.words import plural
 from rcad.study.pictures import ROLES, dots, forests, in_words
-from rcad.study.study import UNITS, WORDS
+from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 
 Record = Mapping[str, Any]
 CPU_TIME = "CPU time"
@@ -112,7 +112,9 @@ def sentences(record: Record) -> list[str]:
         if own:
             beside = "of the other methods" if name == metric else "of the methods"
             found.append(_against_base(own, name, beside))
-    return found
+    roles = {name: cell["role"] for name, cell in record["methods"].items()}
+    rivals = [one for one in rest if roles[one["against"]] == "asked" and one["metric"] == metric]
+    return found + [_against_rcad(one) for one in rivals]
 
 
 def _answer(one: Record, splits: int) -> str:
@@ -164,12 +166,28 @@ def _against_base(own: Sequence[Record], metric: str, beside: str) -> str:
     return f"{capital(WORDS[metric])}: {text}."
 
 
+def _against_rcad(one: Record) -> str:
+    """A method of one's own beside RCAD."""
+    what = f"{capital(WORDS[one['metric']])}: {one['method']}"
+    if one["p_two"] is None:
+        return f"{what} against {one['against']} is not tested: {one['note']}."
+    verdict = "is not shown to differ from" if one["outcome"] == "undecided" else f"is {one['outcome']} than"
+    told = f"{_size(one)}, p = {p_value(one['p_holm'], 3)}".replace("p = <", "p < ")
+    return f"{what} {verdict} {one['against']} ({told})."
+
+
 def _size(one: Record) -> str:
-    return f"{with_interval(one['mean'], one['low'], one['high'])}{UNITS[one['metric']]}"
+    """By how much the metric itself is higher or lower: a sign alone would not say which is better."""
+    up = HIGHER_IS_BETTER[one["metric"]] == ((one["mean"] or 0.0) >= 0)
+    turned = [one[key] for key in ("mean", "low", "high")]
+    if (one["mean"] or 0.0) < 0:
+        turned = [None if value is None else -value for value in (turned[0], turned[2], turned[1])]
+    size = with_interval(*turned).removeprefix("+")
+    return f"{'higher' if up else 'lower'} by {size}{UNITS[one['metric']]}"
 
 
 def _told(one: Record) -> str:
-    """A comparison in brackets: "rcad (+1.20 [0.40, 2.00] points, p = 0.012)"."""
+    """A comparison in brackets: "rcad (higher by 1.20 [0.40, 2.00] points, p = 0.012)"."""
     return f"{one['method']} ({_size(one)}, p = {p_value(one['p_holm'], 3)})".replace("p = <", "p < ")
 
 
@@ -183,7 +201,7 @@ def what_was_done(record: Record) -> list[str]:
         else "Nothing was tuned: each method ran with its default hyperparameters, and all with the recipe's weight "
         "decay, which may favour one of them (`--budget 8` tunes it for every method)."
     )
-    epochs = f"Every run has {record['epochs']} epochs; its weights are those of the best validation epoch."
+    epochs = f"Every run has {plural(record['epochs'], 'epoch')}; its weights are those of the best validation epoch."
     words = [f"{tried} {epochs}"]
     if record["budget"] > 1:
         words.append(f"On each split hyperparameters are {record['held_out']['told']}.")
@@ -215,14 +233,20 @@ def results_table(record: Record) -> Table:
 
 
 def difference_tables(record: Record) -> list[Table]:
-    """The question; the other methods and metrics against ERM; RCAD against its controls."""
+    """The question; the other methods and metrics against ERM; methods of one's own against RCAD; RCAD's controls."""
     question, rest = record["differences"][:1], record["differences"][1:]
-    base = [one for one in rest if one["against"] == record["base"]]
-    controls = [one for one in rest if one["against"] != record["base"]]
+    alone = "Verdicts are corrected for the number of comparisons (Holm), intervals are not."
+    roles = {name: cell["role"] for name, cell in record["methods"].items()}
+    parts = [
+        ("base", f"Against ERM, positive is better. {alone}"),
+        ("asked", "Your method against RCAD, positive is better."),
+        ("control", "RCAD against its controls, positive is better: is the adversarial direction what helps?"),
+    ]
     found = [_difference_table(question, "The question, judged alone; positive is better.")]
-    found += [_difference_table(base, "Against ERM, positive is better.")] if base else []
-    note = "RCAD against its controls, positive is better: is the adversarial direction what helps?"
-    return [*found, *([_difference_table(controls, note)] if controls else [])]
+    for role, caption in parts:
+        if rows := [one for one in rest if roles[one["against"]] == role]:
+            found.append(_difference_table(rows, caption))
+    return found
 
 
 def _difference_table(rows: Sequence[Record], caption: str) -> Table:

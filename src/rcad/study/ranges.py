@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import Defaults, MethodRow, method_rows
+from rcad.loss.method_rows import OWN, Defaults, MethodRow, method_rows
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import override
 from rcad.study.space import AUTO, Space, Values, parse_space, short
@@ -71,6 +71,8 @@ ON_TABLES: Mapping[str, Mapping[str, Any]] = {
 def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = ()) -> Space:
     """What a method may try: weight decay and the ranges of each of its parts, less what the user has set.
 
+    A function of the user's own says its ranges itself: `my_method.space = "lam=log(0.001, 1)"`.
+
     Args:
         config: the run's; its method has what the user set, its optimizer gives the range of weight decay.
         images: else a table.
@@ -80,6 +82,8 @@ def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = (
     texts = [] if WEIGHT_DECAY in fixed else [f"{WEIGHT_DECAY}={WEIGHT_DECAYS[config.optim.name]}"]
     for name, values in parts:
         own = SEARCHES.get(name, NOTHING).space
+        if name in OWN and len(parts) == 1:  # what the user's function has as its attribute
+            own = getattr(OWN[name], "space", "")
         if images:
             own = own.replace(ALPHA, FAR_ALPHA).replace(LAM, FAR_LAM)
         free = [one for one in (parse_space(own) if own else ()) if one.key not in dict(values)]
