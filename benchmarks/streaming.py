@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -42,6 +43,7 @@ from rcad.runs.configure import configure
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, device_words, pick_device, side_stream
 from rcad.train.place import Place
+from rcad.train.step import Streamed
 from rcad.train.task import Reader, method_of, model_of, prepare
 
 CLASSES, DISTINCT = 20, 256
@@ -113,9 +115,18 @@ def loader(stream: Stream, folder: Path, size: int, batch: int, rounds: int) -> 
     }
 
 
-def step_ms(config: RunConfig, place: Place, steps: int) -> tuple[float, str]:
-    """Milliseconds of a step inside an epoch, and how it was taken."""
+def step_ms(config: RunConfig, place: Place, steps: int) -> tuple[float, str, float]:
+    """Milliseconds of a step inside an epoch, how it was taken, and how many of them the step waited for its images."""
     device, engine = place.resolve()
+    waits: list[float] = []
+    indexed = Streamed.__getitem__
+
+    def timed(self: Streamed, index: torch.Tensor) -> torch.Tensor:
+        start = time.perf_counter()
+        images = indexed(self, index)
+        waits.append(time.perf_counter() - start)
+        return images
+
     problem = prepare(config, Reader(place)(config.data), device)
     with side_stream(device), deterministic(False, device):
         trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), engine=engine)
@@ -127,8 +138,19 @@ def step_ms(config: RunConfig, place: Place, steps: int) -> tuple[float, str]:
             marks.append(time.perf_counter())
             return len(marks) > WARM + steps
 
-        trainer.fit(pause)
-        return 1000 * (marks[WARM + steps] - marks[WARM]) / steps, trainer.stepper.name
+        with mock.patch.object(Streamed, "__getitem__", timed):
+            trainer.fit(pause)
+        waited = 1000 * sum(waits[WARM : WARM + steps]) / steps
+        return 1000 * (marks[WARM + steps] - marks[WARM]) / steps, trainer.stepper.name, waited
+
+
+def bound_by(row: dict[str, Any]) -> str:
+    """What a streamed step waits for."""
+    if row["streamed_to_memory"] <= 1.1:
+        return "the step itself"
+    if row["decoding_ms"] > row["ms"]["memory"]:
+        return "decoding on these cores"
+    return "handing the images over: decoding and the step are both faster"
 
 
 WARM = 6
@@ -237,17 +259,19 @@ def main() -> None:
                 ways = {"streamed": place(stream=True, engine="eager"), "memory": place(engine="eager")}
                 ways |= {"memory, auto": place()} if device.type == "cuda" else {}
                 found: dict[str, list[float]] = {way: [] for way in ways}
+                waits: list[float] = []
                 for _ in range(arguments.rounds):
                     for way, where in ways.items():
-                        ms, engine = step_ms(config(method), where, arguments.steps)
+                        ms, engine, waited = step_ms(config(method), where, arguments.steps)
                         found[way].append(ms)
+                        waits += [waited] if way == "streamed" else []
                         print(f"{method}, {way} ({engine}): {ms:.1f} ms a step", flush=True)
                 row = {"method": method, "ms": {way: round(median(values), 2) for way, values in found.items()}}
                 ratios = [s / m for s, m in zip(found["streamed"], found["memory"], strict=True)]
                 row["streamed_to_memory"] = round(median(ratios), 3)
                 row["decoding_ms"] = round(1000 * batch / alone, 2)
-                decoding = row["decoding_ms"] > row["ms"]["memory"]
-                row["bound_by"] = "decoding on these cores" if decoding else "the step itself"
+                row["waited_for_images_ms"] = round(median(waits), 2)
+                row["bound_by"] = bound_by(row)
                 record["steps"].append(row)
     return _write(arguments.out, record)
 

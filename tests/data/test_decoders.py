@@ -42,10 +42,18 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("mode", "size"), [("RGB", None), ("L", 4)])
+@pytest.mark.parametrize(("mode", "size", "way"), [("RGB", None, "shared memory"), ("L", 4, "a pipe")])
 def test_pixels_are_those_of_the_set_read_whole(
-    tmp_path: Path, layout: str, mode: str, size: int | None, processes: list[Decoder]
+    tmp_path: Path,
+    layout: str,
+    mode: str,
+    size: int | None,
+    way: str,
+    processes: list[Decoder],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if way == "a pipe":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     stream, whole = both(LAYOUTS[layout](tmp_path / "set", [picture(k, mode) for k in range(80)]), size=size)
     wanted = [np.random.default_rng(k).permutation(60)[: 17 + k] for k in range(9)]
     for _ in range(2):  # the second time by the same ones

@@ -3,8 +3,9 @@
 Pillow lets go of Python's lock while it decompresses and resizes, but not for what it does in Python: 0.3 to 0.5 of the
 2.5 ms of processor time that a photograph takes. Threads share that lock with each other and with the one that launches
 training steps: 16 of them did the work of four cores, and slowed the steps besides. Here each thread hands its images
-to a process and waits for the pixels without the lock. The processes are plain ones (`decoding.py` says why), live as
-long as this one and end with it.
+to a process and waits for the pixels without the lock. They come in memory that both see, where the system has it: from
+a pipe they come in dozens of pieces, and for each the thread that trains hands over the lock. The processes are plain
+ones (`decoding.py` says why), live as long as this one and end with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
+import mmap
 import os
 import pickle
 import queue
@@ -80,7 +83,10 @@ class Decoder:
     """A process that fills chunks."""
 
     def __init__(self) -> None:
-        self._process = start_worker("from rcad.data.decoders import serve; serve()")
+        self._shared = os.memfd_create("rcad-pixels") if hasattr(os, "memfd_create") else None
+        self._pixels: mmap.mmap | bytes = b""
+        files = [] if self._shared is None else [self._shared]
+        self._process = start_worker(f"from rcad.data.decoders import serve; serve({self._shared})", files)
 
     def ask(self, chunk: Chunk, out: Pixels) -> Exception | None:
         """Fills `out`, or says what was wrong; EOFError or BrokenPipeError where the process has died."""
@@ -89,9 +95,15 @@ class Decoder:
         pickle.dump(chunk, self._process.stdin)
         self._process.stdin.flush()
         problem: Exception | None = pickle.load(answers)
-        if problem is None and answers.readinto(out.data.cast("B")) < out.nbytes:
+        if problem is not None:
+            return problem
+        if self._shared is not None:
+            if len(self._pixels) < out.nbytes:
+                self._pixels = mmap.mmap(self._shared, out.nbytes)
+            out[:] = np.frombuffer(self._pixels, np.uint8, out.nbytes).reshape(out.shape)
+        elif answers.readinto(out.data.cast("B")) < out.nbytes:
             raise EOFError
-        return problem
+        return None
 
     def end(self) -> int:
         """Ends the process; the code it ended with."""
@@ -99,28 +111,45 @@ class Decoder:
             assert pipe is not None
             with contextlib.suppress(OSError):  # closing flushes what the process did not live to read
                 pipe.close()
+        if self._shared is not None:
+            os.close(self._shared)
+            self._shared = None
         self._process.kill()
         return self._process.wait()
 
 
-def serve() -> None:
-    """The program of a decoding process: chunks on stdin; None and the pixels, or an error, on stdout."""
+def serve(shared: int | None) -> None:
+    """The program of a decoding process: chunks on stdin; None or an error on stdout, and the pixels.
+
+    Args:
+        shared: the file in memory that the pixels go to; None for stdout.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # its parent decides, and may want one more batch
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
+    memory: mmap.mmap | bytearray = bytearray()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             chunk: Chunk = pickle.load(sys.stdin.buffer)
-            pixels = np.empty((len(chunk.spots), *chunk.shape), np.uint8)
+            shape = (len(chunk.spots), *chunk.shape)
+            size = math.prod(shape)
+            if len(memory) < size:
+                memory = bytearray(size) if shared is None else _enlarged(shared, size)
+            pixels = np.frombuffer(memory, np.uint8, size).reshape(shape)
             problem: Exception | None = None
             try:
                 chunk.fill(pixels)
             except (InputError, OSError) as error:
                 problem = error
             sys.stdout.buffer.write(pickle.dumps(problem))
-            if problem is None:
+            if problem is None and shared is None:
                 sys.stdout.buffer.write(pixels.data)
             sys.stdout.buffer.flush()
+
+
+def _enlarged(file: int, size: int) -> mmap.mmap:
+    os.ftruncate(file, size)
+    return mmap.mmap(file, size)
 
 
 def fill_elsewhere(chunk: Chunk, out: Pixels) -> None:

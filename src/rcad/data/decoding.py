@@ -337,8 +337,8 @@ def _in_workers(jobs: Sequence[Job], workers: int) -> Generator[Block, None, Non
                     pipe.close()
 
 
-def start_worker(program: str) -> subprocess.Popen[bytes]:
-    """A process that runs this line of Python."""
+def start_worker(program: str, files: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """A process that runs this line of Python, with these open files."""
     # The package may be importable only because the caller's script changed sys.path.
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
@@ -346,6 +346,7 @@ def start_worker(program: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        pass_fds=files,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
 

@@ -98,6 +98,10 @@ class Survey(NamedTuple):
     bad: dict[int, str]
 
 
+def _empty(shape: tuple[int, ...]) -> Pixels:
+    return np.empty(shape, np.uint8)
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Images (N, C, H, W), uint8, of which none is in memory.
@@ -135,14 +139,18 @@ class Stream:
         """The sums of the pixels and of their squares by channel."""
         return self.survey.sums[self.rows].sum(0), self.survey.squares[self.rows].sum(0)
 
-    def batches(self, wanted: Iterable[Index]) -> Iterator[Pixels]:
-        """The images with these indices, batch by batch, decoded while those before are in use."""
+    def batches(self, wanted: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] = _empty) -> Iterator[Pixels]:
+        """The images with these indices, batch by batch, decoded while those before are in use.
+
+        Args:
+            empty: makes the array that a batch is decoded into; asked once a batch, in the order of the batches.
+        """
         fill = fill_elsewhere if len(self) >= WORTH_PROCESSES else Chunk.fill
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
         with _threads() as pool:
             for index in wanted:
                 rows = self.rows[index]
-                pixels = np.empty((len(rows), *self.survey.shape), np.uint8)
+                pixels = empty((len(rows), *self.survey.shape))
                 parts = range(0, len(rows), CHUNK)
                 jobs = [pool.submit(fill, self._chunk(rows[k : k + CHUNK]), pixels[k : k + CHUNK]) for k in parts]
                 coming.append((pixels, jobs))

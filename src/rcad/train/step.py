@@ -6,6 +6,7 @@ And who takes it: one process, or several (`Ranks`, with `rcad.train.cluster.ran
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ class Streamed:
         self.stream, self.device = stream, device
         self.shape = torch.Size(stream.shape)
         self._expected: Iterator[Index] = iter(())
-        self._coming: Iterator[Pixels] = iter(())
+        self._coming: Iterator[Tensor] = iter(())
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -167,15 +168,15 @@ class Streamed:
     def expect(self, batches: Iterable[Tensor]) -> None:
         """The next batches will be the examples with these indices."""
         wanted: Sequence[Index] = [part.numpy() for part in batches]
-        self._expected, self._coming = iter(wanted), self.stream.batches(wanted)
+        self._expected, self._coming = iter(wanted), self._sent(wanted)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         rows: Index = index.cpu().numpy()
         expected = next(self._expected, None)
         if expected is None or len(expected) != len(rows) or (expected != rows).any():
             self._expected, self._coming = iter(()), iter(())
-            return self._sent(next(self.stream.batches([rows])))
-        return self._sent(next(self._coming))
+            return next(self._sent([rows]))
+        return next(self._coming)
 
     def part(self, rows: slice) -> Streamed:
         """These of them."""
@@ -183,14 +184,20 @@ class Streamed:
 
     def split(self, size: int) -> Iterator[Tensor]:
         """All of them in order, in parts."""
-        for pixels in self.stream.batches(part.numpy() for part in torch.split(torch.arange(len(self)), size)):
-            yield self._sent(pixels)
+        return self._sent(part.numpy() for part in torch.split(torch.arange(len(self)), size))
 
-    def _sent(self, pixels: Pixels) -> Tensor:
-        images = torch.from_numpy(pixels)
-        if self.device.type == "cuda":
-            return images.pin_memory().to(self.device, non_blocking=True)
-        return images
+    def _sent(self, wanted: Iterable[Index]) -> Iterator[Tensor]:
+        """Batches on the device: a GPU takes them from where they were decoded, without a copy and without waiting."""
+        on_gpu = self.device.type == "cuda"
+        ahead: deque[Tensor] = deque()
+
+        def empty(shape: tuple[int, ...]) -> Pixels:
+            ahead.append(torch.empty(shape, dtype=torch.uint8, pin_memory=on_gpu))
+            pixels: Pixels = ahead[-1].numpy()
+            return pixels
+
+        for _ in self.stream.batches(wanted, empty):
+            yield ahead.popleft().to(self.device, non_blocking=on_gpu)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise InputError(
