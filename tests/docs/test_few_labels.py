@@ -14,7 +14,7 @@ from typing import Any
 from rcad.paper.claims import gain_of
 from rcad.paper.record import LAST, Place, Study
 from rcad.paper.report.numbers import mean_of
-from rcad.runs.pack import packs_in
+from rcad.runs.pack import packs_in, read_pack
 from rcad.runs.recipes import RECIPES
 from rcad.runs.store import Store
 from rcad.study.statistics import Paired
@@ -158,12 +158,23 @@ def test_what_the_records_say() -> None:
 
     decay = [gain("tuned", "ERM", N500, metric, of="paper") for metric in ("accuracy", "nll")]
     assert all(one.low > 0 for one in decay)
-    usual = RECIPES["paper"].optim.weight_decay
+    few_labels, usual = RECIPES["few-labels"], RECIPES["paper"].optim.weight_decay
+    more = [
+        paired(fresh("erm", few_labels.optim.weight_decay, metric), fresh("erm", usual, metric), metric)
+        for metric in ("accuracy", "nll")
+    ]
     sixth = (
         f"- **Weight decay comes before any regulariser.** On 500 images ResNet-18's tuned weight decay "
         f"({choice('ERM')['values']['optim.weight_decay']:.4f}; the paper has {usual:.4f}) is worth "
         f"{decay[0].mean:.1f} "
-        f"points and {decay[1].mean:.1f} nats to ERM."
+        f"points and {decay[1].mean:.1f} nats to ERM. On 2,000 images {few_labels.optim.weight_decay} is worth "
+        f"{more[0].mean:.1f} ± {half(more[0]):.1f} points and {more[1].mean:.2f} ± {half(more[1]):.2f} nats."
+    )
+
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"{few_labels.optim.weight_decay} instead of the paper's {usual} gave ERM {more[0].mean:.1f} ± "
+        f"{half(more[0]):.1f} points and {more[1].mean:.2f} ± {half(more[1]):.2f} nats." in readme
     )
 
     assert set(study("paper").rows) - confident("paper", N500) == {"LS"}
@@ -222,7 +233,7 @@ def test_the_recipe_is_what_held_out_images_chose(tmp_path: Path) -> None:
         f"Label smoothing {recipe.values['label_smoothing']['eps']} at weight decay {recipe.optim.weight_decay};"
         in words
     )
-    chosen, gained, last = part("A recipe")
+    chosen, gained, on_2000, _ = part("A recipe")
     assert chosen == (
         f"- **Held-out images alone chose it**, of nine tuned methods on 500 images of CIFAR-100 "
         f"with ResNet-18, by a rule "
@@ -244,5 +255,42 @@ def test_the_recipe_is_what_held_out_images_chose(tmp_path: Path) -> None:
         f"{erm[1].mean:.1f} points above ERM with the paper's weight decay and {-erm[0].mean:.1f} "
         f"points below tuned ERM."
     )
-    assert last.startswith("- **It has not been run on 2,000 images yet.**")
-    assert not list((ROOT / "results/images").glob("*few-labels*")), "say what the recipe gained on 2,000 images"
+    fair, usual = recipe.optim.weight_decay, RECIPES["paper"].optim.weight_decay
+    runs = {"recipe": ("label_smoothing", fair), "fair": ("erm", fair), "usual": ("erm", usual)}
+    points = {name: fresh(*run, "accuracy") for name, run in runs.items()}
+    nats = {name: statistics.mean(fresh(*run, "nll").values()) for name, run in runs.items()}
+    assert {len(values) for values in points.values()} == {10}
+    total = paired(points["recipe"], points["usual"], "accuracy")
+    smoothing = paired(points["recipe"], points["fair"], "accuracy")
+    assert smoothing.low < 0 < smoothing.high
+    assert paired(fresh(*runs["fair"], "nll"), fresh(*runs["recipe"], "nll"), "nll").low > 0
+    assert on_2000 == (
+        "- **On 2,000 images the weight decay did all of it.** Ten fresh seeds, every label trained on, the "
+        "last epoch: "
+        f"the recipe has {statistics.mean(points['recipe'].values()):.1f}%, {total.mean:.1f} ± {half(total):.1f} "
+        "points more than ERM with the paper's weight decay. But ERM at the recipe's weight decay has "
+        f"{statistics.mean(points['fair'].values()):.1f}%, and an NLL of {nats['fair']:.3f}, where the recipe has "
+        f"{nats['recipe']:.3f} and ERM with the paper's weight decay {nats['usual']:.3f}. So with thousands of images "
+        "leave the smoothing out: `--recipe few-labels --method erm`. That advice was read off test images; when the "
+        "tuned table of 2,000 images is there, the rule above chooses again, on those."
+    )
+
+
+def fresh(method: str, weight_decay: float, metric: str) -> dict[int, float]:
+    """The recipe's 2,000 images, by seed."""
+    records = [run.record for run in read_pack(ROOT / "results/images/cifar100-2k-few-labels.jsonl.gz").values()]
+    return {
+        one.config.seed: one.metrics[f"test_{metric}"]
+        for one in records
+        if one.config.method[-1][0] == method and one.config.optim.weight_decay == weight_decay
+    }
+
+
+def paired(ours: dict[int, float], others: dict[int, float], metric: str) -> Paired:
+    found, why = gain_of(ours, others, metric == "accuracy", fewest=2)
+    assert found is not None, why
+    return found
+
+
+def half(gain: Paired) -> float:
+    return (gain.high - gain.low) / 2
