@@ -99,13 +99,6 @@ def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.Mon
     assert json.loads((OUT / "compare.json").read_text()) == before
 
 
-def test_a_method_more_trains_that_one_only(cli: Cli) -> None:
-    assert cli(*COMPARE, "--methods", "rcad", "--quiet").code == 0
-    result = cli(*COMPARE, "--methods", "rcad, me_ada")
-    assert result.err.count("there already") == 4
-    assert "me_ada: 6 runs" in result.err
-
-
 def test_images_go_through_the_store(cli: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
     result = cli("compare", "--data", "digits[:60]", *words)

@@ -126,28 +126,6 @@ def test_without_typer_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert run(["--help"]) == 2
 
 
-@pytest.mark.parametrize("command", ["train", "tune", "compare"])
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("me_ada(levels=8)", "me_ada(levels=none)"),
-        ("adversarial_training(bounds=(0, 1))", "adversarial_training(bounds=none)"),
-    ],
-)
-def test_what_a_table_needs_can_be_said_in_every_command(command: str, wrong: str, right: str, cli: Cli) -> None:
-    if command != "train":
-        for module in ("jinja2", "matplotlib", "scipy"):
-            pytest.importorskip(module)
-    Path("my.csv").write_text(table())
-    words = [command, "--data", "my.csv", "--target", "colour", "--epochs", "1", "--quiet"]
-    words += {"train": [], "tune": ["--budget", "1"], "compare": ["--budget", "1", "--seeds", "2"]}[command]
-    option = "--methods" if command == "compare" else "--method"
-    refused = cli(*words, option, wrong)
-    assert refused.code == 2
-    assert refused.err.endswith(f"; say so, e.g. {right}\n")
-    assert cli(*words, option, right).code == 0
-
-
 def test_a_remedy_of_another_command_is_named_with_it(cli: Cli) -> None:
     Path("my.csv").write_text("a,b,colour\n" + "".join(f"{i},{i * i % 7},{'rs'[i < 8]}\n" for i in range(60)))
     words = ["--data", "my.csv[:30]", "--target", "colour"]

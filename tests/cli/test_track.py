@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Cli, Refused
+from cli.conftest import Cli
 from made import files, table
 from rcad.train.trackers import TRACKERS, Subject, Tracked
 
@@ -91,7 +91,3 @@ def test_paper(cli: Cli, target: str) -> None:
     ((_, _, sent),) = ends("paper")
     assert {name.rpartition(".")[2] for name in sent} >= {"json", "md"}
     assert bool(ends("run")) == (target == "T4")
-
-
-def test_a_name_that_is_wrong_is_refused_before_anything_runs(refused: Refused) -> None:
-    refused("train", "--data", "digits", "--method", "erm", "--track", "wandb,comet", says="expected --track to be one")

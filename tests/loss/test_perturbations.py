@@ -153,14 +153,6 @@ def test_jitter_is_uniform_and_reproducible() -> None:
     assert not torch.equal(noise(0), noise(1))
 
 
-def test_the_plain_loss_ignores_smoothing() -> None:
-    net, (x, y) = smooth_net(), images()
-    smoothed = Categorical(smoothing=0.5)
-    plain = GradientStep(0.5, loss="plain")(net, x, y, smoothed)
-    torch.testing.assert_close(plain, GradientStep(0.5)(net, x, y))
-    assert not torch.allclose(plain, GradientStep(0.5)(net, x, y, smoothed))
-
-
 @pytest.mark.parametrize("where", ALL, ids=ids)
 def test_nothing_is_left_behind(where: Any) -> None:
     net, (x, y) = norm_net(dropout=0.5), images()
