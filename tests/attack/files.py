@@ -19,9 +19,10 @@ from made import images, png, table
 from rcad.train.stop import Stop
 
 RESULTS = Path(__file__).parents[2] / "results"
-TRAIN = ("train", "--data", "my.csv", "--target", "colour", "--quiet")
-FEW = (*TRAIN, "--epochs", "2")
-BEGUN = (*TRAIN, "--epochs", "4", "--method", "rcad(alpha=0.5)", "--runs", "begun", "--set", "train.batch_size=8")
+TRAIN = "train --data my.csv --target colour --quiet"
+FEW = f"{TRAIN} --epochs 2 --method erm"
+BEGUN = f"{TRAIN} --epochs 4 --method rcad(alpha=0.5) --runs begun --set train.batch_size=8"
+IMPORT = "data import images"
 
 
 class Kind(NamedTuple):
@@ -37,13 +38,13 @@ class Kind(NamedTuple):
 
     file: str
     mutate: Mutate
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[str, ...]
     resets: tuple[str, ...] = ()
     weight: float = 10
 
 
-def _made(*words: str) -> None:
-    done = rcad(*words)
+def _made(words: str) -> None:
+    done = rcad(*words.split())
     assert done.code == 0, (words, done)
 
 
@@ -52,27 +53,20 @@ def workshop() -> dict[str, Kind]:
     os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
     os.environ["RCAD_DATA"] = str(Path("data").absolute())
     Path("my.csv").write_text(table())
-    _made(*FEW, "--method", "erm")
+    _made(FEW)
     finished = next(path.parent.name for path in Path("runs").glob("*/record.json"))
-    _made("evaluate", finished, "--suite", "calibration", "--out", "evaluation")
-    _made("runs", "pack", "runs", "--out", "study.jsonl.gz")
+    _made(f"evaluate {finished} --suite calibration --out evaluation")
+    _made("runs pack runs --out study.jsonl.gz")
     begun = _begun()
     images()
-    _made("data", "import", "images")
+    _made(IMPORT)
     cached = next(Path("cache/images").glob("folders-*"))
     return {
         **_runs(f"runs/{finished}", finished),
         **_unfinished(f"begun/{begun}"),
         **_own_data(),
-        "cache manifest": Kind(
-            f"{cached}/manifest.json",
-            mutants.as_manifest,
-            (("data", "import", "images"), ("data", "verify")),
-            ("cache",),
-        ),
-        "cached images": Kind(
-            f"{cached}/train_x.npy", mutants.as_array, (("data", "import", "images"), ("data", "verify")), ("cache",)
-        ),
+        "cache manifest": Kind(f"{cached}/manifest.json", mutants.as_manifest, (IMPORT, "data verify"), ("cache",)),
+        "cached images": Kind(f"{cached}/train_x.npy", mutants.as_array, (IMPORT, "data verify"), ("cache",)),
         **_compared(),
         **_uci(),
         **_studies(),
@@ -91,68 +85,32 @@ class _Soon(Stop):
 def _begun() -> str:
     """A run that was stopped, with a checkpoint."""
     with mock.patch("rcad.train.scheduler.stopping", return_value=contextlib.nullcontext(_Soon())):
-        rcad(*BEGUN)
+        rcad(*BEGUN.split())
     return next(path.parent.parent.name for path in Path("begun").glob("*/checkpoint/last.safetensors"))
 
 
 def _runs(folder: str, run: str) -> dict[str, Kind]:
-    read = (
-        ("runs", "list"),
-        ("runs", "show", run),
-        ("runs", "list", "--json"),
-        ("runs", "show", run, "--json"),
-        ("runs", "export", "all.csv", "--force"),
-        (*FEW, "--method", "erm"),
-        ("evaluate", run, "--suite", "calibration"),
-        ("runs", "pack", "runs", "--out", "again.jsonl.gz", "--force"),
-        ("predict", run, "--data", "my.csv", "--out", "p.csv"),
-    )
-    packed = (("runs", "list", "--runs", "study.jsonl.gz"), ("runs", "unpack", "study.jsonl.gz", "--out", "unpacked"))
-    weighed = (
-        ("predict", run, "--data", "my.csv", "--out", "p.csv"),
-        ("evaluate", run, "--suite", "calibration", "--again", "--out", "evaluation"),
-        (*FEW, "--method", "erm", "--set", f"model.weights={folder}/model.safetensors", "--runs", "from"),
-    )
-    evaluated = (
-        ("evaluate", run, "--suite", "calibration", "--out", "evaluation"),
-        ("runs", "pack", "runs", "--out", "again.jsonl.gz", "--force"),
-    )
+    predict, again = f"predict {run} --data my.csv --out p.csv", "runs pack runs --out again.jsonl.gz --force"
+    show, evaluate = f"runs show {run}", f"evaluate {run} --suite calibration"
+    listed = ("runs list", show, "runs list --json", f"{show} --json", "runs export all.csv --force")
+    read = (*listed, FEW, evaluate, again, predict)
+    packed = ("runs list --runs study.jsonl.gz", "runs unpack study.jsonl.gz --out unpacked")
+    from_weights = f"{FEW} --set model.weights={folder}/model.safetensors --runs from"
+    weighed = (predict, f"{evaluate} --again --out evaluation", from_weights)
+    evaluated = (f"{evaluate} --out evaluation", again)
+    config = f"train --config {folder}/config.toml"
+    asked = (f"{config} --dry-run", f"{config} --dry-run --json")
+    asked += (f"{config} --runs from --epochs 1 --method erm --data my.csv --quiet",)
+    report, measured = "evaluation/evaluation.json", f"{folder}/evaluation/calibration.json"
     return {
         "record": Kind(f"{folder}/record.json", mutants.as_json, read, ("runs",), 20),
-        "log": Kind(
-            f"{folder}/log.jsonl", mutants.as_lines, (("runs", "show", run), (*FEW, "--method", "erm")), ("runs",), 4
-        ),
+        "log": Kind(f"{folder}/log.jsonl", mutants.as_lines, (show, FEW), ("runs",), 4),
         "config of a run": Kind(f"{folder}/config.toml", mutants.as_toml, read[:2], ("runs",), 4),
         "weights": Kind(f"{folder}/model.safetensors", mutants.as_tensors, weighed, ("runs", "from"), 8),
-        "evaluation": Kind(
-            f"{folder}/evaluation/calibration.json", mutants.as_json, evaluated, ("runs", "evaluation"), 4
-        ),
-        "evaluation report": Kind("evaluation/evaluation.json", mutants.as_json, evaluated[:1], ("evaluation",), 1),
+        "evaluation": Kind(measured, mutants.as_json, evaluated, ("runs", "evaluation"), 4),
+        "evaluation report": Kind(report, mutants.as_json, evaluated[:1], ("evaluation",), 1),
         "pack": Kind("study.jsonl.gz", mutants.as_pack, packed, ("unpacked",), 10),
-        "config": Kind(
-            f"{folder}/config.toml",
-            mutants.as_toml,
-            (
-                ("train", "--config", f"{folder}/config.toml", "--dry-run"),
-                ("train", "--config", f"{folder}/config.toml", "--dry-run", "--json"),
-                (
-                    "train",
-                    "--config",
-                    f"{folder}/config.toml",
-                    "--runs",
-                    "from",
-                    "--epochs",
-                    "1",
-                    "--method",
-                    "erm",
-                    "--data",
-                    "my.csv",
-                    "--quiet",
-                ),
-            ),
-            ("runs", "from"),
-            15,
-        ),
+        "config": Kind(f"{folder}/config.toml", mutants.as_toml, asked, ("runs", "from"), 15),
     }
 
 
@@ -189,47 +147,26 @@ def _own_data() -> dict[str, Kind]:
     Path("flat/labels.csv").write_text("\n".join(["file,label", *labels]) + "\n")
     torch.save({"head.weight": torch.zeros(3), "x": torch.ones(2, 2)}, "w.pt")
 
-    def imported(file: str, *more: str) -> tuple[tuple[str, ...], ...]:
-        return (("data", "import", file, *more), ("data", "import", file, *more, "--json"))
+    def imported(file: str, more: str = "") -> tuple[str, str]:
+        return f"data import {file} {more}", f"data import {file} {more} --json"
 
-    target = ("--target", "colour")
+    target = "--target colour"
+    tables = (*imported("my.csv", target), f"{FEW} --runs from", f"suggest-alpha --data my.csv {target}")
     kinds = {
-        "CSV": Kind(
-            "my.csv",
-            mutants.as_text,
-            (
-                *imported("my.csv", *target),
-                (*FEW, "--method", "erm", "--runs", "from"),
-                ("suggest-alpha", "--data", "my.csv", *target),
-            ),
-            ("from",),
-            20,
-        ),
-        "Parquet": Kind("my.parquet", mutants.raw, imported("my.parquet", *target), (), 10),
+        "CSV": Kind("my.csv", mutants.as_text, tables, ("from",), 20),
+        "Parquet": Kind("my.parquet", mutants.raw, imported("my.parquet", target), (), 10),
         "Parquet images": Kind("photos.parquet", mutants.raw, imported("photos.parquet"), ("cache",), 10),
-        "npy": Kind("my.npy", mutants.as_array, imported("my.npy", "--target", "2"), (), 10),
+        "npy": Kind("my.npy", mutants.as_array, imported("my.npy", "--target 2"), (), 10),
         "npz": Kind("my.npz", mutants.as_zip, imported("my.npz"), (), 10),
         "npz images": Kind("pixels.npz", mutants.as_zip, imported("pixels.npz"), (), 8),
         "tar": Kind("a.tar.gz", mutants.as_tar, imported("a.tar.gz"), ("cache",), 10),
         "zip": Kind("b.zip", mutants.as_zip, imported("b.zip"), ("cache",), 8),
         "labels": Kind("flat/labels.csv", mutants.as_text, imported("flat"), ("cache",), 6),
-        "PyTorch weights": Kind(
-            "w.pt",
-            mutants.as_zip,
-            ((*FEW, "--method", "erm", "--set", "model.weights=w.pt", "--runs", "from"),),
-            ("from",),
-            6,
-        ),
+        "PyTorch weights": Kind("w.pt", mutants.as_zip, (f"{FEW} --set model.weights=w.pt --runs from",), ("from",), 6),
     }
     for suffix in ("png", "bmp", "jpg", "gif", "tif", "webp", "ppm"):
-        file = f"images/class0/0.{suffix}"
-        kinds[f"image {suffix}"] = Kind(
-            file,
-            mutants.raw,
-            (("data", "import", "images"), ("data", "import", "images", "--skip-bad")),
-            ("images", "cache"),
-            3,
-        )
+        read = (IMPORT, f"{IMPORT} --skip-bad")
+        kinds[f"image {suffix}"] = Kind(f"images/class0/0.{suffix}", mutants.raw, read, ("images", "cache"), 3)
     return kinds
 
 
@@ -243,38 +180,29 @@ def _image(suffix: str) -> None:
 def _studies() -> dict[str, Kind]:
     """Records of the paper's studies, as committed, and of an evaluation, one to a folder of results."""
     kinds = {}
-    for name, folder in (
-        ("T1", "T1"),
-        ("F1", "F1"),
-        ("alpha", "alpha"),
-        ("moons", "moons"),
-        ("boundaries", "moons"),
-        ("uci", "uci"),
-        ("T4-tuned-small_cnn", "T4"),
-        ("step_time_cpu", "benchmarks"),
-        ("scaling_h200", "benchmarks"),
-        ("evaluation", "."),
-    ):
+    names = "T1/T1 F1/F1 alpha/alpha moons/moons moons/boundaries uci/uci T4/T4-tuned-small_cnn"
+    for path in [*names.split(), "benchmarks/step_time_cpu", "benchmarks/scaling_h200", "./evaluation"]:
+        folder, name = path.split("/")
         file = Path(f"study-{name}/{folder}/{name}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy("evaluation/evaluation.json" if folder == "." else RESULTS / folder / f"{name}.json", file)
         out = f"study-{name}"
-        kinds[f"study {name}, listed"] = Kind(str(file), mutants.as_json, (("paper", "status", "--out", out),), (), 1)
+        kinds[f"study {name}, listed"] = Kind(str(file), mutants.as_json, (f"paper status --out {out}",), (), 1)
         kinds[f"study {name}, shown"] = Kind(
-            str(file), mutants.as_json, (("paper", "report", "--results", out, "--out", f"report-{name}"),), (), 0.3
+            str(file), mutants.as_json, (f"paper report --results {out} --out report-{name}",), (), 0.3
         )
     return kinds
 
 
 def _compared() -> dict[str, Kind]:
     """What `compare` and `tune` leave: the same command reads it, and a program."""
-    few = ("--data", "my.csv", "--target", "colour", "--epochs", "1", "--quiet")
-    compare = ("compare", *few, "--methods", "erm,rcad", "--no-controls", "--budget", "2", "--seeds", "3")
-    tune = ("tune", *few, "--method", "rcad", "--budget", "2")
+    few = "--data my.csv --target colour --epochs 1 --quiet --budget 2"
+    compare = f"compare {few} --methods erm,rcad --no-controls --seeds 3"
+    tune = f"tune {few} --method rcad"
     kinds = {}
     for words, name, file in ((compare, "comparison", "compare"), (tune, "search", "rcad")):
-        _made(*words, "--out", name)
-        commands = ((*words, "--out", name), (name,), (name,), (name,))
+        _made(f"{words} --out {name}")
+        commands = (f"{words} --out {name}", name, name, name)
         kinds[name] = Kind(f"{name}/{file}.json", mutants.as_json, commands, (name,), 3)
     return kinds
 
@@ -285,19 +213,14 @@ def _uci() -> dict[str, Kind]:
     folder.mkdir(parents=True)
     rows = np.random.default_rng(0).normal(size=(30, 3))
     np.savetxt(folder / "data.txt", rows)
-    for name, numbers in (
-        ("features", (0, 1)),
-        ("target", (2,)),
-        ("train_0", range(3, 30)),
-        ("test_0", range(3)),
-    ):
+    parts = {"features": (0, 1), "target": (2,), "train_0": range(3, 30), "test_0": range(3)}
+    for name, numbers in parts.items():
         np.savetxt(folder / f"index_{name}.txt", np.array(numbers), fmt="%d")
     (folder / "n_splits.txt").write_text("1\n")
-    train = ("train", "--data", "yacht", "--method", "erm", "--epochs", "1", "--quiet", "--runs", "from")
+    train = "train --data yacht --method erm --epochs 1 --quiet --runs from"
+    commands = (train, f"{train} --set data.split=0")
     return {
-        f"UCI {name}": Kind(
-            f"{folder}/{name}.txt", mutants.as_text, (train, (*train, "--set", "data.split=0")), ("from",), 2
-        )
+        f"UCI {name}": Kind(f"{folder}/{name}.txt", mutants.as_text, commands, ("from",), 2)
         for name in ("data", "index_train_0", "n_splits")
     }
 
@@ -308,7 +231,7 @@ def _estimator() -> dict[str, Kind]:
     numbers = np.random.default_rng(0).normal(size=(40, 3))
     made = RCADClassifier(hidden_layer_sizes=(4,), max_iter=2).fit(numbers, np.where(numbers[:, 0] > 0, "a", "b"))
     made.save("estimator.safetensors")
-    return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, (("estimator",),), (), 10)}
+    return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",), (), 10)}
 
 
 def _estimate() -> None:

@@ -34,7 +34,7 @@ TIMES = frozenset(
     | {"train_seconds", "test_seconds", "device", "cost", "cpu_seconds"}
 )
 """Keys of records whose values differ from one call to the next."""
-OWN = ("--data", "my.csv", "--target", "colour")
+OWN = "--data my.csv --target colour"
 MOST_KILLS = 12
 """Of one round; then the command is left alone."""
 
@@ -43,41 +43,27 @@ class Round(NamedTuple):
     """A command that is disturbed.
 
     Args:
-        words: of the command.
+        line: the command.
         out: the folder that it fills.
         given: folders that are there before it starts.
     """
 
-    words: tuple[str, ...]
+    line: str
     out: str
     given: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self.line.split())
+
 
 ROUNDS = {
-    "train": Round(("train", *OWN, "--method", "rcad", "--epochs", "12", "--seeds", "3", "--batch-size", "8"), "runs"),
-    "tune": Round(("tune", *OWN, "--method", "rcad", "--budget", "3", "--epochs", "4", "--out", "tuned"), "tuned"),
-    "compare": Round(
-        (
-            "compare",
-            *OWN,
-            "--methods",
-            "erm,rcad",
-            "--budget",
-            "2",
-            "--seeds",
-            "3",
-            "--epochs",
-            "3",
-            "--out",
-            "compared",
-        ),
-        "compared",
-    ),
-    "evaluate": Round(
-        ("evaluate", "all", "--suite", "calibration,ood", "--runs", "done", "--out", "seen"), "done", ("done",)
-    ),
-    "paper": Round(("paper", "run", "F7", "--scale", "smoke", "--out", "results"), "results"),
-    "report": Round(("paper", "report", "--results", "records", "--out", "report"), "report", ("records",)),
+    "train": Round(f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8", "runs"),
+    "tune": Round(f"tune {OWN} --method rcad --budget 3 --epochs 4 --out tuned", "tuned"),
+    "compare": Round(f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out compared", "compared"),
+    "evaluate": Round("evaluate all --suite calibration,ood --runs done --out seen", "done", ("done",)),
+    "paper": Round("paper run F7 --scale smoke --out results", "results"),
+    "report": Round("paper report --results records --out report", "report", ("records",)),
 }
 
 
@@ -193,9 +179,8 @@ class Attack:
         Path("my.csv").write_text(table())
         (Path("records") / "alpha").mkdir(parents=True)
         shutil.copy(RESULTS / "alpha" / "alpha.json", "records/alpha/alpha.json")
-        few = ("train", *OWN, "--epochs", "1", "--runs", "done", "--quiet")
         for method in ("erm", "rcad"):
-            assert run((*few, "--method", method)) == 0
+            assert run(f"train {OWN} --epochs 1 --runs done --quiet --method {method}".split()) == 0
         for name, one in ((name, ROUNDS[name]) for name in self.only):
             self._enter(name)
             # In this process: what it imports, its children need not.
@@ -242,13 +227,8 @@ class Attack:
     def _end(self, name: str, child: Child, code: int | None) -> None:
         """An undisturbed call has the last word."""
         if code != 0:
-            kind = (
-                "exception"
-                if code == 1 or "unexpected" in child.said
-                else "crash"
-                if code is None or code < 0
-                else "refused"
-            )
+            broken = "crash" if code is None or code < 0 else "refused"
+            kind = "exception" if code == 1 or "unexpected" in child.said else broken
             self._fault(kind, name, f"exit code {code}: {child.said[-400:]}")
             return
         found, wanted = made(Path(ROUNDS[name].out)), self.reference[name]

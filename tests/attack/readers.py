@@ -72,7 +72,7 @@ class Reading:
         name = draw.choices(list(self.kinds), [kind.weight for kind in self.kinds.values()])[0]
         kind = self.kinds[name]
         Path(kind.file).write_bytes(kind.mutate((self.kept / kind.file).read_bytes(), draw))
-        words = draw.choice(kind.commands)
+        words = tuple(draw.choice(kind.commands).split())
         return what, f"{name}: {' '.join(words)}", self._tried(words, kind.file, kind.resets)
 
     def _damage(self, file: str, kind: str, draw: Random) -> Said:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -94,23 +92,6 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
 def test_a_wrong_request_is_one_line_for_all_runs(refused: Refused, runs: Path) -> None:
     (runs / run_id("rcad", 1) / "model.safetensors").write_bytes(b"junk")
     refused("evaluate", "all", "--ood-data", "cifra10", says="did you mean 'cifar10'")
-
-
-def test_damaged_weights_and_the_way_out(cli: Cli, runs: Path) -> None:
-    """The advice is followed to the letter: repair, evaluate."""
-    words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "1", "-q")
-    assert cli(*words).code == 0
-    run = next(one.id for one in Store.open("runs").records() if one.config.data.name == "digits[:100]")
-    weights = runs / run / "model.safetensors"
-    for damage in (lambda: weights.write_bytes(weights.read_bytes()[:2000]), weights.unlink):
-        damage()
-        result = cli("evaluate", run, "--suite", "calibration")
-        assert (result.code, result.err.count("\n")) == (2, 1)
-        advice = re.search(r"; to make it again: (.*)", result.err)
-        assert advice is not None, result.err
-        assert shlex.split(advice[1]) == ["rcad", "runs", "verify", run, "--repair"]
-        assert cli(*shlex.split(advice[1])[1:]).code == 0
-        assert cli("evaluate", run, "--suite", "calibration", "-q").code == 0
 
 
 CASES: dict[str, tuple[tuple[str, ...], str]] = {
