@@ -70,6 +70,7 @@ def test_kaggle_s_layout_goes_through_every_command(cli: Cli, kaggle: str, comma
     done = cli(command, *words, "--skip-bad")
     assert done.code == 0, done.err
     assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in done.out + done.err
+    assert "pass --skip-bad" not in done.out + done.err  # it was
     if command == "suggest-alpha":
         assert "inputs of shape (1, 6, 6)" in done.out
 

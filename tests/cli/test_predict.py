@@ -42,6 +42,7 @@ def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refuse
     refused("predict", run, "--data", "new", says="expected new/bad.png to be an image")
     result = cli("predict", run, "--data", "new", "--skip-bad")
     assert result.out.startswith("1 image skipped, e.g.: expected new/bad.png to be an image")
+    assert "pass --skip-bad" not in result.out
     found = json.loads(cli("predict", run, "--data", "new", "--skip-bad", "--json").out)
     assert list(found) == ["run", "data", "out", "examples", "skipped", "classes"]
     assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (4, 1, 4)

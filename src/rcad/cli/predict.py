@@ -33,6 +33,7 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     from rcad.cli.screen import say, say_json
+    from rcad.data.decoding import without_advice
     from rcad.predict.predictor import load, write_csv
     from rcad.runs.words import plural
     from rcad.train.progress import shown
@@ -49,7 +50,7 @@ def predict(
         return
     skipped = found["skipped"]
     if skipped and not quiet:
-        say(f"{plural(len(skipped), 'image')} skipped, e.g.: {skipped[0]}")
+        say(f"{plural(len(skipped), 'image')} skipped, e.g.: {without_advice(skipped[0])}")
     what = (
         "  ".join(f"{name} {count}" for name, count in found["classes"].items() if count)
         if predictor.classes

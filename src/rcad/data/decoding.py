@@ -191,8 +191,17 @@ def decode_splits(
         if len(kept) < len(y):
             _keep(folder / f"{split}_x.npy", kept)
         np.save(folder / f"{split}_y.npy", y[kept])
-    skipped = [problem for problems in bad.values() for problem in problems.values()]
-    return (f"{len(skipped)} of {total} images skipped, e.g.: {skipped[0]}",) if skipped else ()
+    return skipped([problem for problems in bad.values() for problem in problems.values()], total)
+
+
+def skipped(problems: Sequence[str], total: int) -> tuple[str, ...]:
+    """A sentence on the images left out, if any: how many, and what is wrong with one; what to do was done."""
+    return (f"{len(problems)} of {total} images skipped, e.g.: {without_advice(problems[0])}",) if problems else ()
+
+
+def without_advice(problem: str) -> str:
+    """A refusal, "expected ..., but got ...; what to do", without what to do."""
+    return problem.rpartition("; ")[0] or problem
 
 
 def first_image(sources: Sequence[Source], size: int | None, skip_bad: bool) -> tuple[bool, int, int]:

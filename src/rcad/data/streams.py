@@ -28,7 +28,7 @@ import numpy.typing as npt
 from rcad.data.cache import DECODING, REMEDY, fingerprint, hashed, kept
 from rcad.data.dataset import Dataset, Progress, Split
 from rcad.data.decoders import WORTH_PROCESSES, Chunk, Pixels, Spot, fill_elsewhere, share_of_cores
-from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image
+from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image, skipped
 from rcad.data.images import decode, is_grey
 from rcad.errors import InputError, memory
 
@@ -197,8 +197,7 @@ def streamed(
         stream = Stream(encoded, survey, size, identity, kept + first)
         splits[split] = Split(stream, y[kept])
         first += len(y)
-    reasons = list(survey.bad.values())
-    omissions = (f"{len(reasons)} of {first} images skipped, e.g.: {reasons[0]}",) if reasons else ()
+    omissions = skipped(list(survey.bad.values()), first)
     note = "; ".join([note, *omissions, "streamed from disk"])
     train, test = splits["train"], splits.get("test")
     return Dataset("", "classification", train, test, classes, note=note, omissions=omissions)
