@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,18 @@ import pytest
 
 from rcad.loss.terms import WEIGHT
 
-RECORD: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "results/defaults/defaults.json").read_text(encoding="utf-8")
-)
+ROOT = Path(__file__).parents[2]
+RECORD: dict[str, Any] = json.loads((ROOT / "results/defaults/defaults.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("default_values_page")
+
+
+def test_the_page_is_made_from_the_record(pages: Any) -> None:
+    assert (ROOT / "results/defaults/defaults.md").read_text(encoding="utf-8") == pages.page(RECORD)
 
 
 def test_lam_is_the_one_that_held_out_examples_chose() -> None:
@@ -40,3 +50,36 @@ def test_no_alpha_and_no_lam_would_mend_it_there(name: str) -> None:
         means = [np.mean(values) for values in cells.values()]
         assert means == sorted(means)
         assert min(means) > 0
+
+
+def test_where_the_default_is_safe_on_moons(pages: Any) -> None:
+    """By the rule of `rcad compare`: what the page says in words, cell by cell."""
+    found = pages.judged(RECORD["moons"])
+    worse = {
+        metric: [name for (name, by), one in found.items() if (by, one.outcome) == (metric, "worse")]
+        for metric in pages.METRICS
+    }
+    assert len(found) == 72
+    assert worse["nll"] == ["0.1, 2, 1000", "0.1, 10, 1000"]
+    for name in worse["nll"]:
+        assert np.mean(RECORD["moons"][name]["0"]["accuracy"]) > 99.6
+        assert found[name, "accuracy"].mean > 0
+        assert found[name, "nll"].mean == pytest.approx(-0.005, abs=5e-4)
+    assert worse["accuracy"] == ["0.1, 625, 100", "0.1, 1000, 100"]
+    closest = max(
+        (name for name in RECORD["moons"] if not name.endswith(" 1000")), key=lambda name: -found[name, "nll"].mean
+    )
+    assert (closest, found[closest, "nll"].mean) == ("0.1, 2, 300", pytest.approx(-0.002, abs=5e-4))
+    for paper in ("0.1, 625, 1000", "0.75, 625, 1000", "0.1, 1000, 1000"):
+        assert found[paper, "nll"].outcome == "better"
+        assert found[paper, "accuracy"].outcome == "undecided"
+
+
+def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse(pages: Any) -> None:
+    worse = dict.fromkeys(next(iter(RECORD["rules"].values())), 0)
+    for found in RECORD["rules"].values():
+        for rule, values in found.items():
+            mean, half = pages.difference(values, found["0"])
+            worse[rule] += mean > half
+    assert worse.pop("0") == 0
+    assert min(worse.values()) >= 1
