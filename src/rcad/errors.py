@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from html import escape
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 LONGEST = 300
 """Characters of a message at most."""
@@ -26,6 +26,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 def visible(text: str) -> str:
     """Names come from files: line breaks and a terminal's codes are written out, as Python writes them."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at the stream and it can move its cursor."""
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # closed
+        return False
 
 
 def one_line(text: str, most: int = LONGEST) -> str:

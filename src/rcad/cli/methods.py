@@ -41,7 +41,7 @@ def show_method(
     raw: Annotated[bool, option("--raw", "The Markdown itself, as when stdout is not a terminal.")] = False,
 ) -> None:
     from rcad.cli.screen import say
-    from rcad.report.terminal import is_terminal
+    from rcad.errors import is_terminal
 
     text = card(name).text
     if raw or not is_terminal(sys.stdout):

@@ -71,7 +71,7 @@ class AccelerateCriterion:
         `Objective.forward`.
         """
         check_compiled(model)
-        batch = self.step.batch(model, x, y)
+        batch = self.step._batch(model, x, y)
         losses = self.step.resolved.criterion.backward(
             model,
             batch.x,

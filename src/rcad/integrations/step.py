@@ -42,7 +42,7 @@ class Step:
 
     def losses(self, model: Model, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
         """The losses with their graph; `number` is how many batches came before, for terms that rest at some."""
-        batch = self.batch(model, x, y)
+        batch = self._batch(model, x, y)
         criterion = self.resolved.criterion
         return criterion.losses(model, batch.x, batch.target, step=number, generator=self.generator, **batch.views)
 
@@ -50,7 +50,7 @@ class Step:
         self, model: Model, x: Inputs, y: Tensor, run: Run, *, accumulate: int = 1, number: int | None = None
     ) -> Losses:
         """Gradients in the fewest passes, each run backward by the framework's own `run`."""
-        batch = self.batch(model, x, y)
+        batch = self._batch(model, x, y)
         return self.resolved.criterion.backward(
             model,
             batch.x,
@@ -64,7 +64,7 @@ class Step:
 
     def captured(self, step: CapturedStep, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
         """The whole step of `rcad.capture`, optimizer and all."""
-        batch = self.batch(step.model, x, y)
+        batch = self._batch(step.model, x, y)
         return step(batch.x, batch.target, step=number, **batch.views)
 
     def state_dict(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Step:
         readable = self.resolved.readable(losses.parts)
         return {f"{prefix}/{name}": value for name, value in {"loss": losses.total.detach(), **readable}.items()}
 
-    def batch(self, model: Model, x: Inputs, y: Tensor) -> Batch:
+    def _batch(self, model: Model, x: Inputs, y: Tensor) -> Batch:
         """The batch as the method wants it; the first one is tried on the model's signature."""
         if not (self._fits or torch.compiler.is_compiling()):
             check_call(model, x)

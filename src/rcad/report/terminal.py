@@ -7,23 +7,14 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import TextIO
 
-from rcad.errors import visible
+from rcad.errors import is_terminal, visible
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 
 WIDE = 10_000
 _GAP = 2
 _NARROWEST = 16
 _LONGEST_RULE = 120
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at the stream and it can move its cursor."""
-    try:
-        return stream.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # closed
-        return False
 
 
 def screen_width() -> int:

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from rcad.errors import visible
-from rcad.report.terminal import is_terminal
+from rcad.errors import is_terminal, visible
 from rcad.runs.words import duration, size
 
 Row = Mapping[str, float]
