@@ -206,10 +206,14 @@ def load(
     name, root = str(name_or_path), data_root(data_dir)
     cache_path = cache.cache_root(cache_dir)
     source = ""
+    if root is None and name in (*OFFICIAL, *UCI):
+        raise InputError(
+            f"expected a data folder for {name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
+        )
     where = {"data_dir": root, "cache_dir": cache_path, "progress": progress, "stream": stream}
     if name in READERS and name not in OFFICIAL:
         return dataclasses.replace(_call(READERS[name], name, where, options), name=name)
-    if name in OFFICIAL:
+    if root is not None and name in OFFICIAL:
         known, found = OFFICIAL[name], _official(name, root)
         if found.layout == "parquet" and "label_column" not in options:
             # Shards often carry no names; for a known set the classes and so the allowed labels are known.
@@ -232,14 +236,9 @@ def load(
     return dataclasses.replace(dataset, name=name, note=note, source=source)
 
 
-def _official(name: str, data_dir: Path | None) -> Found:
+def _official(name: str, data_dir: Path) -> Found:
     """The official files of an image set, or another layout that holds it (Parquet shards, class folders)."""
-    known = OFFICIAL[name]
-    if data_dir is None:
-        raise InputError(
-            f"expected a data folder for {name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
-        )
-    found = locate(name, data_dir)
+    known, found = OFFICIAL[name], locate(name, data_dir)
     if found is None:
         looked = f"{name}/, {known.folder}/, {', '.join(remote.filename for remote in known.files)}"
         raise InputError(

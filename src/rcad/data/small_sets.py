@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,26 +33,19 @@ def find_uci(name: str, data_dir: Path) -> Path | None:
     return folder if (folder / "data.txt").is_file() else None
 
 
-def load_uci(name_or_path: str, *, data_dir: Path | None = None) -> Dataset:
+def load_uci(name_or_path: str, *, data_dir: Path) -> Dataset:
     """Read one of `UCI`.
 
     Args:
         name_or_path: boston, concrete, energy, wine or yacht.
-        data_dir: the folder with uci/ in it; by default $RCAD_DATA.
+        data_dir: the folder with uci/ in it.
 
     Returns:
         x float32 (N, D) and y float32 (N,), both unscaled, with the standard splits as indices into them.
     """
-    if name_or_path not in UCI:
-        raise InputError(f"expected one of {', '.join(UCI)}, but got {name_or_path!r}")
-    root = data_dir or (Path(os.environ["RCAD_DATA"]) if os.environ.get("RCAD_DATA") else None)
-    if root is None:
-        raise InputError(
-            f"expected a data folder for {name_or_path}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
-        )
-    folder = find_uci(name_or_path, root)
+    folder = find_uci(name_or_path, data_dir)
     if folder is None:
-        wanted = root / "uci" / UCI[name_or_path] / "data.txt"
+        wanted = data_dir / "uci" / UCI[name_or_path] / "data.txt"
         raise InputError(f"expected {name_or_path} at {wanted}, but there is no such file; put its folder there")
     return read_folder(name_or_path, folder)
 

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from rcad.data.dataset import Dataset, Split, holdout
+from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
-from rcad.data.small_sets import UCI, load_uci
+from rcad.data.small_sets import UCI
 from rcad.loss.methods import (
     Method,
     adversarial_training,
@@ -204,7 +205,7 @@ def judge(study: Study) -> Study:
 
 
 def read(name: str, data_dir: Path | None) -> Dataset:
-    return synthetic() if name == "synthetic" else load_uci(name, data_dir=data_dir)
+    return synthetic() if name == "synthetic" else load(name, data_dir=data_dir)
 
 
 def synthetic(rows: int = 60, splits: int = 20) -> Dataset:
