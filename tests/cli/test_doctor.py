@@ -76,3 +76,6 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.level == "warn"
     assert "pip install -c constraints.txt -e '.[cli]'" in check.remedy
     assert "rich is missing" in check.text
+    assert doctor.extra("timm") == ("extra timm", "ok", doctor.NOT_INSTALLED, "")  # nobody needs all of them
+    monkeypatch.setattr(doctor, "version", {"onnx": "1.2"}.get)
+    assert doctor.extra("onnx").level == "warn"  # a half of one is of no use

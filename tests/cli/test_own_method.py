@@ -138,6 +138,13 @@ def test_workers_import_it_too(cli: Cli) -> None:
     assert record.status == "done"
 
 
+def test_an_error_in_its_code_says_where(cli: Cli) -> None:
+    files(own_code_dot_py=CODE.replace("output.square()", "output.sqare()"))
+    done = cli(*SMALL, "--method", "own_code:penalty")
+    assert done.code == 1
+    assert "rcad: unexpected AttributeError in own_code.py, line 5: 'Tensor' object has no attribute" in done.err
+
+
 def test_compared_with_erm(cli: Cli, refused: Refused) -> None:
     words = ("compare", "--data", "digits[:60]", "--epochs", 1, "--seeds", 3, "--out", "report", "--methods")
     done = cli(*words, "erm,own_code:penalty(lam=0.1)")

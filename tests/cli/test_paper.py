@@ -116,7 +116,7 @@ def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
         (["T4", "--scale", "smoke", "--seeds", "many"], "expected --seeds to be a number of runs"),
         (["T4", "--scale", "smoke", "--device", "abacus"], "expected --device to be"),
         (["T4", "--scale", "smoke", "--workers", "0"], "--workers"),
-        (["T4", "--data-dir", "nowhere"], "expected data for T4, but there are none: CIFAR-100-2k: cifar100 was not"),
+        (["T4", "--data-dir", "nowhere"], "expected data for T4, but there are none: cifar100 not found"),
         (
             ["T5", "--data-dir", "nowhere"],
             "ImageNet: the data folder has no imagenet/ with train/ and val/ of class folders, or",

@@ -54,6 +54,18 @@ def test_a_term_may_have_a_likelihood_and_a_measure_of_its_own() -> None:
     torch.testing.assert_close(custom.values(Categorical(), OUTPUT, LABELS), OUTPUT[:, 0])
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_measure_of_ones_own_gives_one_number_per_example(keep: bool) -> None:
+    """A sum over the batch would weigh it by the batch size, and (B, 1) meets weights of (B,) as (B, B)."""
+
+    def of_the_batch(likelihood, output, target):
+        return output.square().sum(1, keepdim=True) if keep else output.square().sum()
+
+    says = r"the term 'own' to give one number for each of 4 examples, but got shape \((4, 1)?\)"
+    with pytest.raises(InputError, match=says):
+        Term("own", of_the_batch).mean(Categorical(), torch.ones(4, 3), torch.zeros(4).long(), None)
+
+
 def test_a_weight_of_zero_is_no_term_at_all() -> None:
     assert active((Term("nll"), Term("rcad", "negative_entropy", 0.0, GradientStep(0.5))), 0) == [Term("nll")]
 

@@ -32,7 +32,7 @@ def test_missing_data_are_named_and_the_rest_is_run(tmp_path: Path, monkeypatch:
     assert [line.split(":")[0] for line in found.missing] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert all(line.endswith("so it was not run.") for line in found.missing)
     assert {one.column for one in found.runs} == set(found.columns)
-    with pytest.raises(InputError, match=r"expected data for T1, but there are none: CIFAR-100-2k: cifar100 was not"):
+    with pytest.raises(InputError, match=r"expected data for T1, but there are none: cifar100, tiny-imagenet"):
         plan(SUITES["T1"], "small", "one view", [0], data_dir=tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"the data folder has no imagenet/ with train/ and val/"):
         plan(SUITES["T5"], "full", "one view", [0], data_dir=tmp_path)

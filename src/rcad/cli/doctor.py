@@ -45,6 +45,8 @@ def doctor(
         table(["", "what", "found"], cells)
         bad, warned = (sum(check.level == level for check in checks) for level in ("bad", "warn"))
         say("\nall is well" if not bad + warned else f"\n{bad} bad, {warned} to look at; the rest is fine")
+        if any(check.text == NOT_INSTALLED for check in checks):
+            say(f"an extra that you want: {install('NAME')}")
     raise typer.Exit(int(any(check.level == "bad" for check in checks)))
 
 
@@ -68,6 +70,7 @@ EXTRAS = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
 NEEDED = ("cli", "data")
+NOT_INSTALLED = "not installed"
 NEED_TORCHVISION = ("timm", "lightning", "torchmetrics")
 BF16 = """
 import torch
@@ -111,8 +114,9 @@ def extra(name: str) -> Check:
     text = ", ".join(f"{package} {number or 'is missing'}" for package, number in found.items())
     if all(found.values()):
         return Check(f"extra {name}", "ok", text)
-    remedy = install(name) + ("" if name in NEEDED else " if you want it")
-    return Check(f"extra {name}", "warn", text, remedy)
+    if name not in NEEDED and not any(found.values()):
+        return Check(f"extra {name}", "ok", NOT_INSTALLED)
+    return Check(f"extra {name}", "warn", text, install(name))
 
 
 def torchvision_trap(code: int | None, last_line: str) -> Check:

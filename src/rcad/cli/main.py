@@ -223,8 +223,17 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
         return _fail(
             f"expected room for what is written, but got: {error.strerror}; free some, and run it again", USAGE
         )
-    kind = type(error).__name__
+    kind = f"{type(error).__name__}{_in_own_method(error)}"
     return _fail(f"unexpected {kind}: {error}; run it again with {TRACEBACK}=1 to see where", UNEXPECTED)
+
+
+def _in_own_method(error: Exception) -> str:
+    """Where the code of a user's own method raised it."""
+    from rcad.loss.method_rows import OWN
+
+    modules = {name.partition(":")[0] for name in OWN}
+    frames = [one for one in traceback.walk_tb(error.__traceback__) if one[0].f_globals.get("__name__") in modules]
+    return f" in {os.path.relpath(frames[-1][0].f_code.co_filename)}, line {frames[-1][1]}" if frames else ""
 
 
 def _from_decoding(error: Exception) -> bool:

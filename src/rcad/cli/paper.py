@@ -256,11 +256,16 @@ def report(
     from rcad.cli.screen import say
     from rcad.errors import InputError
     from rcad.paper.report import build
+    from rcad.runs.words import plural
 
     if not any(file.suffix in (".json", ".gz") for file in results.rglob("*")):
         raise InputError(f"expected records of studies in {results}, but there are none; e.g. rcad paper run F5 first")
-    for file in build(results, out):
-        say(str(file))
+    files = build(results, out)
+    for file in files:
+        if file.parent == out:
+            say(str(file))
+    for folder in dict.fromkeys(file.parent for file in files if file.parent != out):
+        say(f"{folder}: {plural(sum(file.parent == folder for file in files), 'file')}")
 
 
 def _no_options(name: str, given: dict[str, object]) -> None:

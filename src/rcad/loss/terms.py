@@ -100,8 +100,15 @@ class Term(Value):
 
     def values(self, likelihood: Likelihood, output: Tensor, target: Tensor) -> Tensor:
         """The measure, one number per example."""
-        measure = self.measure if callable(self.measure) else MEASURES[self.measure]
-        return measure(self.likelihood or likelihood, output, target)
+        if not callable(self.measure):
+            return MEASURES[self.measure](self.likelihood or likelihood, output, target)
+        found = self.measure(self.likelihood or likelihood, output, target)
+        if found.shape != output.shape[:1]:
+            raise InputError(
+                f"expected the measure of the term {self.name!r} to give one number for each of {len(output)} "
+                f"examples, but got shape {tuple(found.shape)}; sum over all dimensions but the first"
+            )
+        return found
 
     def mean(
         self, likelihood: Likelihood, output: Tensor, target: Tensor, weight: Tensor | None, runs: int = 1

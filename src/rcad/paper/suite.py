@@ -204,9 +204,12 @@ def plan(
     columns = tuple(column.name for column in wanted if reasons[column.benchmark] is None)
     absent = tuple(dict.fromkeys(reason for c in wanted if (reason := reasons[c.benchmark]) is not None))
     if not columns:
+        # Several data sets of one archive lack the same file; their sentences together would not fit a line.
+        files = ", ".join(dict.fromkeys(column.benchmark.data for column in wanted))
+        why = absent[0].removesuffix(".") if len(absent) == 1 else f"{files} not found in the data folder"
         raise InputError(
-            f"expected data for {suite.name}, but there are none: {' '.join(absent)} "
-            "Pass --data-dir, or try --scale smoke, which needs none"
+            f"expected data for {suite.name}, but there are none: {why}; pass --data-dir (rcad data fetch downloads "
+            "some), or try --scale smoke, which needs none"
         )
     numbers = tuple(seeds)
     runs = () if views == "tuned" else suite.runs(scale, numbers, views, columns, weights)
