@@ -229,6 +229,7 @@ STUDIES: list[tuple[tuple[object, ...], str]] = [
     ((*COMPARE, "--methods", "erm,label_smoothing"), "expected methods for regression (erm, "),
     ((*COMPARE, "--methods", "erm,mixup"), "'mixup'"),
     ((*COMPARE, "--methods", " , "), "--methods"),
+    ((*COMPARE, "--methods", "me_ada(levels=8)"), "say so, e.g. me_ada(levels=none)"),
     ((*COMPARE, "--methods", "erm,rcda"), "did you mean 'rcad'?"),
     ((*COMPARE, "--methods", "rcad(alpha=-1)"), "expected alpha to be"),
     ((*COMPARE, "--methods", "erm", "--no-controls"), "expected a method to compare ERM with, but got erm; "),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli.conftest import Cli
@@ -178,3 +179,8 @@ def test_clear_empties_the_cache_of_what_rcad_made(cli: Cli) -> None:
     assert left == {*folders, "cache/unpacked/mine", "cache/notes.txt"}
     assert cli("data", "clear", "--cache-dir", "none", "--yes").out == "removed 0 items, 0 B in none\n"
     assert cli("data", "import", "set.zip").code == 0
+
+
+def test_npz(cli: Cli) -> None:
+    np.savez("own.npz", x=np.zeros((6, 4), np.float32), y=np.array([0, 1, 0, 1, 0, 1]))
+    assert json.loads(cli("data", "import", "own.npz", "--json").out)["shape"] == [4]

@@ -89,6 +89,18 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
     assert [one["run"] for one in json.loads(again.out)["left_out"]] == [one["run"] for one in found["left_out"]]
 
 
+def test_data_that_lie_elsewhere_leave_no_run(cli: Cli) -> None:
+    images("photos")
+    cli("data", "import", "photos", "--name", "flowers", "--data-dir", "d")
+    words = ("train", "--data", "flowers", "--data-dir", "d", "--method", "erm", "--epochs", "1", "-q")
+    assert cli(*words, "--seeds", "2").code == 0
+    result = cli("evaluate", "all", "--suite", "calibration", "--out", "o")
+    first, _, last = result.err.splitlines()
+    assert "point --data-dir to where the run's data lie" in first
+    assert last.startswith("rcad: expected a run that can be evaluated, but got none")
+    assert (result.code, Path("o").exists()) == (2, False)
+
+
 def test_a_wrong_request_is_one_line_for_all_runs(refused: Refused, runs: Path) -> None:
     (runs / run_id("rcad", 1) / "model.safetensors").write_bytes(b"junk")
     refused("evaluate", "all", "--ood-data", "cifra10", says="did you mean 'cifar10'")

@@ -254,6 +254,15 @@ def test_a_repair_leaves_a_record_alone_whose_data_have_changed(cli: Cli) -> Non
     assert path.with_name("record.json").read_bytes() == record
 
 
+def test_a_run_that_diverged_stays_so(cli: Cli) -> None:
+    words = (*SMALL, "--method", "erm", "--set", "optim.name=sgd", "--lr", "1e30", "--quiet")
+    assert "no longer finite in epoch 1" in cli(*words).out
+    next(Path("runs").glob("*/log.jsonl")).unlink()
+    again = cli(*words)
+    assert (again.code, again.err) == (1, "")
+    assert again.out.startswith("diverged already")
+
+
 def test_several_runs_under_torchrun_are_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
     for name, value in told.items():

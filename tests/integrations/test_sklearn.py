@@ -246,14 +246,6 @@ def test_partial_fit_goes_on_one_epoch_at_a_time() -> None:
     assert np.array_equal(real.predict(DIABETES[0]), same.predict(DIABETES[0]))
 
 
-def test_a_failed_first_call_leaves_the_next_one_first() -> None:
-    x, y = WINE
-    model = short()
-    with pytest.raises(ValueError):
-        model.partial_fit(x[:, :0], y, classes=[0, 1, 2])
-    assert model.partial_fit(x, y, classes=[0, 1, 2]).n_iter_ == 1
-
-
 def test_warm_start_goes_on_and_a_fresh_fit_does_not() -> None:
     x, y = WINE
     warm = short(max_iter=3, warm_start=True).fit(x, y).fit(x, y)

@@ -16,15 +16,6 @@ from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
 RCAD_TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
 
 
-def test_the_total_is_the_weighted_sum_of_the_parts() -> None:
-    net, (x, y) = smooth_net(), images()
-    losses = Objective(net, terms=RCAD_TERMS)(x, y)
-    torch.testing.assert_close(losses.total.detach(), losses.parts["nll"] + 0.1 * losses.parts["rcad"])
-    torch.testing.assert_close(losses.output, net(x).detach())
-    assert losses.total.requires_grad
-    assert not any(value.requires_grad for value in (losses.output, *losses.parts.values()))
-
-
 @pytest.mark.parametrize("where", [GradientStep(0.5, steps=3), ProjectedAscent(0.5, steps=2), RandomStep(0.5)])
 def test_every_perturbation_may_stand_in_a_term(where: Any) -> None:
     net, (x, y) = norm_net(), images()
@@ -43,16 +34,6 @@ def test_sample_weights_scale_examples() -> None:
     pair = Objective(two, terms=RCAD_TERMS)(x[[0, 3, 3]], y[[0, 3, 3]])
     (pair.total * 3 / 7).backward()
     assert_same_state(one, two)
-
-
-def test_gradient_accumulation_equals_the_big_batch() -> None:
-    x, y = images(12)
-    whole, parts = smooth_net(), smooth_net()
-    Objective(whole, terms=RCAD_TERMS)(x, y).total.backward()
-    objective = Objective(parts, terms=RCAD_TERMS)
-    for index in torch.arange(12).split(3):
-        (objective(x[index], y[index]).total / 4).backward()
-    assert_same_state(whole, parts)
 
 
 def test_segmentation_has_an_entropy_per_pixel() -> None:

@@ -15,7 +15,7 @@ from rcad.paper.report.numbers import (
     gain_over,
 )
 from rcad.paper.report.overview import verdict_table
-from rcad.paper.report.tables import Links, grid, run_table, side_by_side
+from rcad.paper.report.tables import Links, grid, measure_table, run_table, side_by_side
 from rcad.report.document import Cell, Table
 from rcad.report.numbers import fixed
 
@@ -31,6 +31,10 @@ def texts(table: Table) -> list[list[str]]:
 def row_of(table: Table, *start: str) -> dict[str, Cell]:
     (found,) = [row for row in table.cells if [cell.text for cell in row][: len(start)] == list(start)]
     return dict(zip(table.header, found, strict=True))
+
+
+def test_without_rcad_there_is_nothing_to_measure() -> None:
+    assert measure_table(study(rows=("ERM", "FGSM"))) is None
 
 
 def test_gains_point_to_the_better() -> None:
