@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
-import subprocess
-import sys
-import time
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from cli.conftest import Forked, until
 from paper_records import silent
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
@@ -132,7 +132,7 @@ def test_packed_runs_give_the_same_record_without_folders_or_weights(
 
 
 def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
-    t4: tuple[Order, dict[str, Any]], tmp_path: Path
+    t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two thirds of the runs were packed long before: of the others some are made here, the rest where it goes on."""
     wanted, record = t4
@@ -141,13 +141,11 @@ def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
     for place in (first, second):
         write_pack(place.out / "images" / "old.jsonl.gz", old)
     words = shlex.split("paper run T4 --scale smoke --only n=500 --seeds 3 --workers 1 --device cpu --out")
-    with subprocess.Popen([sys.executable, "-m", "rcad.cli", *words, str(first.out)], stderr=subprocess.DEVNULL) as one:
-        store, deadline = Store(first.store), time.monotonic() + 120
-        while time.monotonic() < deadline and one.poll() is None:
-            if first.store.is_dir() and sum(kept.status == "done" for kept in store.records()) >= 3:
-                break
-            time.sleep(0.05)
-        one.kill()
+    monkeypatch.chdir(tmp_path)
+    process, store = Forked(*words, first.out), Store(first.store)
+    until(lambda: first.store.is_dir() and sum(kept.status == "done" for kept in store.records()) >= 3, 120)
+    os.kill(process.pid, signal.SIGKILL)
+    process.end()
     finished = [kept for kept in Store.open(first.store).records() if kept.is_final]
     assert 3 <= len(finished) < 7
     write_pack(second.out / "images" / "first.jsonl.gz", [store.packed(kept.id) for kept in finished])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +33,7 @@ from rcad.train.progress import Silent
 from rcad.train.run import canonical_config, plan_of, run
 from rcad.train.stop import Stop
 from rcad.train.task import FEW_IMAGES, as_built, model_of, prepare
+from workers import started
 
 SETTINGS = ("model.width=4", "train.batch_size=32")
 
@@ -340,8 +338,7 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(to_toml(config))
     moments = [f"{moment} {chance.randint(3, 15)}" for moment in ("step", "write") * 2]
-    command = [sys.executable, "-c", WORKER, str(path), str(tmp_path / "runs"), *moments]
-    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+    assert started(WORKER, path, tmp_path / "runs", *moments, copied=True)() == 0
     store = Store.open(tmp_path / "runs")
     assert store.status(config) == "interrupted"
     assert store.ids() == [config_id(config)]

@@ -76,6 +76,14 @@ def place(tmp_path: Path, *names: str) -> Place:
     return Place(Store.open(tmp_path / "runs"), device="cpu", track=names or ("heard",))
 
 
+class Stopping(Silent):
+    """Ctrl-C in the middle."""
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        if done >= 0.5 * total:
+            os.kill(os.getpid(), 2)
+
+
 def steps(told: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]:
     return [one[2] for one in told if one[0] == "log" and run in (None, one[1])]
 
@@ -122,11 +130,6 @@ def test_what_was_told_is_not_told_again_and_a_new_address_is_told_all(
 
 
 def test_a_run_that_goes_on_continues_its_tracked_run(tmp_path: Path, heard: type[Heard]) -> None:
-    class Stopping(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            if done >= 0.5 * total:
-                os.kill(os.getpid(), 2)
-
     stopped = schedule([config(epochs=5)], place(tmp_path), Stopping())
     assert not stopped.complete
     before = steps(heard.told)
@@ -231,11 +234,6 @@ def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatc
 
 def twice(tmp_path: Path, name: str) -> RunRecord:
     """A run that was stopped and went on, tracked; and told once more by a third call."""
-
-    class Stopping(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            if done >= 0.5 * total:
-                os.kill(os.getpid(), 2)
 
     schedule([config(epochs=4)], place(tmp_path, name), Stopping())
     (record,) = schedule([config(epochs=4)], place(tmp_path, name)).records
