@@ -352,6 +352,14 @@ def test_differences(record: dict[str, Any]) -> None:
     assert controls.cells[0][4].text == "<0.001"
 
 
+def test_data_in_memory_are_to_be_written_to_a_file() -> None:
+    pandas = pytest.importorskip("pandas")
+    for data, save in ((pandas.DataFrame({"a": [1]}), "DataFrame; .*to_csv"), (np.zeros((2, 2)), "ndarray; .*savez")):
+        for call in (rcad.compare, rcad.tune):
+            with pytest.raises(InputError, match=f"expected data to be a name, a file or a folder, but got {save}"):
+                call(data)
+
+
 def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files(my_dot_csv=table())

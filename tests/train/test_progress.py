@@ -85,6 +85,14 @@ def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Clock, capsys:
     assert capsys.readouterr().out == "fetching 20.0 kB  6.0 s elapsed\n"
 
 
+def test_a_piece_of_the_same_name_has_a_time_of_its_own(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    for _ in range(4):
+        lines.detail("evaluating", 100, 100)  # the test set of one run after the other
+        clock.now += 8.0
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_bars(width: int, clock: Clock) -> None:
     stream = Terminal()

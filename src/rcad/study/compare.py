@@ -37,6 +37,7 @@ from rcad.study.study import (
     check_suitable,
     compete,
     lineup,
+    named_data,
     overlap,
     seed_words,
     space_of,
@@ -92,7 +93,7 @@ COMPARISON = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(
 
 
 def compare(
-    data: str,
+    data: str | Path,
     methods: str | Sequence[str] | None = None,
     *,
     target: str | None = None,
@@ -138,7 +139,7 @@ def compare(
     check_packages(("scipy.stats", "scipy", "data"))
     if budget is not None:
         whole("budget", budget, minimum=1)
-    asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
+    asked = Asked(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=tuple(devices), **where) as (kept, place):

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -44,6 +45,16 @@ WORDS = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier score", "rmse": "
 UNITS = {"accuracy": " points", "nll": " nats", "brier": "", "rmse": ""}
 FEW, Z = 100, 1.96
 """Below so many examples an accuracy is known to no better than ten points; the normal's 97.5% point."""
+
+
+def named_data(data: Any) -> str:
+    """What `rcad.compare` and `rcad.tune` take as data; a table or an array in memory has no name to be found by."""
+    if isinstance(data, str | Path):
+        return str(data)
+    save = "data.to_csv('my.csv', index=False)" if hasattr(data, "to_csv") else "numpy.savez('my.npz', x=x, y=y)"
+    raise InputError(
+        f"expected data to be a name, a file or a folder, but got {type(data).__name__}; write it to a file: {save}"
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers,
 from rcad.study.pictures import in_words, search_map
 from rcad.study.ranges import applied, beginning, check_space, default_space
 from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
-from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, check_held_out, measured
+from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, check_held_out, measured, named_data
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
@@ -131,7 +131,7 @@ SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(_formed(plain)))
 
 
 def tune(
-    data: str,
+    data: str | Path,
     method: str = "rcad",
     *,
     budget: int = BUDGET,
@@ -184,7 +184,7 @@ def tune(
     one_of("search", search, SEARCHES)
     whole("budget", budget, minimum=1)
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
-    asked = Asked(data, target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
+    asked = Asked(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=tuple(devices), **where) as (kept, place):
         work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)

@@ -166,6 +166,8 @@ class Lines:
             self._next["detail"] = time.monotonic() + self.every  # what is done in a moment needs no line
         elif self._is_due("detail"):
             self._say(f"{what} {_counted(done, total, unit)}  {self._piece.words(done, total)}")
+        if 0 < total <= done:
+            self._piece = _Clock(0.0)  # the next of this name is another one, with a time of its own
 
     def note(self, text: str) -> None:
         self._print(text)
