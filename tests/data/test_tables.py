@@ -213,10 +213,8 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 )
 def test_bad_tables(tmp_path: Path, content: str | bytes, options: dict[str, Any], message: str) -> None:
     path = write(tmp_path, content)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message):
         load(path, **{"target": "y", **options})
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
 
 
 def test_arrays_of_another_kind(tmp_path: Path) -> None:
