@@ -31,5 +31,5 @@ IMAGE = {"num_outputs": 3, "in_shape": (3, 8, 8)}
     ],
 )
 def test_says_what_was_expected(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught, torch.device("meta"):
+    with pytest.raises(InputError, match=message), torch.device("meta"):
         build(name, **{**IMAGE, **options})
