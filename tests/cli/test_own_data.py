@@ -103,7 +103,7 @@ def test_data_and_images_are_two_names_for_one_thing(cli: Cli, kaggle: str) -> N
         "rcad: expected --data or --images, but got both: digits and set; leave one out\n",
     )
     for command in SHORT:
-        assert cli(command, *SHORT[command].split()).err == "rcad: expected --data, but it is missing; see --help\n"
+        assert cli(command, *SHORT[command].split()).err.startswith("rcad: expected --data, but it is missing; ")
     words = ["--data", "my.csv", "--labels", "x.csv", "--method", "erm"]
     Path("my.csv").write_text("a,y\n1,0\n2,1\n3,0\n")
     assert "but got 'labels'" in cli("train", *words).err

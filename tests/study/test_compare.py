@@ -116,7 +116,7 @@ def test_holm_is_over_the_second_family_alone() -> None:
 def test_overlapping_splits_take_the_winner_back() -> None:
     found = cells({"rcad": 0.7}, noise=0.6, seed=1)
     assert "is better than ERM" in said(found)[0]
-    assert "splits of this data set cannot show a difference this small" in said(found, ratio=0.5)[0]
+    assert "more splits would not show a difference this small, more data might" in said(found, ratio=0.5)[0]
 
 
 def test_the_other_methods_are_told_by_metric() -> None:

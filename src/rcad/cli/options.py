@@ -118,7 +118,7 @@ class Source:
     def required(self) -> str:
         """The same, where there is no other way to say it."""
         if (name := self.name) is None:
-            raise InputError("expected --data, but it is missing; see --help")
+            raise InputError("expected --data, but it is missing; e.g. --data digits, my.csv or images/")
         return name
 
 

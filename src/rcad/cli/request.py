@@ -55,9 +55,12 @@ class Request:
         method = self.method
         if method is None and (recipe := RECIPES.get(self.recipe or "")):
             method = recipe.method or None
-        for option, value in (("--data", self.data["name"]), ("--method", method)):
+        for option, value, like in (
+            ("--data", self.data["name"], "--data digits, my.csv or images/"),
+            ("--method", method, "--method rcad"),
+        ):
             if value is None:
-                raise InputError(f"expected {option}, but it is missing; see --help")
+                raise InputError(f"expected {option}, but it is missing; e.g. {like}")
         fields = [f"{key}={value}" for key, value in self.fields.items() if value is not None]
         return configure(
             self.data,

@@ -300,7 +300,7 @@ class _Work:
         """The same command with another value of one option, into a folder of its own."""
         words = list(self.words)
         words[words.index(option) + 1] = str(value)
-        out = f"{(self.out or Path('rcad-compare')).name}-{value}{option.removeprefix('-')}"
+        out = f"{(self.out or Path('rcad-compare')).name}{option.removeprefix('-')}-{value}"
         return {"why": why, "command": command(*words, "--out", out)}
 
     def _train_line(self, name: str, cell: Mapping[str, Any]) -> str:

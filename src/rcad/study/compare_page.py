@@ -127,7 +127,7 @@ def _answer(one: Record, splits: int) -> str:
         return f"{what} is {one['outcome']} than ERM ({told})."
     needed = one["seeds_needed"]
     if needed is None:
-        reach = "splits of this data set cannot show a difference this small"
+        reach = "more splits would not show a difference this small, more data might"
     else:
         reach = f"about {needed} splits would show a difference of this size"
     return f"{what} is not shown to differ from ERM ({told}); {reach}."
