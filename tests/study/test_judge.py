@@ -11,7 +11,7 @@ import pytest
 from rcad.errors import MissingExtraError
 from rcad.study.judge import Difference, compare_groups
 from rcad.study.judge import judge_questions as adjusted
-from rcad.study.statistics import Welch, holm, paired, welch
+from rcad.study.statistics import LEVEL, POWER, Welch, holm, paired, power_paired, welch
 
 pytest.importorskip("scipy.stats")
 OURS = {0: 71.2, 1: 70.4, 2: 72.0, 3: 70.9}
@@ -110,3 +110,29 @@ def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
         compare_groups(OURS, BASE, higher_is_better=True)
+
+
+@pytest.mark.parametrize("test_ratio", [0.0, 0.25])
+@pytest.mark.parametrize("family", [1, 6])
+def test_the_seeds_needed_obey_the_rule_of_the_verdict(family: int, test_ratio: float) -> None:
+    """As many as give 80% at the level that the verdict is held to: fewer than were run only where it is decided."""
+    draw, n = np.random.default_rng(family), 8
+    gains = draw.normal(draw.uniform(-2.0, 2.0, (40, family, 1)), 1.0, (40, family, n))
+    seen = set()
+    for some in gains:
+        pairs = [
+            compare_groups(
+                dict(enumerate(one)), dict.fromkeys(range(n), 0.0), higher_is_better=True, test_ratio=test_ratio
+            )
+            for one in some
+        ]
+        for one in adjusted(pairs):
+            assert one.effect is not None
+            needed, decided = one.seeds_needed, one.outcome != "undecided"
+            assert decided or needed is None or needed > n
+            seen.add((decided, needed is None or needed > n))
+            if needed is not None and needed > 3:
+                options = {"test_ratio": test_ratio, "sides": "two", "level": LEVEL / family}
+                power = [power_paired(abs(one.effect), k, **options) for k in (needed - 1, needed)]  # type: ignore[arg-type]
+                assert power[0] < POWER <= power[1]
+    assert {(True, False), (False, True)} <= seen

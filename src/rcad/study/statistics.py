@@ -359,7 +359,9 @@ def _power(noncentrality: float, df: float, sides: Sides, level: float) -> float
     if sides == "one":
         return float(stats.nct.sf(stats.t.isf(level, df), df, noncentrality))
     edge = stats.t.isf(level / 2, df)
-    return float(stats.nct.sf(edge, df, noncentrality) + stats.nct.cdf(-edge, df, noncentrality))
+    # Where the other tail is next to nothing SciPy may call it NaN.
+    other = stats.nct.cdf(-edge, df, noncentrality)
+    return float(stats.nct.sf(edge, df, noncentrality) + np.nan_to_num(other))
 
 
 @dataclass(frozen=True)
