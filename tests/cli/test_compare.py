@@ -134,6 +134,8 @@ def test_nothing_in_the_folder_is_lost(cli: Cli, refused: Refused) -> None:
         (("--target", "colour"), "compares on 'my.csv'; pass another --out"),
     ):
         refused(*COMPARE, *words, says=says)
+    files(site__index_dot_html="mine")
+    refused(*COMPARE, "--out", "site", says="site/index.html is something else")
 
 
 def test_methods_are_parted_by_commas_outside_brackets() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from contracts.house import without_pictures
 from rcad.demo.acts import ACTS, FAST, FULL, SHARES, _judged, linear, run_demo
 from rcad.demo.page import document, table, verdicts
 from rcad.report import html, terminal
@@ -29,7 +30,8 @@ class Seen(Silent):
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     TOLD.clear()
-    return run_demo(tmp_path_factory.mktemp("demo"), Seen(), fast=True).record
+    with without_pictures():
+        return run_demo(tmp_path_factory.mktemp("demo"), Seen(), fast=True).record
 
 
 def test_the_linear_theory_is_that_of_the_paper() -> None:
@@ -49,6 +51,7 @@ def test_numbers_become_a_question_and_a_lost_run_decides_nothing() -> None:
     assert "1 of the runs diverged" in _judged(results, ["accuracy"], seconds)["sentences"][0]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_act_is_on_the_page_and_in_the_table(record: dict[str, Any]) -> None:
     assert list(record["results"]) == list(ACTS) == list(SHARES)
     rows = table(record).cells

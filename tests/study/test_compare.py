@@ -17,7 +17,7 @@ from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.cells import compared, results, summaries
-from rcad.study.compare import COMPARISON, Comparison, _earlier, _Work
+from rcad.study.compare import COMPARISON, Comparison, _Work
 from rcad.study.compare_page import _told, difference_tables, document, formed, results_table, sentences
 
 pytest.importorskip("scipy.stats")
@@ -147,20 +147,6 @@ def test_differences_point_to_better() -> None:
     assert by["nll"] == pytest.approx(
         np.mean([results(found["erm"], "nll")[k] - results(found["rcad"], "nll")[k] for k in range(N)])  # type: ignore[operator]
     )
-
-
-def test_a_folder_keeps_what_it_is_for(tmp_path: Path) -> None:
-    about = {"data": "d.csv", "target": "y", "task": None}
-    assert _earlier(tmp_path, about) is None
-    (tmp_path / "compare.json").write_text(json.dumps({"target": "compare", "about": about, "methods": {"erm": {}}}))
-    assert set(_earlier(tmp_path, about)["methods"]) == {"erm"}  # type: ignore[index]
-    with pytest.raises(InputError, match=r"compares on 'd\.csv'"):
-        _earlier(tmp_path, {**about, "target": "z"})
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "index.html").write_text("mine")
-    with pytest.raises(InputError, match="something else"):
-        _earlier(other, about)
 
 
 @pytest.mark.usefixtures("undrawn")
