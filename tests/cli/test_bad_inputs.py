@@ -37,17 +37,10 @@ ARGUMENTS: list[tuple[tuple[str, ...], str]] = [
     (("train", "digits"), "digits"),
     ((*RCAD, "--epochs", "abc"), "--epochs"),
     ((*RCAD, "--epochs", "0"), "train.epochs"),
-    ((*RCAD, "--epochs", "-1"), "train.epochs"),
-    ((*RCAD, "--batch-size", "0"), "train.batch_size"),
     ((*RCAD, "--batch-size", "1.5"), "--batch-size"),
-    ((*RCAD, "--lr", "0"), "optim.lr"),
     ((*RCAD, "--lr", "nan"), "optim.lr"),
-    ((*RCAD, "--lr", "inf"), "optim.lr"),
-    ((*RCAD, "--seed", "-1"), "seed"),
-    ((*RCAD, "--seed", "1.5"), "--seed"),
     ((*RCAD, "--seed", str(2**63)), "seed"),
     ((*RCAD, "--seeds", "0"), "--seeds"),
-    ((*RCAD, "--seeds", "-3"), "--seeds"),
     ((*RCAD, "--seeds", "many"), "'many'"),
     ((*RCAD, "--seeds", "1,,2"), "'1,,2'"),
     ((*RCAD, "--seeds", "1,1"), "once"),
@@ -106,21 +99,14 @@ METHODS: list[tuple[str, str]] = [
 ]
 SETTINGS: list[tuple[str, str]] = [
     ("train.epoch=5", "did you mean 'train.epochs'"),
-    ("=5", "'=5'"),
-    ("optim.warmup=60", "warmup"),
     ("data.split=25", "25"),
-    ("method.alfa=1", "did you mean 'alpha'"),
     ("train.precision=bf16", "bf16"),
     ("model.weights=nowhere.safetensors", "nowhere.safetensors"),
 ]
 CONFIGS: list[tuple[str | bytes, str]] = [
     ("", "data"),
-    ("seed = ", "TOML"),
-    (b"\xff\xfe\x00", "UTF-8"),
-    (RUN + "[trian]\nepochs = 1\n", "trian"),
     ('recipe = "papr"\n' + RUN, "did you mean 'paper'"),
     (RUN.replace('name = "erm"', 'name = "emr"'), "did you mean 'erm'"),
-    ("x = " + "[" * 2000, "nested"),
     ("seed = " + "9" * 5000, "Exceeds the limit (4300 digits)"),
 ]
 

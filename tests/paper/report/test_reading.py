@@ -164,22 +164,6 @@ def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
         read(tmp_path / "none")
 
 
-@pytest.mark.skipif(not RESULTS.is_dir(), reason="needs the records of a checkout")
-def test_the_records_of_this_repository_are_read() -> None:
-    found = read(RESULTS)
-    assert found.damaged == []
-    studies = {study.target: study for study in found.studies}
-    assert {"T7", "T8", "F5", "F7"} <= set(studies)
-    assert not {"T7", "T8", "F5", "F7"} & set(found.missing)
-    boston = studies["T7"].places["RCAD", "boston"]
-    assert (len(boston.runs), boston.published and boston.published.mean) == (20, 2.60)
-    assert studies["T7"].overlap["boston"] == pytest.approx(51 / 455)
-    assert studies["T7"].places["ADA", "boston"].diverged == 3
-    assert len(studies["T8"].claims) == 23
-    assert len(studies["F5"].claims) == 37
-    assert all(len(one.x) == len(one.y) for one in studies["T8"].series)
-
-
 def test_the_older_records_tell_what_had_been_seen() -> None:
     studies = {study.target: study for study in read(RESULTS).studies}
     for target in ("T7", "T8"):
