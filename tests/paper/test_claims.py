@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, Tally, gain_of, is_check, judged, plan_claims
-from rcad.paper.report.reading import read
 from rcad.paper.tables import SUITES
 from rcad.study.statistics import holm, paired
 
-RESULTS = Path(__file__).parents[2] / "results"
 RANDOM = "RCAD is more accurate than a random direction"
 PLANNED = SUITES["T3"].claims
 ERM = {0: 30.0, 1: 30.5, 2: 30.2, 3: 30.4}
@@ -126,12 +122,3 @@ def test_verdicts_are_counted_on_either_side() -> None:
     )
     assert str(Tally.of("T8", [])) == "0 claims of the paper"
     assert str(Tally.of("T8", [Claim("", "a", "a trial", published=1.0)] * 3)) == "3 claims of the paper: a trial"
-
-
-def test_the_readme_counts_as_the_records_do() -> None:
-    studies = [one for one in read(RESULTS).studies if one.tested and one.scale == "full" and not one.tuned]
-    added = [claim for study in studies for claim in study.tested if study.added(claim)]
-    every = sum(len(study.tested) for study in studies)
-    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"Of the paper's {every - len(added)} claims judged so far" in readme
-    assert f"of {len(added)} further checks of ours" in readme

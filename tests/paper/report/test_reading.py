@@ -16,8 +16,6 @@ from rcad.runs.pack import PackedRun, write_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 
-RESULTS = Path(__file__).parents[3] / "results"
-
 
 def test_a_suite_is_read_as_it_is(tmp_path: Path) -> None:
     metrics = {"n=500": "accuracy_under_attack"}
@@ -162,19 +160,6 @@ def test_a_record_of_the_first_schema_is_read_as_it_was_meant(tmp_path: Path) ->
 def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a folder of records"):
         read(tmp_path / "none")
-
-
-def test_the_older_records_tell_what_had_been_seen() -> None:
-    studies = {study.target: study for study in read(RESULTS).studies}
-    for target in ("T7", "T8"):
-        notes = " ".join(studies[target].notes)
-        assert "a first full run, whose test numbers had been seen" in notes
-        assert "'published' is the gain over ERM" in notes
-        path = studies[target].path
-        page = " ".join(path.with_suffix(".md").read_text(encoding="utf-8").split())
-        assert all(note in page for note in studies[target].notes[:2])
-    added = [claim.statement for claim in studies["F5"].claims if studies["F5"].added(claim)]
-    assert added == ["all of these in one draw"]
 
 
 def test_packed_runs_are_the_study_that_their_folder_was(tmp_path: Path) -> None:
