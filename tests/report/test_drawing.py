@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rcad.errors import MissingExtraError
 from rcad.report.drawing import blank, colour_of, colours_of, inline, label, limits
 
 pytest.importorskip("matplotlib")
@@ -53,15 +51,6 @@ def test_ids_do_not_meet_on_a_page_and_every_reference_finds_its_own() -> None:
     references = re.findall(r'(?:href="#|url\(#)([^")]+)', one)
     assert references
     assert set(references) <= set(names(one))
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = picture()
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    for call in (lambda: blank(1, 1), lambda: inline(figure)):
-        with pytest.raises(MissingExtraError, match=r"'\.\[report\]'"):
-            call()
 
 
 def test_a_wild_value_does_not_squeeze_an_axis() -> None:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from browser import BROWSER, seen
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.document import Cell, Document, Figure, Section, Table
 
@@ -213,9 +212,3 @@ def test_a_click_sorts_by_number_and_back(tmp_path: Path) -> None:
     assert up == ["ascending", ordered]
     assert down == ["descending", ordered[::-1]]
     assert back == ["none", cells]
-
-
-def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install -c constraints.txt -e '.[report]'")):
-        page()
