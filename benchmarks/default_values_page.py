@@ -148,9 +148,9 @@ def _worse(around: dict[str, dict[str, dict[str, list[float]]]], ratios: dict[st
         "Held-out NLL minus ERM's, 4 seeds each, by the share of the measured alpha and by lam, where the default was "
         "worse on held-out examples and in moons of ten dimensions; moons have 1,000 examples and a noise of 0.1:",
         table(["", "alpha times", *(f"lam {lam}" for lam in lams)], rows),
-        "No alpha mends it, and what is lost shrinks with lam without changing its sign: any entropy is too much where "
-        "ERM is right and may be sure. How densely examples lie tells part of it: the median distance to the nearest "
-        "example of the same class, divided by that to the nearest of another, is",
+        "No other alpha changes that, and what is lost shrinks with lam without changing its sign: any entropy is too "
+        "much where ERM is right and may be sure. How densely examples lie tells part of it: the median distance to "
+        "the nearest example of the same class, divided by that to the nearest of another, is",
         table(["", *ratios], [["same class / other class", *(f"{value:.2f}" for value in ratios.values())]]),
     ]
 

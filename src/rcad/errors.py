@@ -48,7 +48,7 @@ def one_line(text: str, most: int = LONGEST) -> str:
     if "rcad " not in command:
         head, command = text, ""
     elif len(command) > most // 2:
-        command = "a shorter path leaves room for the command that mends it"
+        command = "a shorter path leaves room for the command that repairs it"
     room = most - len(command) - 2 if command else most
     for longest in range(120, 30, -10):
         head = " ".join(_cut(word, longest) for word in head.split(" "))

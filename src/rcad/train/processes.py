@@ -47,7 +47,7 @@ class Processes:
 
     Args:
         devices: one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own.
-        at_once: how many runs share a GPU; None for as many as pay.
+        at_once: how many runs share a GPU; None chooses by the size of the work.
     """
 
     count: int

@@ -153,8 +153,8 @@ def schedule(
 
     Args:
         backend: who makes the runs; None for what suits them and the device.
-        at_once: how many share a GPU; None for as many as pay.
-        processes: worker processes on the CPU; None for as many as pay. Each has one thread.
+        at_once: how many share a GPU; None chooses by the size of the work.
+        processes: worker processes on the CPU; None chooses by the size of the work. Each has one thread.
         minutes: the time limit. A run that cannot end in time, by the pace of those before it, is not begun.
         told: how a run's end is said; None to say nothing.
     """

@@ -37,8 +37,8 @@ TITLES = {
 }
 ABOUT = {
     "calibration": "Does a model that says 80% get 80% right? NLL and Brier score judge probabilities as a whole, ECE "
-    "how far confidence and accuracy are apart, AURC whether errors come with doubt. What one temperature mends is a "
-    "matter of scale; what stays better after it is more than that. Conformal sets hold the answer as often as they "
+    "how far confidence and accuracy are apart, AURC whether errors come with doubt. What one temperature corrects is "
+    "a matter of scale; what stays better after it is more than that. Conformal sets hold the answer as often as they "
     "promise, whatever the model, as long as the data stay the same: a better model has smaller ones.",
     "attacks": "Small changes made to mislead, within a radius for every pixel. An attacked accuracy is an upper "
     "bound: a stronger attack may find more. The checks look for gradients that only hide the way.",

@@ -84,7 +84,7 @@ class OnRay:
     """Runs on a Ray cluster.
 
     Args:
-        at_once: how many runs a task holds that share its GPU; None for as many as pay.
+        at_once: how many runs a task holds that share its GPU; None chooses by the size of the work.
     """
 
     executor: Executor
