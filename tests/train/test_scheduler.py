@@ -362,7 +362,9 @@ def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
     assert place.store.status(config(0, 2, arrays)) == "done"
 
 
-def test_what_a_worker_refuses_is_one_line(place: Place, arrays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_refuses_is_one_line(
+    place: Place, arrays: str, forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
     busy, good, bad = config(0, 2, arrays), config(1, 2, arrays), config(2, 2, "nothing-of-this-name")
     with place.store.lock(busy), pytest.raises(InputError, match="nothing-of-this-name"):
