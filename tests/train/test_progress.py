@@ -114,6 +114,16 @@ def test_bars(width: int, clock: Clock) -> None:
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 
 
+def test_what_does_not_fit_beside_the_bar_stands_below_it(clock: Clock) -> None:
+    stream = Terminal()
+    with Bars(Console(file=stream, force_terminal=True, width=80, highlight=False, markup=False)) as bars:
+        bars.overall(1, 4, "1 of 2 runs done; rcad on digits, seed 1: epoch 3/10  loss 0.31  val_accuracy 95.0%")
+        bars._bars.refresh()
+        assert "\nrcad on digits, seed 1: epoch 3/10  loss 0.31  val_accuracy 95.0%" in stream.getvalue()
+        bars.overall(4, 4, "2 of 2 runs done")
+        assert bars._bars.below == ""
+
+
 def test_a_notebook_has_one_line_that_changes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[str] = []
 

@@ -24,7 +24,7 @@ HELP = about(
     "rcad suggest-alpha --data digits[:100] --figure alpha.png",
     more="""alpha is half the median distance from a training example to the nearest example of another class; this
     needs no training. Then a small ERM model is trained to find where its predictions flip along the adversarial
-    direction: an alpha below that distance tends to hurt. rcad train --set method.alpha=auto uses the same number.""",
+    direction: an alpha below that distance tends to hurt. rcad train --method rcad uses the same number.""",
 )
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15

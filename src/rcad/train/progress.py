@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -75,6 +75,7 @@ class Portion:
 
 LINE_S, CELL_S, DRAW_S = 5.0, 0.5, 0.05
 """Seconds between two lines, two changes of a notebook's line, two drawings of a bar."""
+_TIME = len(" 59m 59s elapsed ")
 KERNEL = "JPY_PARENT_PID"
 """Set for a notebook's kernel and so for its `!rcad train`: what looks like a terminal there cannot move its cursor."""
 
@@ -233,10 +234,13 @@ class Cell(Lines):
 
 
 class Bars:
-    """Two bars on a terminal, for all of it and for what is being done; they go at the end, and notes stay above."""
+    """Two bars on a terminal, for all of it and for what is being done; they go at the end, and notes stay above.
+
+    What does not fit beside the first bar, the epoch and its numbers, stands below it.
+    """
 
     def __init__(self, console: Any = None) -> None:
-        from rich.console import Console
+        from rich.console import Console, RenderableType
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
         from rich.table import Column
         from rich.text import Text
@@ -245,10 +249,19 @@ class Bars:
             def render(self, task: Task) -> Text:
                 return Text(task.fields["clock"].words(task.completed, task.total or 0.0))
 
+        class WithLine(Progress):
+            below = ""
+
+            def get_renderables(self) -> Iterable[RenderableType]:
+                yield from super().get_renderables()
+                if self.below:
+                    yield Text(self.below, no_wrap=True, overflow="ellipsis")
+
         self.console = console or Console(file=sys.stderr, highlight=False, emoji=False, markup=False)
         text = Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        self._bars = Progress(
-            BarColumn(bar_width=6 if self.console.width < 70 else 24),
+        self._bar = 6 if self.console.width < 70 else 24
+        self._bars = WithLine(
+            BarColumn(bar_width=self._bar),
             Time(Column(no_wrap=True)),
             TextColumn("{task.description}", markup=False, table_column=text),
             console=self.console,
@@ -266,6 +279,10 @@ class Bars:
         self._bars.stop()
 
     def overall(self, done: float, total: float, text: str) -> None:
+        below = ""
+        if len(text) > self.console.width - self._bar - _TIME:
+            text, _, below = text.partition("; " if "; " in text else ": ")
+        self._bars.below = visible(below)
         self._draw("overall", "", done, total, text)
 
     def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
