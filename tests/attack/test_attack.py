@@ -34,18 +34,18 @@ def told(module: str, folder: Path, *more: str) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_mutants_damages_and_bad_commands_end_in_our_words(tmp_path: Path) -> None:
-    *faults, end = told("readers", tmp_path, "--count", "300", "--seed", "7")
+    *faults, end = told("readers", tmp_path, "--count", "200", "--seed", "7")
     assert faults == [], json.dumps(faults, indent=1)
     tried = end["tried"]
     assert isinstance(tried, dict)
-    assert sum(tried.values()) == 300
+    assert sum(tried.values()) == 200
     assert tried.keys() == {"mutants", "damages", "bad commands"}
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_by_kills_full_disks_and_company(tmp_path: Path) -> None:
     until = str(time.time() + 120)
-    *faults, end = told("kills", tmp_path, "--only", "train", "--kills", "15", "--until", until)
+    *faults, end = told("kills", tmp_path, "--only", "train", "--kills", "8", "--until", until)
     assert faults == [], json.dumps(faults, indent=1)
     tried = end["tried"]
     assert isinstance(tried, dict)
