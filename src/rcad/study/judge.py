@@ -94,10 +94,10 @@ class Difference:
         p_holm: `p_two` adjusted for its family; None until `judge_questions` has seen it.
         effect: in deviations: d_z where paired, Hedges' g else; None without spread.
         superiority: the chance that ours is better: share of pairs, or of all combinations.
-        power: the chance that this many seeds show a true effect of the size found, by the rule of the verdict.
-        seeds_needed: for a chance of 80%; None where no number of seeds will do, or nothing is known.
         note: what the reader must know, e.g. which seeds do not pair.
         test_ratio: n_test / n_train where the seeds' splits overlap.
+        level: below which the two-sided p of a pair must lie for a verdict.
+        spreads: of groups that do not pair, the deviation and size of each.
     """
 
     test: Test
@@ -111,10 +111,28 @@ class Difference:
     p_holm: float | None = None
     effect: float | None = None
     superiority: float | None = None
-    power: float | None = None
-    seeds_needed: int | None = None
     note: str = ""
     test_ratio: float = 0.0
+    level: float = LEVEL
+    spreads: tuple[tuple[float, int], tuple[float, int]] | None = None
+
+    @property
+    def power(self) -> float | None:
+        """The chance that this many seeds show a true effect of the size found, by the rule of the verdict."""
+        if self.effect is None or self.mean is None:
+            return None
+        if self.spreads is not None:
+            return power_welch(abs(self.mean), *self.spreads[0], *self.spreads[1], sides="two")
+        size = abs(self.effect)
+        return power_paired(size, self.n, test_ratio=self.test_ratio, sides="two", level=self.level)
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """For a chance of 80%; None where no number of seeds will do, or nothing is known."""
+        if not self.effect:
+            return None
+        pairs = self.spreads is None
+        return seeds_needed(self.effect, paired=pairs, test_ratio=self.test_ratio, sides="two", level=self.level)
 
     @property
     def outcome(self) -> Outcome:
@@ -125,9 +143,9 @@ class Difference:
         return "better" if self.mean > 0 else "worse"
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {**asdict(self), "outcome": self.outcome}
-        del plain["test_ratio"]
-        return plain
+        told = {"power": self.power, "seeds_needed": self.seeds_needed, "note": self.note, "outcome": self.outcome}
+        inner = ("note", "test_ratio", "level", "spreads")
+        return {name: value for name, value in asdict(self).items() if name not in inner} | told
 
 
 def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test_ratio: float = 0.0) -> Difference:
@@ -168,19 +186,9 @@ def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
     found = [one.p_two for one in differences if one.p_two is not None]
     adjusted, level = iter(holm(found)), LEVEL / max(len(found), 1)
     return [
-        one if one.p_two is None else replace(one, p_holm=next(adjusted), **_reach(one, level)) for one in differences
+        one if one.p_two is None else replace(one, p_holm=next(adjusted), level=LEVEL if one.spreads else level)
+        for one in differences
     ]
-
-
-def _reach(one: Difference, level: float) -> dict[str, Any]:
-    """Power and seeds needed of a paired comparison at a level; of groups that do not pair, as they stand."""
-    if one.effect is None or one.test == "Welch" or (level == LEVEL and one.power is not None):
-        return {}
-    size, options = abs(one.effect), {"test_ratio": one.test_ratio, "sides": "two", "level": level}
-    return {
-        "power": power_paired(size, one.n, **options),  # type: ignore[arg-type]
-        "seeds_needed": seeds_needed(size, **options) if size else None,  # type: ignore[arg-type]
-    }
 
 
 def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Difference:
@@ -189,7 +197,7 @@ def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Differen
         # Equal differences in every pair would give p = 0, which a handful of runs cannot.
         note = "; ".join(part for part in (note, "every pair differs by the same amount: nothing to test") if part)
         return Difference("none", len(a), mean=test.mean, superiority=won, note=note)
-    found = Difference(
+    return Difference(
         "paired t, Nadeau-Bengio" if ratio else "paired t",
         len(a),
         **_tested(test),
@@ -198,7 +206,6 @@ def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Differen
         note=note,
         test_ratio=ratio,
     )
-    return replace(found, **_reach(found, LEVEL))
 
 
 def _unpaired(a: list[float], b: list[float]) -> Difference:
@@ -208,15 +215,14 @@ def _unpaired(a: list[float], b: list[float]) -> Difference:
     if not isinstance(test, Welch):
         return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group varies: nothing to test")
     floor = 1e-12 * max(1.0, abs(test.mean))
-    sd = [max(stdev(group), floor) for group in (a, b)]
+    first, second = ((max(stdev(group), floor), len(group)) for group in (a, b))
     return Difference(
         "Welch",
         n,
         **_tested(test),
         effect=effect,
         superiority=superiority(a, b),
-        power=power_welch(abs(test.mean), sd[0], len(a), sd[1], len(b), sides="two"),
-        seeds_needed=seeds_needed(effect, paired=False, sides="two") if effect else None,
+        spreads=(first, second),
         note="the methods have no seeds in common",
     )
 
