@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -214,10 +215,15 @@ def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
     assert f"chose 0.5 on {chosen[0.5]} splits and 0.1 on {chosen[0.1]}" in page
 
 
-def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
-    pages = evidence.pages(ROOT).pages
+@pytest.fixture
+def chapters(undrawn: None) -> Iterator[dict[str, str]]:
+    yield evidence.pages(ROOT).pages
+    evidence.drawing.cache_clear()
+
+
+def test_chapters_say_what_had_been_seen_and_what_published_means(chapters: dict[str, str]) -> None:
     for target in ("T7", "T8"):
-        page = pages[f"evidence/{target}.md"]
+        page = chapters[f"evidence/{target}.md"]
         assert "after a first full run, whose test numbers had been seen" in page
         assert "'published' is the gain over ERM" in page
         rows = [line for line in page.splitlines() if "than a random direction" in line]

@@ -45,7 +45,7 @@ def alone(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 @pytest.mark.parametrize("name", KINDS)
 def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
-    settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=3))
+    settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=2))
     others = [alone(settings, seed) for seed in range(3)]
     for engine in ("eager", "graph"):
         team, runs = seated(settings, range(3), engine=engine)
