@@ -205,6 +205,16 @@ def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Path("results/T4/T4.json").exists()
 
 
+def test_a_report_says_what_it_does_and_lists_its_page_first(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("paper", "run", "F5", "--scale", "smoke").code == 0
+    monkeypatch.setattr("rcad.report.drawing.save", lambda figures, folder, kinds: [folder / "a.png", folder / "a.pdf"])
+    asked = cli("paper", "report")
+    assert (asked.code, asked.err.splitlines()[0]) == (0, "reading the records  0.0 s elapsed")
+    page, text, tables, figures = asked.out.splitlines()
+    assert (page, text, figures) == ("report/report.html", "report/report.md", "report/figures: 2 files")
+    assert tables.startswith("report/tables: ")
+
+
 def test_a_folder_without_records_is_named_in_one_line(cli: Cli) -> None:
     Path("nothing").mkdir()
     asked = cli("paper", "report", "--results", "nothing")

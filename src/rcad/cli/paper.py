@@ -257,10 +257,12 @@ def report(
     from rcad.errors import InputError
     from rcad.paper.report import build
     from rcad.runs.words import plural
+    from rcad.train.progress import shown
 
     if not any(file.suffix in (".json", ".gz") for file in results.rglob("*")):
         raise InputError(f"expected records of studies in {results}, but there are none; e.g. rcad paper run F5 first")
-    files = build(results, out)
+    with shown(answer_first=True) as progress:
+        files = build(results, out, progress)
     for file in files:
         if file.parent == out:
             say(str(file))

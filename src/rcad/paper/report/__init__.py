@@ -16,6 +16,7 @@ from rcad.paper.report.tables import Links, grid
 from rcad.report import drawing, html, latex, markdown
 from rcad.report.document import Document, Section, file_stem
 from rcad.runs.files import make_folder, write_text
+from rcad.train.progress import SILENT, Progress
 
 __all__ = ["Report", "build", "gather"]
 
@@ -36,7 +37,7 @@ class Report:
     document: Document
 
 
-def build(results: Path, out: Path) -> list[Path]:
+def build(results: Path, out: Path, progress: Progress = SILENT) -> list[Path]:
     """Write the report on every record under `results`: report.html, report.md, tables/*.tex, figures/*.pdf and *.png.
 
     Args:
@@ -44,10 +45,12 @@ def build(results: Path, out: Path) -> list[Path]:
         out: the folder of the report; made if need be. Links to records are relative to it.
     """
     with fitting(f"the records in {results}", "run the one that was changed again"):
-        return _written(gather(results, out), out)
+        progress.overall(0, 3, "reading the records")
+        return _written(gather(results, out), out, progress)
 
 
-def _written(report: Report, out: Path) -> list[Path]:
+def _written(report: Report, out: Path, progress: Progress) -> list[Path]:
+    progress.overall(1, 3, "drawing the page")
     for folder in (out, out / "tables", out / "figures"):
         make_folder(folder)
     files = [out / NAME, out / "report.md"]
@@ -56,6 +59,7 @@ def _written(report: Report, out: Path) -> list[Path]:
         figure.drawing.set_layout_engine("none")  # as the page has it: laying out is a third of the time of a file
     write_text(files[1], markdown.markdown(report.document))
     files += _tables(report.found, out / "tables")
+    progress.overall(2, 3, "writing the figures")
     return files + drawing.save(report.document.figures, out / "figures", ("png", "pdf"))
 
 
