@@ -213,3 +213,22 @@ def test_built_in_ids_stay_and_the_list_of_methods_too() -> None:
     before = config_id(configure("digits", parse_method("rcad"))), list(rcad.METHODS)
     named_method("own_code:penalty")
     assert (config_id(configure("digits", named_method("rcad"))), list(rcad.METHODS)) == before
+
+
+def test_a_row_of_the_papers_tables(cli: Cli, refused: Refused) -> None:
+    """Trained by the paper's protocol, in front of the controls, and no claim is about it."""
+    own, words = (
+        "own_code:penalty(lam=0.2)",
+        ("paper", "run", "T4", "--scale", "smoke", "--only", "n=500", "--seeds", 2),
+    )
+    found = cli(*words, "--rows", "ERM", "--rows", own, "--out", "trial")
+    assert found.code == 0, found.err
+    study = json.loads(Path("trial/T4/T4.json").read_text())
+    assert study["rows"][-3:] == [own, "random direction", "entropy at x"]
+    assert not any(own in claim["statement"] for claim in study["claims"])
+    runs = [run for run in Store.open(Path("trial/T4/runs")).records() if "own_code" in label(run.config.method)]
+    assert {(run.status, run.config.seed) for run in runs} == {("done", 0), ("done", 1)}
+    assert {run.config.method[0][0] for run in runs} == {"data_augmentation"}
+    assert f"| {own} | " in Path("trial/T4/T4.md").read_text()
+    refused(*words, "--protocol", "tuned", "--rows", own, says="expected rows of the paper's with --protocol tuned")
+    refused(*words, "--rows", "own_code:nothing", says="expected a function own_code:nothing")

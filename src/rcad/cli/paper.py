@@ -72,7 +72,13 @@ class Suite:
     only: Annotated[
         list[str] | None, option("--only COLUMN", "Compute only this column or data set, e.g. n=500; repeatable.")
     ] = None
-    rows: Annotated[list[str] | None, option("--rows ROW", 'Train only this row, e.g. "RCAD + LS"; repeatable.')] = None
+    rows: Annotated[
+        list[str] | None,
+        option(
+            "--rows ROW",
+            'Train only this row, e.g. "RCAD + LS", or a method of your own, mymodule:my_method; repeatable.',
+        ),
+    ] = None
     runs: Annotated[
         Path | None, option("--runs DIR", "Folder of the runs. Default: OUT/NAME. Packs in OUT/images count too.")
     ] = None
@@ -156,11 +162,12 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         "rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial",
+        "rcad paper run T4 --scale smoke --only n=500 --rows ERM --rows mymodule:my_method --out trial",
         "rcad paper run F2 --scale smoke --dry-run",
         more="""Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on
         tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images.
         Missing data sets are named and left out. With --rows the table shows the other rows as far as their runs are
-        there.""",
+        there; no claim of the paper is about a method of your own.""",
     ),
 )
 @bundled

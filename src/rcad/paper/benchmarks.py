@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.loss.method_rows import MethodRow, method_rows
+from rcad.loss.method_rows import MethodRow, method_rows, named_method
 from rcad.paper.claims import ENTROPY, RANDOM
 from rcad.runs.config import ModelConfig, RunConfig
 from rcad.runs.recipes import RECIPES, Recipe
@@ -237,12 +237,19 @@ PARTS: Mapping[str, Callable[[Setting], Part]] = {
 """What a label is made of; "RCAD + LS" is two of them. Crop and flip come with the protocol."""
 
 
+def is_own(label: str) -> bool:
+    """Whether a row is a method of the user's own."""
+    return ":" in label
+
+
 def method_of(label: str, setting: Setting) -> tuple[MethodRow, ...]:
-    """The method rows of a label, e.g. "RCAD + LS".
+    """The method rows of a label, e.g. "RCAD + LS"; or of a text that names code of the user's, "mymodule:my_method".
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
     """
-    parts = [PARTS[name](setting) for name in label.split(" + ")]
+    parts: list[Any] = (
+        list(named_method(label)) if is_own(label) else [PARTS[name](setting) for name in label.split(" + ")]
+    )
     if setting.views == "two views" and "FGSM" not in label:
         parts = [("two_views", {}), *(part for part in parts if part[0] != "erm")]
     elif len(parts) > 1:

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rcad.errors import InputError, one_of
-from rcad.paper.benchmarks import PRETRAINED, UNAUGMENTED, Benchmark, Scale, Setting, Views, method_of, missing
+from rcad.paper.benchmarks import (
+    PRETRAINED,
+    UNAUGMENTED,
+    Benchmark,
+    Scale,
+    Setting,
+    Views,
+    is_own,
+    method_of,
+    missing,
+)
 from rcad.paper.claims import CONTROLS, PlannedClaim, plan_claims
 from rcad.paper.published import Printed, Table
 from rcad.paper.summaries import Summary
@@ -189,7 +199,7 @@ def plan(
 
     Args:
         only: columns, or data sets, for all columns of one; empty for all.
-        rows: those whose runs are made; empty for all.
+        rows: those whose runs are made, methods of the user's own among them; empty for all of the paper's.
         precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
         weights: a file to start from, see `Suite.runs`.
     """
@@ -197,6 +207,7 @@ def plan(
     sets = tuple(dict.fromkeys(column.benchmark.name for column in suite.columns))
     for name in only:
         one_of("--only", name, tuple(dict.fromkeys((*names, *sets))))
+    suite = with_own(suite, [name for name in rows if is_own(name)], views)
     for name in rows:
         one_of("--rows", name, suite.rows)
     wanted = [column for column in suite.columns if not only or {column.name, column.benchmark.name} & set(only)]
@@ -217,6 +228,22 @@ def plan(
         runs = tuple(one._replace(config=in_bf16(one.config)) for one in runs)
     skipped = tuple(column.name for column in suite.columns if column not in wanted)
     return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision, tuple(rows))
+
+
+def with_own(suite: Suite, own: Sequence[str], views: Views) -> Suite:
+    """The suite with rows for methods of the user's own, in front of the controls. No claim is about them."""
+    if not own:
+        return suite
+    if views == "tuned":
+        raise InputError(
+            f"expected rows of the paper's with --protocol tuned, but got {own[0]!r}; rcad compare tunes a method of "
+            "one's own"
+        )
+    kept = tuple(row for row in suite.rows if row not in suite.controls)
+    columns = tuple(
+        replace(column, rows=None if column.rows is None else (*column.rows, *own)) for column in suite.columns
+    )
+    return replace(suite, rows=(*kept, *dict.fromkeys(own), *suite.controls), columns=columns)
 
 
 def in_bf16(config: RunConfig) -> RunConfig:
