@@ -50,7 +50,9 @@ def test_the_whole_of_it(demo: tuple[Path, list[str]]) -> None:
     for word in ("wins", "better than", "worse than"):
         assert word not in "\n".join(lines)
     rows = lines[next(k for k, line in enumerate(lines) if line.startswith("──")) + 1 :]
-    assert all(row.endswith("a trial") for row in rows[: rows.index("")])  # no row is empty, none is cut in two
+    end = next(k for k, row in enumerate(rows) if row.startswith("RCAD better by: points of accuracy on linear theory"))
+    assert all(row.endswith("a trial") for row in rows[:end])  # no row is empty, none is cut in two
+    assert "nats of NLL on digits and diabetes" in " ".join(rows[end : end + 2])
     assert lines[-1] == f"  {PAGE}"
     shown = lines[next(k for k, line in enumerate(lines) if line.startswith("data  ")) :]
     assert max(map(len, shown)) <= 80

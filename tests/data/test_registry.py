@@ -151,6 +151,12 @@ def test_a_path_with_a_slip_is_told_the_nearest(tmp_path, monkeypatch):
             registry.load(name)
 
 
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    (tmp_path / "sales.xlsx").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"sales.xlsx; save it as CSV \(UTF-8\)$"):
+        registry.load(tmp_path / "sales.xlsx")
+
+
 def test_a_known_name_that_is_not_there_says_how_to_get_it(tmp_path):
     with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
         registry.load("svhn", data_dir=tmp_path)

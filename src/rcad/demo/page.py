@@ -8,10 +8,11 @@ from typing import Any
 from rcad.demo.acts import ACTS, TRIAL
 from rcad.report.document import Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import BLACK, BLUE, GREEN, bare, blank, legend
-from rcad.report.numbers import with_interval, with_spread
+from rcad.report.numbers import listed, with_interval, with_spread
 from rcad.study.compare_page import difference_tables, results_table
 from rcad.study.judge import QUESTION_RULE
 from rcad.study.pictures import dots, forests
+from rcad.study.study import UNITS, WORDS
 
 Record = Mapping[str, Any]
 HEADER = ("data", "method", "accuracy or RMSE", "NLL", "RCAD better by", "RCAD")
@@ -63,7 +64,14 @@ def table(record: Record, *, judged: bool = False) -> Table:
                 continue
             outcome = "" if pair is None else OUTCOMES[pair["outcome"]] if record["scale"] == "full" else "a trial"
             rows.append([ACTS[name], method, shown[0] or shown[1], shown[2], gain, outcome])
-    return Table(HEADER, rows, spare=["NLL", "accuracy or RMSE"])
+    units: dict[str, list[str]] = {}
+    for name, act in record["results"].items():
+        units.setdefault(f"{UNITS[act['metric']].strip()} of {WORDS[act['metric']]}", []).append(
+            ACTS[name].partition(",")[0]
+        )
+    told = "; ".join(f"{unit} on {listed(names)}" for unit, names in units.items())
+    caption = f"RCAD better by: {told}. Positive is better; intervals at 95%."
+    return Table(HEADER, rows, caption, spare=["NLL", "accuracy or RMSE"])
 
 
 def _asks(one: Record, method: str, against: str, metric: str) -> bool:
