@@ -392,9 +392,7 @@ def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
                 "--labels FILE, a table with file names and labels, or make a folder for each class"
             )
         if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-            raise InputError(
-                f"expected a table as .csv, .tsv or .parquet, but got {path}; save it as CSV (UTF-8) first"
-            )
+            raise InputError(f"expected a table as .csv, .tsv or .parquet, but got {path}; save it as CSV (UTF-8)")
         raise InputError(
             f"expected {path} to hold class folders of images, Parquet shards, an archive, .npz, .csv, .tsv or .npy, "
             "but recognised none of them; see: rcad data list"
