@@ -10,6 +10,8 @@ import pytest
 
 from cli.conftest import Cli, Refused
 from made import files, images, png
+from rcad.runs.store import Store
+from rcad.runs.words import title
 from trained import run_id
 
 pytest.importorskip("sklearn")
@@ -35,6 +37,9 @@ def test_predict(cli: Cli, run: str) -> None:
     ]
     assert cli("predict", f"runs/{run}", "--data", "new", "--quiet").out == "predictions.csv\n"
     assert Path("predictions.csv").read_bytes() == Path("p.csv").read_bytes()
+    newest = cli("predict", "last", "--data", "new").out.splitlines()  # which one that is, it says
+    assert newest[0] == f"run {run_id('erm')}: {title(Store.open('runs').get('last').config)}"
+    assert newest[1:] == [first, "predictions.csv"]
 
 
 def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refused) -> None:
@@ -61,7 +66,7 @@ def test_what_is_wrong_is_one_line(run: str, refused: Refused) -> None:
 def test_export(cli: Cli, run: str) -> None:
     result = cli("export", run, "--to", "torch", "--out", "m.pt2")
     assert (result.code, result.err) == (0, "")
-    assert result.out.startswith("the file's outputs are the run's, up to ")
+    assert result.out.startswith(f"the file's outputs are those of run {run_id('erm')}, up to ")
     assert result.out.endswith(" in probability\nm.pt2\n")
     found = json.loads(cli("export", run, "--out", "m.pt2", "--json").out)
     assert found["shape"] == [1, 8, 8]

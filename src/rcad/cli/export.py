@@ -34,4 +34,4 @@ def export(
         say_json({**description(predictor), "out": str(out), "largest_difference": apart})
         return
     unit = "deviations of the target" if predictor.target else "in probability"
-    say(f"the file's outputs are the run's, up to {apart:.2g} {unit}\n{out}")
+    say(f"the file's outputs are those of run {predictor.record.id}, up to {apart:.2g} {unit}\n{out}")

@@ -35,10 +35,13 @@ def predict(
     from rcad.cli.screen import say, say_json
     from rcad.data.decoding import without_advice
     from rcad.predict.predictor import load, write_csv
-    from rcad.runs.words import plural
+    from rcad.runs.store import NEWEST
+    from rcad.runs.words import plural, title
     from rcad.train.progress import shown
 
     predictor = load(run, runs=runs, device=device)
+    if run == NEWEST and not (quiet or as_json):
+        say(f"run {predictor.record.id}: {title(predictor.record.config)}")
     with shown(quiet=quiet, as_json=as_json) as progress:
 
         def told(done: int, total: int) -> None:
