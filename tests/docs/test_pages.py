@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,30 +24,31 @@ FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 APART = {"docs/stacks/timm.md": "timm"}
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    """Runs pages in processes of their own: they use bfloat16 (which some CPUs only pretend to have) and groups."""
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"}
+    for name in ("RCAD_DATA", "FORCE_COLOR", "COLUMNS"):
+        environment.pop(name, None)
+    command, pipe = [sys.executable, str(ROOT / "tests" / "support" / "documents.py")], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, bufsize=1) as process:
+        yield process
+        process.stdin.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNING)
-def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
-    """In a process of its own: pages use bfloat16 (which some CPUs only pretend to have) and process groups."""
+def test_a_page_runs_from_top_to_bottom(page: str, server: subprocess.Popen[str], tmp_path: Path) -> None:
     package = APART.get(page, "torch")
     if find_spec(package) is None and not (Path(sys.prefix) / package).is_dir():
         pytest.skip(f"{package} is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = os.environ | {
-        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
-        "MASTER_PORT": str(port),
-        "RCAD_CACHE": str(tmp_path / "cache"),
-        "OMP_NUM_THREADS": "1",
-    }
-    for name in ("RCAD_DATA", "FORCE_COLOR", "COLUMNS"):
-        environment.pop(name, None)
-    command = [sys.executable, str(ROOT / "tests" / "support" / "documents.py"), page]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=180, env=environment, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stderr.endswith("all blocks ran\n")
+    server.stdin.write(f"{page} {tmp_path} {port}\n")
+    ended, said = server.stdout.readline(), (tmp_path / "err").read_text()
+    assert ended == "0\n", said[-3000:]
+    assert said.endswith("all blocks ran\n")
 
 
 def test_few_blocks_are_skipped_and_each_says_why() -> None:

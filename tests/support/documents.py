@@ -1,4 +1,4 @@
-"""The code of README.md and docs/: its blocks, their marks, and `python tests/support/documents.py PAGE`, to run them.
+"""The code of README.md and docs/: its blocks, their marks, and how they run.
 
 Marks are HTML comments, which no renderer shows:
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import os
 import re
 import shlex
 import sys
@@ -152,5 +153,24 @@ def main(page: str) -> None:
     print("all blocks ran", file=sys.stderr)
 
 
+def serve() -> None:
+    """Pages that are named on stdin, each with its folder and port, in copies of this process: imports are for all."""
+
+    import rcad.cli.main
+    import rcad.train.run  # noqa: F401
+
+    for line in sys.stdin:
+        page, folder, port = line.split()
+        child = os.fork()
+        if child == 0:
+            with open(Path(folder, "err"), "w") as err:
+                os.dup2(err.fileno(), 2)
+            os.chdir(folder)
+            os.environ |= {"MASTER_PORT": port, "RCAD_CACHE": str(Path(folder, "cache"))}
+            main(page)
+            sys.exit()
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve()
