@@ -20,7 +20,8 @@ sys.path.insert(0, {src!r})
 import builtins, time
 def pause():
     print("here", flush=True)
-    time.sleep(60)
+    for _ in range(600):  # a signal just before a sleep would be heard only after it
+        time.sleep(0.1)
 {moment}
 from rcad.cli.main import main
 main()
