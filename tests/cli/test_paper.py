@@ -206,7 +206,7 @@ def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_report_says_what_it_does_and_lists_its_page_first(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cli("paper", "run", "F5", "--scale", "smoke").code == 0
+    assert cli("paper", "run", "T8", "--scale", "smoke").code == 0
     monkeypatch.setattr("rcad.report.drawing.save", lambda figures, folder, kinds: [folder / "a.png", folder / "a.pdf"])
     asked = cli("paper", "report")
     assert (asked.code, asked.err.splitlines()[0]) == (0, "reading the records  0.0 s elapsed")

@@ -162,7 +162,7 @@ def list_targets(as_json: Json = False) -> None:
         "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
         "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
         "rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial",
-        "rcad paper run T4 --scale smoke --only n=500 --rows ERM --rows mymodule:my_method --out trial",
+        "rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method",
         "rcad paper run F2 --scale smoke --dry-run",
         more="""Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on
         tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images.
