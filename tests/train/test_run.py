@@ -27,10 +27,11 @@ from rcad.runs.store import BEFORE, LAST, Store
 from rcad.train import machine
 from rcad.train import run as engine
 from rcad.train.checkpoint import load_tensors
+from rcad.train.describe import plan_of
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.progress import Silent
-from rcad.train.run import canonical_config, plan_of, run
+from rcad.train.run import canonical_config, run
 from rcad.train.stop import Stop
 from rcad.train.task import FEW_IMAGES, as_built, model_of, prepare
 from workers import started

@@ -98,7 +98,7 @@ class Request:
         """The methods' parameters, where a setting is about one of them: knowing them takes torch."""
         if not any(setting.strip().startswith("method.") for setting in self.settings):
             return None
-        from rcad.train.run import method_defaults
+        from rcad.loss.methods import method_defaults
 
         return method_defaults()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +31,11 @@ from rcad.cli.options import (
     option,
 )
 from rcad.errors import InputError, one_of, whole
+
+if TYPE_CHECKING:
+    from rcad.runs.config import RunConfig
+    from rcad.train.place import Place
+    from rcad.train.scheduler import Outcome
 
 HELP = about(
     "Train a model and save its record.",
@@ -126,11 +132,7 @@ def train(
 ) -> None:
     from rcad.cli.request import Request, parse_seeds
     from rcad.cli.results import print_configs, show
-    from rcad.cli.screen import warn
-    from rcad.runs.plain import config_id
-    from rcad.train.place import Place, follows, world
-    from rcad.train.progress import shown
-    from rcad.train.scheduler import canonical, schedule
+    from rcad.train.place import Place, follows
 
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
@@ -149,7 +151,7 @@ def train(
         config, None if seed is None and seeds is None else parse_seeds(seed, seeds, training.setting)
     )
     if dry_run:
-        from rcad.train.run import plan_of
+        from rcad.train.describe import plan_of
 
         at = Place.of(runs, **reading.places, device=machines.device, stream=stream)
         print_configs(configs, as_json, None if as_json else plan_of(configs[0], at))
@@ -160,6 +162,29 @@ def train(
 
         where["track"] = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
+    outcome = _trained(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
+    if not follows():
+        show(outcome, place.store, quiet=quiet, as_json=as_json)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _trained(
+    configs: Sequence[RunConfig],
+    place: Place,
+    *,
+    minutes: float | None,
+    at_once: int | None,
+    repair: bool,
+    as_json: bool,
+    quiet: bool,
+) -> Outcome:
+    """Every run, or one run on several devices: as one of their processes, or by starting them."""
+    from rcad.cli.screen import warn
+    from rcad.runs.plain import config_id
+    from rcad.train.place import follows, world
+    from rcad.train.progress import shown
+    from rcad.train.scheduler import canonical, schedule
+
     ranks = world()
     if ranks is not None and len(configs) > 1:
         raise InputError(
@@ -180,13 +205,9 @@ def train(
         if ranks is not None:
             from rcad.train.cluster.ranks import as_rank
 
-            outcome = as_rank(configs[0], place, progress, minutes=minutes)
-        elif not several:
-            outcome = schedule(configs, place, progress, at_once=at_once, minutes=minutes)
-    if several:
-        from rcad.train.cluster.ranks import launch
+            return as_rank(configs[0], place, progress, minutes=minutes)
+        if not several:
+            return schedule(configs, place, progress, at_once=at_once, minutes=minutes)
+    from rcad.train.cluster.ranks import launch
 
-        outcome = launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)
-    if not follows():
-        show(outcome, place.store, quiet=quiet, as_json=as_json)
-    raise typer.Exit(outcome.exit_code)
+    return launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)

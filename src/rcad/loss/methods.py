@@ -23,6 +23,7 @@ from rcad.loss.method_rows import (
     AUTO,
     OWN,
     SOURCE,
+    Defaults,
     MethodRow,
     as_recorded,
     check_named,
@@ -369,3 +370,11 @@ def _entropy(
     view: Literal["batch", "raw"] = "batch",
 ) -> Term:
     return Term(name, measure, weight_for(lam), where, every, view)
+
+
+def method_defaults() -> Defaults:
+    """Every method's parameters and their defaults, for `override` and for canonical ids."""
+    return {
+        name: {key: parameter.default for key, parameter in signature(make).parameters.items()}
+        for name, make in {**METHODS, **OWN}.items()
+    }

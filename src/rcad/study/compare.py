@@ -17,6 +17,7 @@ from typing import Any
 
 from rcad.errors import InputError, command, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method, sources
+from rcad.loss.methods import method_defaults
 from rcad.report.document import Document
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
@@ -46,7 +47,6 @@ from rcad.study.study import (
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
-from rcad.train.run import method_defaults
 from rcad.train.stop import exit_code
 from rcad.train.task import prepare, read
 

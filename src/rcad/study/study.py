@@ -21,7 +21,7 @@ from rcad.data.dataset import Dataset, Splits
 from rcad.errors import InputError, command, shaped
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
-from rcad.loss.methods import METHODS, Method
+from rcad.loss.methods import METHODS, Method, method_defaults
 from rcad.loss.objective import Loss
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import KEYS, RunConfig
@@ -33,7 +33,6 @@ from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.ranges import applied, beginning, default_space, started
 from rcad.study.space import Space, Values, drawn, resolved
 from rcad.train.progress import Progress
-from rcad.train.run import method_defaults
 from rcad.train.task import AUTO, Problem, method_of
 
 BASE = "erm"

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from rcad.errors import InputError, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method
+from rcad.loss.methods import method_defaults
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
 from rcad.report.drawing import save
 from rcad.runs.config import RunConfig
@@ -27,7 +28,6 @@ from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, che
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
-from rcad.train.run import method_defaults
 from rcad.train.scheduler import Outcome, canonical
 from rcad.train.task import method_of, prepare, read
 

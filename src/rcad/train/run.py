@@ -1,4 +1,4 @@
-"""run(config) -> record: the whole of a run, said in a line beforehand, resumed where it stopped, never done twice."""
+"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from rcad.data.dataset import Dataset
 from rcad.errors import InputError
-from rcad.loss.method_rows import OWN, Defaults, without_defaults
-from rcad.loss.methods import METHODS
-from rcad.loss.suggest_alpha import FAR_BELOW, STEPS, measured
+from rcad.loss.method_rows import without_defaults
+from rcad.loss.methods import method_defaults
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
+from rcad.train.describe import data_words, described, low_alpha, network_words
 from rcad.train.loop import Course, Trainer, finished, unheard
 from rcad.train.machine import (
     deterministic,
@@ -42,14 +40,6 @@ from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepa
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
-
-from torch import nn
-
-from rcad.errors import MissingExtraError
-from rcad.loss.growth import as_unit_float
-from rcad.loss.method_rows import label, method_rows
-from rcad.loss.methods import Method
-from rcad.runs.words import duration, plural
 
 log = logging.getLogger("rcad")
 
@@ -250,14 +240,6 @@ TOO_LARGE = (
 )
 
 
-def method_defaults() -> Defaults:
-    """Every method's parameters and their defaults, for `override` and for canonical ids."""
-    return {
-        name: {key: parameter.default for key, parameter in signature(make).parameters.items()}
-        for name, make in {**METHODS, **OWN}.items()
-    }
-
-
 def canonical_config(config: RunConfig) -> RunConfig:
     """The same run with its method's defaults left out, so that writing one out does not make another run."""
     return replace(config, method=without_defaults(config.method, method_defaults()))
@@ -336,7 +318,7 @@ def begin(
     with timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
-    progress.note(_words(dataset, problem))
+    progress.note(data_words(dataset, problem))
     progress.note(described(trainer.model, method, device, config, len(problem.train[1])))
     for warning in low_alpha(method, problem):
         progress.note(warning)
@@ -383,76 +365,6 @@ def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
         )
 
 
-def _words(dataset: Dataset, problem: Problem) -> str:
-    """What was read, in one line."""
-    kind = f"{len(dataset.classes)} classes" if problem.classes else "a regression target"
-    sizes = ", ".join(
-        f"{len(part[1]):,} {name}"
-        for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))
-        if len(part[1])
-    )
-    shape, known = tuple(problem.train[0].shape[1:]), len(dataset.columns)
-    inputs = "x".join(map(str, shape)) + (" images" if dataset.is_image else " inputs")
-    if 0 < known < shape[0] and not dataset.is_image:
-        inputs += f" ({known} features, {shape[0] - known} for missing values)"
-    return f"{dataset.name}: {inputs}, {kind}; {sizes} examples"
-
-
 def _finished(store: Store, config: RunConfig) -> RunRecord | None:
     record = store.record(config)
     return record if record is not None and record.is_final else None
-
-
-SOME = 256
-"""Examples that say whether alpha is far too small."""
-TRIED = 2
-"""Steps that are taken to see how long one takes; the first is not counted."""
-
-
-def network_words(model: nn.Module) -> str:
-    """The network and its size."""
-    return f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"
-
-
-def described(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
-    """A run in one line, with the numbers that "auto" stands for."""
-    rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
-    steps = math.ceil(examples / config.train.batch_size)
-    words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
-    return f"{network_words(model)}; {rows}; {device_words(device)}; {words}"
-
-
-def low_alpha(method: Method, problem: Problem) -> list[str]:
-    """A sentence where alpha is far below the distance between classes, as a criterion warns in a loop."""
-    x, y = problem.train
-    moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
-    if not problem.classes or not any(move.distance for move in moves):
-        return []
-    some = torch.arange(min(SOME, len(y)))  # images that stay on disk are asked for by number
-    found = measured(as_unit_float(x[some]), y[some], problem.likelihood)
-    low = [move.distance for move in moves if found is not None and 0 < move.distance < FAR_BELOW * found]
-    return [
-        f"alpha={alpha:g} is far below {found:.3g}, half the median distance between classes; so short a step tends to "
-        "make models worse. alpha=auto takes the measured one"
-        for alpha in low
-    ]
-
-
-def plan_of(config: RunConfig, place: Place) -> str:
-    """The same before anything is trained, and about how long it will take; or what stands in the way."""
-    device, _ = place.resolve()
-    try:
-        problem = prepare(config, Reader(place)(config.data), device)
-        method, model = method_of(config, problem), model_of(config, problem).to(device)
-    except (InputError, MissingExtraError) as error:
-        return f"this run cannot begin here: {error}"
-    (x, y), size = problem.train, config.train.batch_size
-    criterion, took = method.criterion(), 0.0
-    with torch.random.fork_rng(), suitable_threads(x):
-        for _ in range(TRIED):
-            start = time.perf_counter()
-            rows = torch.arange(min(size, len(y)))
-            criterion.backward(model, as_unit_float(x[rows]), y[rows])
-            took = time.perf_counter() - start
-    total = took * math.ceil(len(y) / size) * config.train.epochs
-    return f"{described(model, method, device, config, len(y))}, about {duration(total)} without evaluation"
