@@ -80,7 +80,7 @@ def test_the_recipe_for_few_labels_needs_no_method_and_takes_own_images(cli: Cli
     done = cli(*words, "--seeds", "2")
     assert done.code == 0, done.err
     records = [json.loads(path.read_text()) for path in Path("runs").glob("*/record.json")]
-    assert {record["config"]["method"][-1]["name"] for record in records} == {"label_smoothing"}
+    assert {record["config"]["method"][-1]["name"] for record in records} == {"two_views"}
     assert {record["splits"].get("validation", {}).get("size", 0) for record in records} == {0}
     assert "data_augmentation + erm;" in cli(*words, "--method", "erm", "--dry-run").out
     assert "expected --method, but it is missing" in cli("train", *kaggle.split(), "--recipe", "paper").err

@@ -247,9 +247,8 @@ def method_of(label: str, setting: Setting) -> tuple[MethodRow, ...]:
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
     """
-    parts: list[Any] = (
-        list(named_method(label)) if is_own(label) else [PARTS[name](setting) for name in label.split(" + ")]
-    )
+    names = sorted(label.split(" + "), key="LS".__eq__)  # last, so that "LS + RCAD" and "RCAD + LS" are one run
+    parts: list[Any] = list(named_method(label)) if is_own(label) else [PARTS[name](setting) for name in names]
     if setting.views == "two views" and "FGSM" not in label:
         parts = [("two_views", {}), *(part for part in parts if part[0] != "erm")]
     elif len(parts) > 1:
