@@ -155,9 +155,9 @@ def bound_by(row: dict[str, Any]) -> str:
 
 WARM = 6
 ONE_RUN = """
-import json, os, resource, sys
+import json, resource, sys
 from pathlib import Path
-from rcad.data import decoders
+from rcad.data.decoders import standing
 from rcad.runs.configure import configure
 from rcad.train.place import Place
 from rcad.train.run import run
@@ -166,10 +166,9 @@ settings = ["model.name=small_cnn", "model.width=8", "train.batch_size=128", "da
 settings.append("train.selection=last")
 record = run(configure(str(root), [("erm", ())], epochs=1, settings=settings), Place.of(where, cache_dir=where,
     device="cpu", stream=True))
-free, others = decoders._decoders(os.getpid()), []
-while not free.empty():
-    if (one := free.get()) is not None:
-        others.append(int(Path(f"/proc/{one._process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3)
+others = []
+for one in standing(processes=True).started:
+    others.append(int(Path(f"/proc/{one.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3)
 own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 print(json.dumps({"images": record.splits["train"].size,
     "training_process_mb": round(own, 1), "decoding_processes_mb": [round(mb, 1) for mb in others],

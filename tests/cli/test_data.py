@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,14 +144,14 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_died_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying(program: str) -> subprocess.Popen[bytes]:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], **pipes)
+    start = subprocess.Popen
 
-    monkeypatch.setattr(decoding, "start_worker", dying)
-    monkeypatch.setattr(decoding, "_WORTH_WORKERS", 1)
-    images("images/train")
-    images("images/test")  # a second split makes a second job, and so work for processes
+    def dying(_: object, **options: Any) -> subprocess.Popen[bytes]:
+        return start([sys.executable, "-c", "raise SystemExit(3)"], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", dying)
+    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 1)
+    images("images")
     result = cli("train", "--data", "images", "--method", "erm")
     assert result.code == 2
     assert result.err.startswith(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from one_line import one_line
 from rcad.data import archives
-from rcad.data.archives import check_member, extract, tar_files, unpacked, zip_names
+from rcad.data.archives import check_member, extract, unpacked
 from rcad.errors import InputError
 
 
@@ -75,9 +75,8 @@ def test_bad_tar_members_stop_everything(tmp_path, name, kind, problem):
     archive = make_tar(tmp_path / "a.tar.gz", ("good.bin", tarfile.REGTYPE), (name, kind))
     target = tmp_path / "in" / "out"
     target.mkdir(parents=True)
-    for attempt in (lambda: extract(archive, target), lambda: list(tar_files(archive, (".bin",)))):
-        with one_line(str(archive), match=problem):
-            attempt()
+    with one_line(str(archive), match=problem):
+        extract(archive, target)
     assert not list(target.iterdir())
     assert not (tmp_path / "in" / "evil").exists()
 
@@ -88,8 +87,6 @@ def test_bad_tar_members_stop_everything(tmp_path, name, kind, problem):
 )
 def test_bad_zip_members_stop_everything(tmp_path, name, mode, problem):
     archive = make_zip(tmp_path / "a.zip", ("good", FILE), (name, mode))
-    with pytest.raises(InputError, match=problem):
-        zip_names(archive)
     with pytest.raises(InputError, match=problem):
         unpacked(archive, tmp_path / "cache")
     assert not list((tmp_path / "cache" / "unpacked").glob("[!.]*"))
@@ -128,7 +125,7 @@ def test_a_flipped_byte_in_a_zip_is_named(tmp_path):
 def test_more_than_the_disk_holds_is_refused_first(tmp_path, monkeypatch):
     archive = make_zip(tmp_path / "a.zip", ("x", FILE))
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4})())
-    with pytest.raises(InputError, match="GB free"):
+    with pytest.raises(InputError, match="MB free to unpack"):
         extract(archive, tmp_path)
     assert not (tmp_path / "x").exists()
 
@@ -188,7 +185,6 @@ def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
 
 def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
     archive = make_tar(tmp_path / "a.tar.gz", ("x" * 3000, tarfile.REGTYPE))
-    assert len(list(tar_files(archive, ("x",)))) == 1
     monkeypatch.setattr(archives, "_LONGEST_HEADER", 2000)
     with pytest.raises(InputError, match="to be a whole archive"):
-        list(tar_files(archive, ("x",)))
+        unpacked(archive, tmp_path / "cache")

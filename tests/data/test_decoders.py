@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from data.test_streams import LAYOUTS, both, folders, picture
 from rcad.data import decoders, streams
-from rcad.data.decoders import Chunk, Decoder, Spot, share_of_cores
+from rcad.data.decoders import Decoder, Decoders, share_of_cores
 from rcad.data.registry import load
 from rcad.errors import InputError
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Any:
+def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Decoder]]:
     """Sets of any size are decoded by processes of this test's own; those that were started."""
-    free: queue.LifoQueue[Decoder | None] = queue.LifoQueue()
-    started: list[Decoder] = []
-
-    class Counted(Decoder):
-        def __init__(self) -> None:
-            super().__init__()
-            started.append(self)
-
-    for _ in range(2):
-        free.put(None)
-    monkeypatch.setattr(decoders, "_decoders", lambda pid: free)
-    monkeypatch.setattr(decoders, "Decoder", Counted)
+    decoders._standing.cache_clear()
+    mine = Decoders(2)
+    monkeypatch.setattr(decoders, "_standing", lambda pid, processes: mine if processes else Decoders(processes=False))
     monkeypatch.setattr(streams, "WORTH_PROCESSES", 0)
-    yield started
-    for one in started:
-        one.end()
+    yield mine.started
+    mine.close()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("mode", "size", "way"), [("RGB", None, "shared memory"), ("L", 4, "a pipe")])
+@pytest.mark.parametrize(("mode", "size", "way"), [("RGB", None, "memory"), ("L", 4, "a temporary file")])
 def test_pixels_are_those_of_the_set_read_whole(
     tmp_path: Path,
     layout: str,
@@ -52,7 +41,7 @@ def test_pixels_are_those_of_the_set_read_whole(
     processes: list[Decoder],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if way == "a pipe":
+    if way != "memory":
         monkeypatch.delattr(os, "memfd_create", raising=False)
     stream, whole = both(LAYOUTS[layout](tmp_path / "set", [picture(k, mode) for k in range(80)]), size=size)
     wanted = [np.random.default_rng(k).permutation(60)[: 17 + k] for k in range(9)]
@@ -63,8 +52,8 @@ def test_pixels_are_those_of_the_set_read_whole(
 
 
 def test_small_sets_start_none(tmp_path: Path, processes: list[Decoder], monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = load(folders(tmp_path / "set", [picture(k) for k in range(20)]), cache_dir=tmp_path / "c", stream=True)
     monkeypatch.setattr(streams, "WORTH_PROCESSES", 16)
+    stream = load(folders(tmp_path / "set", [picture(k) for k in range(20)]), cache_dir=tmp_path / "c", stream=True)
     assert len(stream.train.x) == 15
     stream.train.x.copy()
     assert not processes
@@ -92,10 +81,10 @@ def test_what_a_process_meets_is_one_line_and_it_goes_on(tmp_path: Path, process
 def test_a_process_that_was_killed_is_one_line_and_is_replaced(tmp_path: Path, processes: list[Decoder]) -> None:
     stream = load(folders(tmp_path / "set", [picture(k) for k in range(20)]), cache_dir=tmp_path / "c", stream=True)
     pixels = stream.train.x.copy()
-    processes[0]._process.send_signal(signal.SIGTERM)  # not for it to hear
+    processes[0].process.send_signal(signal.SIGTERM)  # not for it to hear
     assert np.array_equal(stream.train.x.copy(), pixels)
-    processes[0]._process.kill()
-    processes[0]._process.wait()
+    processes[0].process.kill()
+    processes[0].process.wait()
     with pytest.raises(InputError, match=r"^expected .* decoded, but the decoding process ended with code -9; is"):
         stream.train.x.copy()
     assert np.array_equal(stream.train.x.copy(), pixels)
@@ -105,10 +94,12 @@ def test_a_process_that_was_killed_is_one_line_and_is_replaced(tmp_path: Path, p
 PROGRAM = """
 import os, signal, sys
 import numpy as np
-from rcad.data import decoders
-chunk = decoders.Chunk([decoders.Spot("a", sys.argv[1])], (3, 6, 6), None)
-decoders.fill_elsewhere(chunk, np.empty((1, 3, 6, 6), np.uint8))
-print(decoders._decoders(os.getpid()).get()._process.pid, flush=True)
+from rcad.data.decoders import standing
+from rcad.data.decoding import Decoding, ImageFiles
+decoders = standing(processes=True)
+job = Decoding(ImageFiles(os.path.dirname(sys.argv[1]), ["a.png"]), (3, 6, 6), None)
+decoders.submit_pixels(job, np.empty((1, 3, 6, 6), np.uint8)).result()
+print(decoders.started[0].process.pid, flush=True)
 if sys.argv[2] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -140,8 +131,3 @@ def test_processes_of_torchrun_share_the_cores(monkeypatch: pytest.MonkeyPatch) 
     assert share_of_cores() == 5
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "40")
     assert share_of_cores() == 1
-
-
-def test_a_spot_without_bytes_says_where() -> None:
-    with pytest.raises(InputError, match=r"^expected image bytes in shard row 3, but got none"):
-        Chunk([Spot("shard row 3", "file", 5, 5)], (1, 1, 1), None).fill(np.empty((1, 1, 1, 1), np.uint8))

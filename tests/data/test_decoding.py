@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 import threading
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from rcad.data import decoding
-from rcad.data.decoding import ImageFiles, SizesDifferError, decode_splits
+from rcad.data.decoding import ImageFiles, ImageSet, Reading, SizesDifferError, decode_splits
 from rcad.data.images import decode
 from rcad.errors import InputError
 
@@ -74,91 +75,78 @@ def make_files(folder, count, shape=(6, 5, 3)):
     return [f"{i}.png" for i in range(count)], np.stack(images).transpose(0, 3, 1, 2)
 
 
-def labels_for(splits):
-    return {split: np.arange(sum(map(len, sources))) for split, sources in splits.items()}
+@pytest.fixture(params=["threads", "processes"])
+def way(request, monkeypatch):
+    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0 if request.param == "processes" else 10**9)
 
 
-def test_processes_write_what_one_process_writes(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoding, "_BLOCK_BYTES", 300)
+def image_set(root, **splits):
+    """The named files, a source for each of the lists."""
+    sources = {name: [ImageFiles(str(root), part) for part in parts] for name, parts in splits.items()}
+    labels = {name: np.arange(sum(map(len, parts))) for name, parts in splits.items()}
+    return ImageSet(sources, labels, ("a", "b"), "")
+
+
+def decode_files(tmp_path, names, **how):
+    return decode_splits(tmp_path, image_set(tmp_path, train=[[name] for name in names]), Reading(**how))
+
+
+def test_processes_write_what_threads_write(tmp_path, way):
     names, images = make_files(tmp_path, 23)
-    splits = {
-        "train": [ImageFiles(str(tmp_path), tuple(names[:9])), ImageFiles(str(tmp_path), tuple(names[9:20]))],
-        "test": [ImageFiles(str(tmp_path), tuple(names[20:]))],
-    }
-    for workers in (1, 2):
-        calls = []
-        folder = tmp_path / str(workers)
-        folder.mkdir()
-        thread = threading.get_ident()
+    calls, thread = [], threading.get_ident()
 
-        def progress(done, total, calls=calls, thread=thread):
-            assert threading.get_ident() == thread
-            calls.append((done, total))
+    def progress(done, total):
+        assert threading.get_ident() == thread
+        calls.append((done, total))
 
-        decode_splits(folder, splits, labels_for(splits), None, progress, workers)
-        np.testing.assert_array_equal(np.load(folder / "train_x.npy"), images[:20])
-        np.testing.assert_array_equal(np.load(folder / "test_x.npy"), images[20:])
-        assert np.load(folder / "test_y.npy").tolist() == [0, 1, 2]
-        assert calls[-1] == (23, 23)
-        assert [done for done, _ in calls] == sorted(done for done, _ in calls)
-        assert len(calls) > 2
+    found = image_set(tmp_path, train=[names[:9], names[9:20]], test=[names[20:]])
+    decode_splits(tmp_path, found, Reading(progress=progress))
+    np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), images[:20])
+    np.testing.assert_array_equal(np.load(tmp_path / "test_x.npy"), images[20:])
+    assert np.load(tmp_path / "test_y.npy").tolist() == [0, 1, 2]
+    assert calls == [(9, 23), (20, 23), (23, 23)]
 
 
-def decode_files(tmp_path, names, *rest, **options):
-    splits = {"train": [ImageFiles(str(tmp_path), (name,)) for name in names]}
-    return decode_splits(tmp_path, splits, labels_for(splits), *rest, **options)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_errors_keep_their_line_across_processes(tmp_path, workers):
+def test_errors_keep_their_line_across_processes(tmp_path, way):
     names, _ = make_files(tmp_path, 3)
     (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
     with pytest.raises(SizesDifferError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
-        decode_files(tmp_path, names, None, None, workers)
+        decode_files(tmp_path, names)
     (tmp_path / "2.png").unlink()
     with pytest.raises(InputError, match=r"2\.png to be readable"):
-        decode_files(tmp_path, names, None, None, workers)
+        decode_files(tmp_path, names)
 
 
-def started(monkeypatch, command=None):
-    """Keep the processes that are started; `command` replaces the worker's program."""
-    real, processes = decoding.subprocess.Popen, []
-
-    def start(arguments, **options):
-        processes.append(real(command or arguments, **options))
-        return processes[-1]
-
-    monkeypatch.setattr(decoding.subprocess, "Popen", start)
-    return processes
-
-
-def test_workers_end_when_progress_raises(tmp_path, monkeypatch):
+def test_processes_end_when_progress_raises(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0)
     names, _ = make_files(tmp_path, 4)
-    processes = started(monkeypatch)
+    processes, start = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: processes.append(start(*a, **k)) or processes[-1])
 
     def interrupt(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        decode_files(tmp_path, names, None, interrupt, 2)
-    assert len(processes) == 2
+        decode_files(tmp_path, names, progress=interrupt)
+    assert processes
     assert all(process.returncode is not None for process in processes)
 
 
-def test_a_worker_that_dies_is_an_error_and_no_hang(tmp_path, monkeypatch):
+def test_a_process_that_dies_is_an_error_and_no_hang(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0)
     names, _ = make_files(tmp_path, 4)
-    started(monkeypatch, ["sh", "-c", "exit 7"])
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: start(["sh", "-c", "exit 7"], **options))
     with pytest.raises(InputError, match=r"^expected the images of .* ended with code 7; is an image damaged"):
-        decode_files(tmp_path, names, None, None, 2)
+        decode_files(tmp_path, names)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, workers):
+def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, way):
     names, _ = make_files(tmp_path, 4)
     # /dev/full refuses every write; the header goes to a real file first.
     monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
     with pytest.raises(OSError, match="No space left"):
-        decode_files(tmp_path, names, None, None, workers)
+        decode_files(tmp_path, names)
 
 
 @pytest.mark.parametrize("orientation", range(9))
@@ -191,18 +179,17 @@ def test_a_broken_exif_block_is_passed_over(recwarn):
     assert not recwarn, "Pillow's complaints would end up on the user's terminal"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_grey_images_keep_one_channel_unless_one_has_colour(tmp_path, workers):
+def test_grey_images_keep_one_channel_unless_one_has_colour(tmp_path, way):
     grey = [noise(6, 5, seed=i) for i in range(4)]
     for i, pixels in enumerate(grey):
         (tmp_path / f"{i}.png").write_bytes(encode(pixels))
     names = [f"{i}.png" for i in range(4)]
-    decode_files(tmp_path, names, None, None, workers)
+    decode_files(tmp_path, names)
     np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), np.stack(grey)[:, None])
-    decode_files(tmp_path, names, 3, None, workers)
+    decode_files(tmp_path, names, size=3)
     assert np.load(tmp_path / "train_x.npy").shape == (4, 1, 3, 3)
     (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))
-    decode_files(tmp_path, names, None, None, workers)
+    decode_files(tmp_path, names)
     both = np.load(tmp_path / "train_x.npy")
     assert both.shape == (4, 3, 6, 5)
     np.testing.assert_array_equal(both[0], np.stack([grey[0]] * 3))
@@ -219,14 +206,12 @@ def test_sixteen_bits_are_rounded_to_eight():
             decode(encode(deep, "TIFF"), "x")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_broken_images_are_skipped_on_request_and_counted(tmp_path, workers, monkeypatch):
-    monkeypatch.setattr(decoding, "_BLOCK_BYTES", 200)
+def test_broken_images_are_skipped_on_request_and_counted(tmp_path, way, monkeypatch):
     monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
     names, images = make_files(tmp_path, 7)
     (tmp_path / "0.png").write_bytes(b"hello")
     (tmp_path / "3.png").unlink()
-    said = decode_files(tmp_path, names, None, None, workers, skip_bad=True)
+    said = decode_files(tmp_path, names, skip_bad=True)
     assert len(said) == 1
     assert re.fullmatch(r"2 of 7 images skipped, e.g.: expected .*0\.png to be an image, but .*", said[0])
     np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), images[[1, 2, 4, 5, 6]])
@@ -234,4 +219,4 @@ def test_broken_images_are_skipped_on_request_and_counted(tmp_path, workers, mon
     for name in names:
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(InputError, match="but all are broken"):
-        decode_files(tmp_path, names, None, None, workers, skip_bad=True)
+        decode_files(tmp_path, names, skip_bad=True)

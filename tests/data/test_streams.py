@@ -187,7 +187,7 @@ def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path: Path) 
 def test_a_damaged_survey_is_made_again(tmp_path: Path) -> None:
     images(str(tmp_path / "images"))
     first = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
-    (survey,) = (tmp_path / "cache" / "streams").glob("*/survey.npz")
+    (survey,) = (tmp_path / "cache" / "streams").glob("*/index.npz")
     whole = survey.read_bytes()
     other = io.BytesIO()
     np.savez(other, shape=np.zeros(3))

@@ -213,8 +213,6 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
         return _fail(message + hint, USAGE)
     if type(error).__name__ == "Abort":  # a prompt was left with Ctrl-C or Ctrl-D
         return _fail("interrupted", exit_code(signal.SIGINT))
-    if _from_decoding(error):
-        return _fail(str(error), USAGE)
     if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:
         return _fail(
             f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it", USAGE
@@ -234,12 +232,6 @@ def _in_own_method(error: Exception) -> str:
     modules = {name.partition(":")[0] for name in OWN}
     frames = [one for one in traceback.walk_tb(error.__traceback__) if one[0].f_globals.get("__name__") in modules]
     return f" in {os.path.relpath(frames[-1][0].f_code.co_filename)}, line {frames[-1][1]}" if frames else ""
-
-
-def _from_decoding(error: Exception) -> bool:
-    """Whether a worker that decodes images died: out of memory, or killed, which the user can mend."""
-    frames = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return isinstance(error, RuntimeError) and frames[-1:] == ["rcad.data.decoding"]
 
 
 def _fail(message: str, code: int) -> int:

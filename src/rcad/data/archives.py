@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
-from rcad.data.cache import REMEDY, fingerprint, kept
+from rcad.data.cache import check_room, fingerprint, kept
 from rcad.data.files import DISK_ERRORS, reason
 from rcad.errors import InputError
 
@@ -86,20 +86,6 @@ class _Budget:
             )
 
 
-def zip_names(archive: Path) -> list[str]:
-    """The names of a zip's files (not its folders), every member checked."""
-    return [name for name, _, _ in _zip_files(archive)]
-
-
-def tar_files(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of a tar's files whose name ends so; every member checked, nothing written to disk."""
-    with readable(archive):
-        for name, _, content in _tar_files(archive):
-            if name.endswith(suffixes):
-                with content() as source:
-                    yield name, source.read()
-
-
 def extract(archive: Path, folder: Path) -> None:
     """Unpack a tar or zip into `folder`. All members are checked before the first is written.
 
@@ -107,14 +93,7 @@ def extract(archive: Path, folder: Path) -> None:
     """
     files = _zip_files if archive.name.lower().endswith(".zip") else _tar_files
     with readable(archive):
-        required = sum(size for _, size, _ in files(archive))
-    free = shutil.disk_usage(folder).free
-    if required > free:
-        raise InputError(
-            f"expected {required / 1e9:.1f} GB free to unpack {archive} in {folder}, but got {free / 1e9:.1f} GB; "
-            f"{REMEDY}"
-        )
-    with readable(archive):
+        check_room(folder, sum(size for _, size, _ in files(archive)), f"unpack {archive}")
         for name, _, content in files(archive):
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,13 +101,21 @@ def extract(archive: Path, folder: Path) -> None:
                 shutil.copyfileobj(source, out)
 
 
-def unpacked(archive: Path, cache_dir: Path | str | None = None) -> Path:
+def unpacked(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
     """The folder that holds the archive's files, unpacked into the cache the first time.
 
     Where everything lies in one top folder, that folder is returned.
+
+    Args:
+        check: refuses an archive before it is unpacked.
     """
-    name = f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}"
-    target = kept(cache_dir, name, lambda folder: extract(archive, folder))
+
+    def build(folder: Path) -> None:
+        if check is not None:
+            check(archive)
+        extract(archive, folder)
+
+    target = kept(cache_dir, f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}", build)
     inside = [path for path in target.iterdir() if not path.name.startswith((".", "__MACOSX"))]
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
 

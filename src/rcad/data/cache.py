@@ -187,14 +187,19 @@ def clear(cache_dir: Path | str | None = None) -> None:
 _discard = partial(shutil.rmtree, ignore_errors=True)
 
 
-def allocate(path: Path, shape: tuple[int, ...]) -> int:
-    """Create a uint8 .npy file of `shape` filled with zeros; returns where its data begin."""
-    required, free = math.prod(shape), shutil.disk_usage(path.parent).free
+def check_room(folder: Path, required: int, purpose: str) -> None:
+    """So many bytes must be free there to do something."""
+    free = shutil.disk_usage(folder).free
     if required > free:
         raise InputError(
-            f"expected {required / 1e6:,.1f} MB free for the cache in {path.parent.parent}, "
-            f"but got {free / 1e6:,.1f} MB; {REMEDY}"
+            f"expected {required / 1e6:,.1f} MB free to {purpose} in {folder.parent}, but got {free / 1e6:,.1f} MB; "
+            f"{REMEDY}"
         )
+
+
+def allocate(path: Path, shape: tuple[int, ...]) -> int:
+    """Create a uint8 .npy file of `shape` filled with zeros; returns where its data begin."""
+    check_room(path.parent, math.prod(shape), "decode the images")
     return int(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).offset)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Split, check_labels, check_several
+from rcad.data.decoding import Reading
 from rcad.data.files import reason
 from rcad.data.image_folders import class_folders, read
 from rcad.data.images import is_image_name
@@ -95,7 +96,7 @@ class CorruptedFolders:
         for name in self.classes:
             if not files.get(name):
                 raise InputError(f"expected images in {root / name}, but got none; {_AGAIN}")
-        return read(root, {"train": files}, self.classes, None, self.cache_dir, None, kind="tiny-imagenet-c").train
+        return read(root, {"train": files}, self.classes, Reading(cache_dir=self.cache_dir), "tiny-imagenet-c").train
 
 
 def open_corrupted(

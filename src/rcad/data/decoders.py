@@ -1,11 +1,13 @@
-"""Processes that decode images for a stream.
+"""Processes that decode images, for whoever reads a whole set and for streams.
 
 Pillow lets go of Python's lock while it decompresses and resizes, but not for what it does in Python: 0.3 to 0.5 of the
 2.5 ms of processor time that a photograph takes. Threads share that lock with each other and with the one that launches
 training steps: 16 of them did the work of four cores, and slowed the steps besides. Here each thread hands its images
-to a process and waits for the pixels without the lock. They come in memory that both see, where the system has it: from
-a pipe they come in dozens of pieces, and for each the thread that trains hands over the lock. The processes are plain
-ones (`decoding.py` says why), live as long as this one and end with it.
+to a process of its own and waits without the lock. Pixels come in a file in memory that both see: from a pipe they
+would come in dozens of pieces, and for each the thread that trains hands over the lock.
+
+The processes are plain ones, not a multiprocessing pool: forking a process that has torch's and a progress bar's
+threads can deadlock, and spawning re-imports the caller's script, which fails without a main guard.
 """
 
 from __future__ import annotations
@@ -13,180 +15,180 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import math
-import mmap
 import os
 import pickle
-import queue
 import signal
+import subprocess
 import sys
+import tempfile
+import threading
 import warnings
-import zlib
-from io import BufferedReader
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import emptied
-from rcad.data.decoding import start_worker
-from rcad.data.files import read_bytes
-from rcad.data.images import decode
 from rcad.errors import InputError, cores
 
 WORTH_PROCESSES = 1000
-"""Images in a set from which on processes are worth their start."""
+"""Images in a set from which on processes are worth their start; threads decode smaller ones by themselves."""
 Pixels = npt.NDArray[np.uint8]
 
 
-class Spot(NamedTuple):
-    """Where an encoded image lies, and how an error names it: a file, or a part of one with its CRC-32."""
+class Job(Protocol):
+    """What is to be decoded; it is pickled on its way to a process."""
 
-    origin: str
-    path: str
-    start: int = 0
-    end: int | None = None
-    crc: int = 0
+    @property
+    def root(self) -> str:
+        """Whose images these are, for an error."""
 
-    def read(self) -> bytes:
-        if self.end is None:
-            return read_bytes(Path(self.path))
-        if self.start == self.end:
-            raise InputError(f"expected image bytes in {self.origin}, but got none; store the bytes, not only the path")
-        with open(self.path, "rb") as file:
-            file.seek(self.start)
-            data = file.read(self.end - self.start)
-        if zlib.crc32(data) != self.crc:
-            changed = f"expected {self.origin} as it was unpacked, but its bytes in {self.path} have changed"
-            raise InputError(f"{changed}; {emptied(Path(self.path).parent)}")
-        return data
+    def run(self) -> Any:
+        """Does it, and gives what is to be said of it."""
 
 
-class Chunk(NamedTuple):
-    """Images to decode to this shape (C, H, W)."""
+class PixelJob(Job, Protocol):
+    """One that decodes into an array, or into an open file on the way there."""
 
-    spots: list[Spot]
-    shape: tuple[int, int, int]
-    size: int | None
+    def fill(self, out: Pixels) -> Any: ...
 
-    def fill(self, out: Pixels) -> None:
-        """Decodes them into (N, C, H, W)."""
-        for place, spot in enumerate(self.spots):
-            image = decode(spot.read(), spot.origin, self.size, grey=self.shape[0] == 1)
-            if image.shape != self.shape:
-                raise InputError(f"expected {spot.origin} as it was when the run began, but its size has changed")
-            out[place] = image
+    def into(self, file: int) -> Job: ...
 
 
 class Decoder:
-    """A process that fills chunks."""
+    """A process that runs jobs one after the other, and a file in memory for their pixels."""
 
     def __init__(self) -> None:
-        self._shared = os.memfd_create("rcad-pixels") if hasattr(os, "memfd_create") else None
-        self._pixels: mmap.mmap | bytes = b""
-        files = [] if self._shared is None else [self._shared]
-        self._process = start_worker(f"from rcad.data.decoders import serve; serve({self._shared})", files)
+        self.file = _file_in_memory()
+        # The package may be importable only because the caller's script changed sys.path.
+        paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from rcad.data.decoders import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[self.file.fileno()],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
 
-    def ask(self, chunk: Chunk, out: Pixels) -> Exception | None:
-        """Fills `out`, or says what was wrong; EOFError or BrokenPipeError where the process has died."""
-        assert self._process.stdin is not None
-        answers = cast(BufferedReader, self._process.stdout)
-        pickle.dump(chunk, self._process.stdin)
-        self._process.stdin.flush()
-        problem: Exception | None = pickle.load(answers)
-        if problem is not None:
-            return problem
-        if self._shared is not None:
-            if len(self._pixels) < out.nbytes:
-                self._pixels = mmap.mmap(self._shared, out.nbytes)
-            out[:] = np.frombuffer(self._pixels, np.uint8, out.nbytes).reshape(out.shape)
-        elif answers.readinto(out.data.cast("B")) < out.nbytes:
-            raise EOFError
-        return None
+    def run(self, job: Job) -> Any:
+        """What the job gives, or the error that it ended in; an exception where the process has died."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        pickle.dump(job, self.process.stdin)
+        self.process.stdin.flush()
+        return pickle.load(self.process.stdout)
 
     def end(self) -> int:
         """Ends the process; the code it ended with."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        self.process.kill()
+        code = self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self.file):
+            assert file is not None
             with contextlib.suppress(OSError):  # closing flushes what the process did not live to read
-                pipe.close()
-        if self._shared is not None:
-            os.close(self._shared)
-            self._shared = None
-        self._process.kill()
-        return self._process.wait()
+                file.close()
+        return code
 
 
-def serve(shared: int | None) -> None:
-    """The program of a decoding process: chunks on stdin; None or an error on stdout, and the pixels.
-
-    Args:
-        shared: the file in memory that the pixels go to; None for stdout.
-    """
+def serve() -> None:
+    """The program of a process: jobs on stdin; what they give, or an error, on stdout."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # its parent decides, and may want one more batch
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
-    memory: mmap.mmap | bytearray = bytearray()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            chunk: Chunk = pickle.load(sys.stdin.buffer)
-            shape = (len(chunk.spots), *chunk.shape)
-            size = math.prod(shape)
-            if len(memory) < size:
-                memory = bytearray(size) if shared is None else _enlarged(shared, size)
-            pixels = np.frombuffer(memory, np.uint8, size).reshape(shape)
-            problem: Exception | None = None
+            job: Job = pickle.load(sys.stdin.buffer)
             try:
-                chunk.fill(pixels)
+                answer = job.run()
             except (InputError, OSError) as error:
-                problem = error
-            sys.stdout.buffer.write(pickle.dumps(problem))
-            if problem is None and shared is None:
-                sys.stdout.buffer.write(pixels.data)
+                answer = error
+            except Exception as error:
+                why = str(error) or type(error).__name__
+                answer = InputError(f"expected the images of {job.root[:200]} to be decoded, but got: {why}")
+            sys.stdout.buffer.write(pickle.dumps(answer))
             sys.stdout.buffer.flush()
 
 
-def _enlarged(file: int, size: int) -> mmap.mmap:
-    os.ftruncate(file, size)
-    return mmap.mmap(file, size)
+class Decoders:
+    """Threads that run jobs, each in a process of its own.
+
+    Args:
+        count: of the threads; by default one for each core that is ours.
+        processes: False: the threads run them.
+    """
+
+    def __init__(self, count: int | None = None, *, processes: bool = True) -> None:
+        self.started: list[Decoder] = []
+        self._pool = ThreadPoolExecutor(count or share_of_cores(), "rcad-decoding")
+        self._processes = processes and hasattr(os, "preadv")
+        self._thread = threading.local()
+
+    def submit(self, job: Job) -> Future[Any]:
+        """What the job gives."""
+        return self._pool.submit(self._ask, job) if self._processes else self._pool.submit(job.run)
+
+    def submit_pixels(self, job: PixelJob, out: Pixels) -> Future[None]:
+        """Nothing, but `out` is filled."""
+        return self._pool.submit(self._fetch, job, out) if self._processes else self._pool.submit(job.fill, out)
+
+    def close(self) -> None:
+        """Drops what is not begun, and ends the processes at once."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._end()
+        self._pool.shutdown()
+        self._end()  # a thread may have started one meanwhile
+
+    def _end(self) -> None:
+        for decoder in self.started:
+            decoder.end()
+
+    def _fetch(self, job: PixelJob, out: Pixels) -> None:
+        file = self._decoder().file.fileno()
+        self._ask(job.into(file))
+        os.preadv(file, [out.data.cast("B")], 0)
+
+    def _ask(self, job: Job) -> Any:
+        decoder = self._decoder()
+        try:
+            answer = decoder.run(job)
+        except Exception:  # whatever it died of, somebody waits for an answer
+            self._thread.decoder = None
+            raise InputError(
+                f"expected the images of {job.root[:200]} to be decoded, but the decoding process ended with code "
+                f"{decoder.end()}; is an image damaged, or memory short?"
+            ) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _decoder(self) -> Decoder:
+        """This thread's own."""
+        decoder: Decoder | None = getattr(self._thread, "decoder", None)
+        if decoder is None:
+            decoder = self._thread.decoder = Decoder()
+            self.started.append(decoder)
+        return decoder
 
 
-def fill_elsewhere(chunk: Chunk, out: Pixels) -> None:
-    """`Chunk.fill` in a process; one is started where none is free yet."""
-    free = _decoders(os.getpid())
-    decoder = free.get()
-    try:
-        decoder = decoder or Decoder()
-        problem = decoder.ask(chunk, out)
-    except (EOFError, BrokenPipeError):
-        code, decoder = decoder.end() if decoder else None, None
-        problem = InputError(
-            f"expected {chunk.spots[0].origin} and the images after it to be decoded, but the decoding process ended "
-            f"with code {code}; is an image damaged, or memory short?"
-        )
-    finally:
-        free.put(decoder)
-    if problem is not None:
-        raise problem
+def standing(processes: bool) -> Decoders:
+    """The decoders of all streams in this process, which end with it; a fork has none of its parent's."""
+    return _standing(os.getpid(), processes)
 
 
 @functools.cache
-def _decoders(pid: int) -> queue.LifoQueue[Decoder | None]:
-    """This process's decoders that are free, None for one that is not started; a fork has none of its parent's."""
-    free: queue.LifoQueue[Decoder | None] = queue.LifoQueue()
-    for _ in range(share_of_cores()):
-        free.put(None)
-
-    def end() -> None:
-        while os.getpid() == pid and not free.empty():
-            if (decoder := free.get()) is not None:
-                decoder.end()
-
-    atexit.register(end)
-    return free
+def _standing(pid: int, processes: bool) -> Decoders:
+    decoders = Decoders(processes=processes)
+    atexit.register(lambda: decoders.close() if os.getpid() == pid else None)
+    return decoders
 
 
 def share_of_cores() -> int:
     """Cores that this process may use, shared with the others that torchrun started on this machine."""
     return max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def _file_in_memory() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("rcad-pixels"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)

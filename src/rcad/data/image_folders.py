@@ -5,20 +5,18 @@ root/<class>/*.png, or root/train/<class>/*.jpg with root/val or root/test besid
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_several
-from rcad.data.decoding import ImageFiles, decode_splits, in_parts
-from rcad.data.images import check_size, is_image_name
-from rcad.data.streams import streamed, too_large
+from rcad.data.decoding import ImageSet, Reading, in_parts
+from rcad.data.images import is_image_name
+from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
 from rcad.data.table_files import Table, read_table
 from rcad.data.tables import class_labels, column_position, some_names, with_targets
@@ -48,7 +46,7 @@ def load(
         for a plain root/<class>. Of root/test and root/val together only the first is read, and the note says so:
         examples to select by are held out from root/train.
     """
-    check_size(size)
+    how = Reading(size, skip_bad, stream, cache_dir, progress)
     root = Path(name_or_path)
     found = split_folders(root) or {"train": root}
     splits = {split: _class_files(root, folder) for split, folder in found.items()}
@@ -60,53 +58,36 @@ def load(
                 f"expected the classes of {found['train']} in {found['test']}, "
                 f"but got {name!r} as well; rename or remove it"
             )
-    dataset = read(root, splits, classes, size, cache_dir, progress, kind="folders", skip_bad=skip_bad, stream=stream)
+    dataset = read(root, splits, classes, how)
     unread = [one.name for one in _named(root, TEST_NAMES) if _has_folders(one) and one != found.get("test")]
     note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
-    return dataclasses.replace(dataset, note=note)
+    return replace(dataset, note=note)
 
 
 def read(
     root: Path,
     splits: Mapping[str, ClassFiles],
     classes: tuple[str, ...],
-    size: int | None,
-    cache_dir: Path | None,
-    progress: Progress | None,
-    *,
-    kind: str,
+    how: Reading,
+    kind: str = "folders",
     extra_files: Sequence[Path] = (),
-    skip_bad: bool = False,
-    stream: bool | None = False,
 ) -> Dataset:
     """Decode image files below `root` that are already sorted by class.
 
     Args:
         extra_files: files below `root` that the classes were read from; they are part of the cache's key.
     """
-    flat = {split: [name for c in classes for name in files.get(c, ())] for split, files in splits.items()}
-    paths = [root / name for names in flat.values() for name in names]
-    sources = {split: in_parts(ImageFiles, root, names) for split, names in flat.items()}
-    labels = labels_of(splits, classes)
-    note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
-    if stream or (stream is None and too_large(sources, size, skip_bad=skip_bad)):
-        given: dict[str, Any] = {"size": size, "skip_bad": skip_bad, "cache_dir": cache_dir, "progress": progress}
-        return streamed([*paths, *extra_files], root, sources, labels, classes, note, **given)
-
-    def build(folder: Path) -> Described:
-        omissions = decode_splits(folder, sources, labels, size, progress, skip_bad=skip_bad)
-        return Described(classes, note, omissions)
-
-    options = {"size": size, "classes": classes} | ({"skip_bad": True} if skip_bad else {})
-    dataset = cached(kind, [*paths, *extra_files], root, options, build, cache_dir)
-    # A copy of a folder finds the cache of the first, with its name.
-    return dataclasses.replace(dataset, note="; ".join([note, *dataset.omissions]))
-
-
-def labels_of(splits: Mapping[str, ClassFiles], classes: tuple[str, ...]) -> dict[str, npt.NDArray[np.int64]]:
-    """The labels of images in class order, by split."""
+    names = {split: [name for c in classes for name in files.get(c, ())] for split, files in splits.items()}
     counts = {split: [len(files.get(name, ())) for name in classes] for split, files in splits.items()}
-    return {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
+    labels = {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
+    paths = [root / name for files in names.values() for name in files]
+    note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
+    found = ImageSet({split: in_parts(root, files) for split, files in names.items()}, labels, classes, note)
+    dataset = read_images(kind, [*paths, *extra_files], root, lambda: found, how, classes=classes)
+    if isinstance(dataset.train.x, Stream):
+        return dataset
+    # A copy of a folder finds the cache of the first, with its name.
+    return replace(dataset, note="; ".join([note, *dataset.omissions]))
 
 
 def split_folders(root: Path) -> dict[str, Path] | None:
@@ -198,6 +179,7 @@ def load_labelled(
     label_column: str | None = None,
     size: int | None = None,
     skip_bad: bool = False,
+    stream: bool | None = None,
 ) -> Dataset:
     """Images of one folder, labelled by a table; in the order of the table.
 
@@ -208,7 +190,7 @@ def load_labelled(
         label_column: the column of classes; by default the only other one, or one called label, class, ...
         skip_bad: leave out rows without a label or an image, and images that cannot be decoded; the note counts them.
     """
-    check_size(size)
+    how = Reading(size, skip_bad, stream, cache_dir, progress)
     root = Path(name_or_path)
     found = _located(root, labels, data_dir, file_column)
     table = read_table(found.file)
@@ -232,14 +214,9 @@ def load_labelled(
     top = Path(os.path.commonpath([found.images.absolute(), found.file.parent.absolute()]))
     note = f"{len(chosen):,} images in {len(classes)} classes from {found.images.name}, labels in {found.file.name}"
 
-    def build(folder: Path) -> Described:
-        sources = {"train": in_parts(ImageFiles, found.images, chosen)}
-        omissions = (*skipped, *decode_splits(folder, sources, {"train": y}, size, progress, skip_bad=skip_bad))
-        return Described(classes, "; ".join([note, *omissions]), omissions)
-
-    paths = [found.images.absolute() / name for name in sorted(set(chosen))]
-    options = {"size": size, "file": found.column, "label": table.names[target], "skip_bad": skip_bad}
-    return cached("labels", [*paths, found.file.absolute()], top, options, build, cache_dir)
+    images = ImageSet({"train": in_parts(found.images, chosen)}, {"train": y}, classes, note, skipped)
+    paths = [found.images.absolute() / name for name in sorted(set(chosen))] + [found.file.absolute()]
+    return read_images("labels", paths, top, lambda: images, how, file=found.column, label=table.names[target])
 
 
 def find_labels(folder: Path) -> Found | None:

@@ -5,22 +5,21 @@ An image column is a struct with `bytes`, or plain binary; a label column holds 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, count_classes
-from rcad.data.decoding import SOURCE_LENGTH, ParquetRows, Source, decode_splits
+from rcad.data.decoding import SOURCE_LENGTH, ImageSet, ParquetRows, Reading, Source
 from rcad.data.files import reason
-from rcad.data.images import check_size
-from rcad.data.streams import streamed, too_large
+from rcad.data.streams import read_images
 from rcad.errors import InputError, memory, need
 
 IMAGE_COLUMNS = ("img", "image")
@@ -50,28 +49,16 @@ def load(
         label_column: by default `label` or `fine_label`.
         classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
     """
-    check_size(size)
     path = Path(name_or_path)
     shards = find_shards(path)
     files = [file for split in shards.values() for file in split]
     named = tuple(classes) if classes is not None else None
-
-    def opened() -> _Opened:
-        return _open_all(path, shards, label_column, named)
-
-    if stream or (stream is None and _too_large(files, opened, size, skip_bad)):
-        found = opened()
-        given: dict[str, Any] = {"size": size, "skip_bad": skip_bad, "cache_dir": cache_dir, "progress": progress}
-        return streamed(files, files[0].parent, found.sources, found.labels, found.classes, found.note, **given)
-
-    def build(folder: Path) -> Described:
-        found = opened()
-        omissions = decode_splits(folder, found.sources, found.labels, size, progress, skip_bad=skip_bad)
-        return Described(found.classes, "; ".join([found.note, *omissions]), omissions)
-
-    options = {"size": size, "image": None, "label": label_column, "classes": named}
-    options |= {"skip_bad": True} if skip_bad else {}
-    return cached("parquet", files, files[0].parent, options, build, cache_dir)
+    # Small files are not opened for it: decoded, images take perhaps ten times as much, hardly twenty.
+    if stream is None and 20 * sum(file.stat().st_size for file in files) < memory() / 2:
+        stream = False
+    how = Reading(size, skip_bad, stream, cache_dir, progress)
+    opened = functools.cache(lambda: _open_all(path, shards, label_column, named))
+    return read_images("parquet", files, files[0].parent, opened, how, label=label_column, classes=named)
 
 
 def find_shards(path: Path) -> dict[str, list[Path]]:
@@ -103,28 +90,12 @@ def has_images(file: Path) -> bool:
     return any(name in schema.names and _leaf(schema, name) for name in IMAGE_COLUMNS)
 
 
-class _Opened(NamedTuple):
-    """What the shards hold: images and labels by split, not yet decoded."""
-
-    sources: Mapping[str, Sequence[Source]]
-    labels: Mapping[str, npt.NDArray[np.int64]]
-    classes: tuple[str, ...]
-    note: str
-
-
-def _too_large(files: Sequence[Path], opened: Callable[[], _Opened], size: int | None, skip_bad: bool) -> bool:
-    """Small files are not opened for it: decoded, images take perhaps ten times as much, hardly twenty."""
-    if 20 * sum(file.stat().st_size for file in files) < memory() / 2:
-        return False
-    return too_large(opened().sources, size, skip_bad=skip_bad)
-
-
 def _open_all(
     path: Path,
     shards: Mapping[str, Sequence[Path]],
     label_column: str | None,
     classes: tuple[str, ...] | None,
-) -> _Opened:
+) -> ImageSet:
     tables = {split: [_Shard(file, label_column) for file in files] for split, files in shards.items()}
     labels = {split: np.concatenate([shard.labels() for shard in parts]) for split, parts in tables.items()}
     for split, values in labels.items():
@@ -144,7 +115,7 @@ def _open_all(
         checked[name] = check_labels(labels[split], len(classes), partial(_origin, tables[split]))
         sources[name] = [part for shard in tables[split] for part in shard.sources()]
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
-    return _Opened(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
+    return ImageSet(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
 
 
 class _Shard:

@@ -111,12 +111,6 @@ def _upright(image: Any) -> Any:
     return image
 
 
-def check_size(size: int | None) -> None:
-    """`size` is None or a positive int of a sane magnitude."""
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 4096):
-        raise InputError(f"expected size to be a whole number of pixels from 1 to 4096, but got {size!r}")
-
-
 @functools.cache
 def _pillow() -> Any:
     pillow = need("PIL.Image", "pillow")

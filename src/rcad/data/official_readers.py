@@ -1,4 +1,4 @@
-"""Readers of the image sets as their authors distribute them.
+"""Readers of the image sets as their authors distribute them; an archive is read as the folder it unpacks to.
 
 CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
 pickles, which can run code when read; it is refused). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat,
@@ -9,7 +9,6 @@ their classes. Its official test images have no labels and are left out.
 
 from __future__ import annotations
 
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -17,13 +16,13 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.archives import readable, tar_files, zip_names
+from rcad.data.archives import unpacked
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several
-from rcad.data.decoding import ZipMembers, decode_splits, in_parts
-from rcad.data.files import reason
-from rcad.data.image_folders import ClassFiles, labels_of, read
-from rcad.data.images import check_size, is_image_name
+from rcad.data.decoding import Reading
+from rcad.data.files import read_bytes, reason
+from rcad.data.image_folders import ClassFiles, read
+from rcad.data.images import is_image_name
 from rcad.data.registry import OFFICIAL
 from rcad.errors import InputError, need
 
@@ -37,7 +36,6 @@ _CIFAR_FILES: dict[str, dict[str, tuple[str, ...]]] = {
 _CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
     ("cifar100", kind): f"{kind}_label_names.txt" for kind in ("fine", "coarse")
 }
-_SVHN_ADDRESS = OFFICIAL["svhn"].files[0].url.rsplit("/", 1)[0]
 _ANNOTATIONS = "val/val_annotations.txt"
 
 
@@ -60,40 +58,35 @@ def load_cifar100(
 
 
 def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, progress: Progress | None) -> Dataset:
-    wanted = [file for split in _CIFAR_FILES[name].values() for file in split]
-    if path.is_dir():
-        missing = [file for file in wanted if not (path / file).is_file()]
-        if missing:
-            raise InputError(f"expected {missing[0]} in {path}, but it is missing; unpack the archive again")
-        names = [path / file for file in wanted]
-        text = path / _CIFAR_NAMES[name, labels]
-        files = [*names, text] if text.is_file() else names
-        root = path
-    else:
-        files, root = [path], path.parent
+    splits = _CIFAR_FILES[name]
+    root = _folder(name, path, cache_dir)
+    files = {file: root / file for split in splits.values() for file in split}
+    for file in files.values():
+        _check_there(file, path)
+    names = root / _CIFAR_NAMES[name, labels]
+    classes = {"fine": OFFICIAL[name].classes, "coarse": tuple(f"superclass {i}" for i in range(20))}[labels]
+    if names.is_file():
+        text = names.read_text(encoding="utf-8", errors="replace").split()
+        classes = tuple(text) if len(text) == len(classes) else classes
 
     def build(folder: Path) -> Described:
-        if path.is_file():
-            OFFICIAL[name].check(path)
-        members = _cifar_members(path, (*wanted, _CIFAR_NAMES[name, labels]))
-        classes = _cifar_classes(name, labels, members)
-
         def part(file: str) -> tuple[Images, Labels]:
-            if file not in members:
-                raise InputError(f"expected {file} in {path}, but it is missing; download the archive again")
-            return _cifar_records(members[file], f"{path}:{file}", name, labels, len(classes))
+            return _cifar_records(read_bytes(files[file]), f"{path}:{file}", name, labels, len(classes))
 
-        _save_parts(folder, _CIFAR_FILES[name], part, progress)
+        _save_parts(folder, splits, part, progress)
         return Described(classes, f"{name}, binary version, from {path.name}")
 
-    return cached(name, files, root, {"labels": labels, "check": True}, build, cache_dir)
+    return cached(name, [*files.values()], root, {"labels": labels, "classes": classes}, build, cache_dir)
 
 
-def _cifar_members(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
-    """The wanted files by base name: the archives keep them one folder down."""
-    if path.is_dir():
-        return {file: (path / file).read_bytes() for file in wanted if (path / file).is_file()}
-    return {PurePosixPath(member).name: data for member, data in tar_files(path, wanted)}
+def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
+    """The folder of an official set; its archive is unpacked into the cache."""
+    return path if path.is_dir() else unpacked(path, cache_dir, OFFICIAL[name].check)
+
+
+def _check_there(file: Path, origin: Path) -> None:
+    if not file.is_file():
+        raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
 
 
 def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: int) -> tuple[Images, Labels]:
@@ -108,12 +101,6 @@ def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: 
     column = 1 if name == "cifar100" and labels == "fine" else 0
     checked = check_labels(table[:, column], n_classes, lambda index: f"{origin} image {index}")
     return table[:, label_bytes:].reshape(-1, 3, 32, 32), checked
-
-
-def _cifar_classes(name: str, labels: str, members: Mapping[str, bytes]) -> tuple[str, ...]:
-    known = {"fine": OFFICIAL[name].classes, "coarse": tuple(f"superclass {i}" for i in range(20))}[labels]
-    text = members.get(_CIFAR_NAMES[name, labels], b"").decode("utf-8", "replace").split()
-    return tuple(text) if len(text) == len(known) else known
 
 
 def load_svhn(
@@ -136,8 +123,7 @@ def load_svhn(
     splits = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
     files = {part: folder / f"{part}_32x32.mat" for parts in splits.values() for part in parts}
     for file in files.values():
-        if not file.is_file():
-            raise InputError(f"expected {file.name} in {folder}, but it is missing; download it from {_SVHN_ADDRESS}")
+        _check_there(file, folder)
 
     def build(target: Path) -> Described:
         def part(name: str) -> tuple[Images, Labels]:
@@ -178,38 +164,16 @@ def load_tiny_imagenet(
     size: int | None = None,
 ) -> Dataset:
     """Tiny ImageNet from its zip or the unpacked folder: uint8 images of 3x64x64, labels 0..199 by the sorted wnids."""
-    check_size(size)
+    how = Reading(size, cache_dir=cache_dir, progress=progress)
     path = Path(name_or_path)
-    if path.is_dir():
-        return _tiny_folder(path, size, cache_dir, progress)
-
-    def build(folder: Path) -> Described:
-        OFFICIAL["tiny-imagenet"].check(path)
-        names = zip_names(path)
-        top = next((n[: -len(_ANNOTATIONS)] for n in names if n.endswith(_ANNOTATIONS)), None)
-        if top is None:
-            raise InputError(f"expected {_ANNOTATIONS} in {path}, but it is missing; download it again")
-        with readable(path), zipfile.ZipFile(path) as archive:
-            texts = [archive.read(top + name).decode("utf-8", "replace") for name in ("wnids.txt", _ANNOTATIONS)]
-        inside = [name.removeprefix(top) for name in names if name.startswith(top)]
-        classes, splits = _sort_tiny(texts[0], texts[1], inside, str(path))
-        members = {split: [top + name for c in classes for name in files[c]] for split, files in splits.items()}
-        sources = {split: in_parts(ZipMembers, path, names) for split, names in members.items()}
-        decode_splits(folder, sources, labels_of(splits, classes), size, progress)
-        return Described(classes, f"Tiny ImageNet, {len(classes)} classes, from {path.name}")
-
-    return cached("tiny-imagenet", [path], path.parent, {"size": size, "check": True}, build, cache_dir)
-
-
-def _tiny_folder(root: Path, size: int | None, cache_dir: Path | None, progress: Progress | None) -> Dataset:
+    root = _folder("tiny-imagenet", path, cache_dir)
     texts = [root / "wnids.txt", root / _ANNOTATIONS]
     for text in texts:
-        if not text.is_file():
-            raise InputError(f"expected {text.name} in {text.parent}, but it is missing; unpack the archive again")
-    names = [path.relative_to(root).as_posix() for part in ("train", "val") for path in (root / part).rglob("*")]
+        _check_there(text, path)
+    names = [file.relative_to(root).as_posix() for part in ("train", "val") for file in (root / part).rglob("*")]
     wnids, annotations = (text.read_text(encoding="utf-8", errors="replace") for text in texts)
-    classes, splits = _sort_tiny(wnids, annotations, names, str(root))
-    return read(root, splits, classes, size, cache_dir, progress, kind="tiny-imagenet", extra_files=texts)
+    classes, splits = _sort_tiny(wnids, annotations, names, str(path))
+    return read(root, splits, classes, how, "tiny-imagenet", texts)
 
 
 def _sort_tiny(

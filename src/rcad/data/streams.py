@@ -3,32 +3,44 @@
 For data sets that do not fit into memory once decoded. Every image is decoded once beforehand, in a survey that the
 cache keeps: it finds broken images and differing sizes before a run starts, and has what exact channel statistics of
 any split take. Image files are read where they lie. Parquet shards are unpacked into the cache, still encoded: in a
-shuffled order every image would otherwise cost a whole row group.
-
-Large sets are decoded by processes (`decoders.py`), each fed by a thread; small ones by the threads themselves. What
-they hold is bounded by `AHEAD` batches.
+shuffled order every image would otherwise cost a whole row group. What is decoded ahead is bounded by `AHEAD` batches.
 """
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, REMEDY, fingerprint, hashed, kept
-from rcad.data.dataset import Dataset, Progress, Split
-from rcad.data.decoders import WORTH_PROCESSES, Chunk, Pixels, Spot, fill_elsewhere, share_of_cores
-from rcad.data.decoding import ImageFiles, SizesDifferError, Source, differing, first_image, skipped
+from rcad.data.cache import DECODING, Described, cached, check_room, fingerprint, hashed, kept
+from rcad.data.dataset import Dataset, Split
+from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels, standing
+from rcad.data.decoding import (
+    SOURCE_LENGTH,
+    Decoding,
+    FileParts,
+    ImageFiles,
+    ImageSet,
+    Part,
+    Reading,
+    Shape,
+    SizesDifferError,
+    Source,
+    content,
+    decode_splits,
+    differing,
+    first_image,
+    kept_of,
+    skipped,
+)
 from rcad.data.images import decode, is_grey
 from rcad.errors import InputError, memory
 
@@ -37,35 +49,12 @@ AHEAD = 3
 CHUNK = 16
 """Images that a thread, or its process, takes at a time."""
 Index = npt.NDArray[np.int64]
-
-
-class Encoded(Protocol):
-    """Encoded images by number."""
-
-    def __len__(self) -> int: ...
-
-    def spot(self, number: int) -> Spot:
-        """Where the image lies."""
-
-
-@dataclass(frozen=True)
-class Files:
-    """Image files below a folder."""
-
-    root: str
-    names: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def spot(self, number: int) -> Spot:
-        path = str(Path(self.root, self.names[number]))
-        return Spot(path, path)
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Images one after the other in a file, each with a sum; an empty one was none in its source."""
+    """Images one after the other in a file, each with a sum; `firsts` are the first ones of the shards `origins`."""
 
     path: Path
     ends: Index
@@ -76,11 +65,15 @@ class Packed:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def spot(self, number: int) -> Spot:
-        shard = int(np.searchsorted(self.firsts, number, side="right")) - 1
-        origin = f"{self.origins[shard]} row {number - int(self.firsts[shard])}"
-        start = int(self.ends[number - 1]) if number else 0
-        return Spot(origin, str(self.path), start, int(self.ends[number]), int(self.sums[number]))
+    def take(self, rows: Sequence[int]) -> FileParts:
+        """These of them."""
+        return FileParts(str(self.path), [self._part(row) for row in rows])
+
+    def _part(self, row: int) -> Part:
+        shard = int(np.searchsorted(self.firsts, row, side="right")) - 1
+        origin = f"{self.origins[shard]} row {row - int(self.firsts[shard])}"
+        start = int(self.ends[row - 1]) if row else 0
+        return Part(origin, start, int(self.ends[row]), int(self.sums[row]))
 
 
 class Survey(NamedTuple):
@@ -92,10 +85,47 @@ class Survey(NamedTuple):
         bad: which images cannot be decoded, and why.
     """
 
-    shape: tuple[int, int, int]
+    shape: Shape
     sums: Index
     squares: Index
     bad: dict[int, str]
+
+
+class Seen(NamedTuple):
+    """One image: sums and sums of squares by channel."""
+
+    origin: str
+    shape: tuple[int, ...]
+    grey: bool
+    moments: Index
+
+
+@dataclass(frozen=True)
+class Looking:
+    """Look at every image of a source."""
+
+    source: Source
+    size: int | None
+    skip_bad: bool
+
+    @property
+    def root(self) -> str:
+        return self.source.root
+
+    def run(self) -> list[Seen | str]:
+        """What each is, or what is wrong with it; without `skip_bad` that is raised."""
+        found: list[Seen | str] = []
+        for origin, data in self.source.images():
+            try:
+                pixels = decode(content(data), origin, self.size)
+                exact = pixels.astype(np.int64)
+                moments = np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))])
+                found.append(Seen(origin, pixels.shape, is_grey(content(data), origin), moments))
+            except InputError as error:
+                if not self.skip_bad:
+                    raise
+                found.append(str(error))
+        return found
 
 
 def _empty(shape: tuple[int, ...]) -> Pixels:
@@ -111,7 +141,7 @@ class Stream:
         identity: changes when the files do.
     """
 
-    encoded: Encoded
+    encoded: ImageFiles | Packed
     survey: Survey
     size: int | None
     identity: str
@@ -145,176 +175,122 @@ class Stream:
         Args:
             empty: makes the array that a batch is decoded into; asked once a batch, in the order of the batches.
         """
-        fill = fill_elsewhere if len(self) >= WORTH_PROCESSES else Chunk.fill
+        decoders = standing(processes=len(self) >= WORTH_PROCESSES)
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
-        with _threads() as pool:
+        try:
             for index in wanted:
-                rows = self.rows[index]
+                rows = self.rows[index].tolist()
                 pixels = empty((len(rows), *self.survey.shape))
-                parts = range(0, len(rows), CHUNK)
-                jobs = [pool.submit(fill, self._chunk(rows[k : k + CHUNK]), pixels[k : k + CHUNK]) for k in parts]
-                coming.append((pixels, jobs))
+                coming.append((pixels, []))
+                for k in range(0, len(rows), CHUNK):
+                    chunk = self.encoded.take(rows[k : k + CHUNK])
+                    job = Decoding(chunk, self.survey.shape, self.size, known=True)
+                    coming[-1][1].append(decoders.submit_pixels(job, pixels[k : k + CHUNK]))
                 if len(coming) > AHEAD:
                     yield _done(coming.popleft())
             while coming:
                 yield _done(coming.popleft())
+        finally:
+            for future in (future for _, futures in coming for future in futures):
+                future.cancel()
 
-    def _chunk(self, rows: Index) -> Chunk:
-        return Chunk([self.encoded.spot(row) for row in rows.tolist()], self.survey.shape, self.size)
+
+def _done(batch: tuple[Pixels, list[Future[None]]]) -> Pixels:
+    for job in batch[1]:
+        job.result()
+    return batch[0]
 
 
-def streamed(
+def read_images(
+    kind: str,
     files: Sequence[Path],
     root: Path,
-    sources: Mapping[str, Sequence[Source]],
-    labels: Mapping[str, npt.NDArray[np.int64]],
-    classes: tuple[str, ...],
-    note: str,
-    *,
-    size: int | None,
-    skip_bad: bool,
-    cache_dir: Path | None,
-    progress: Progress | None,
+    opened: Callable[[], ImageSet],
+    how: Reading,
+    **options: Any,
 ) -> Dataset:
-    """The data set whose images are read from disk as they are needed.
+    """The data set of images that were found: decoded into the cache, or a stream.
 
     Args:
+        kind, options: of the reader, parts of the cache's key.
         files: all that the images and labels depend on, below `root`.
-        sources: the images by split, "train" and perhaps "test", in the order of `labels`.
-        skip_bad: leave out images that cannot be decoded; else they are an InputError.
+        opened: finds the images; not asked where they are in the cache.
     """
-    identity = fingerprint(files, root, cache_dir)
-    encoded = _encoded([part for parts in sources.values() for part in parts], files, cache_dir, identity)
-    looked = partial(look, encoded, size, progress, skip_bad=skip_bad)
-    survey = _kept(cache_dir, f"streams/{hashed('survey', identity, str(DECODING), str(size))[:32]}", looked)
-    if survey.bad and not skip_bad:
-        raise InputError(next(iter(survey.bad.values())))
-    splits, first = {}, 0
-    for split, y in labels.items():
-        kept = np.setdiff1d(np.arange(len(y)), np.asarray(list(survey.bad), np.int64) - first)
-        if not len(kept):
-            raise InputError(f"expected images that can be read in {sources[split][0].root}, but all are broken")
-        stream = Stream(encoded, survey, size, identity, kept + first)
-        splits[split] = Split(stream, y[kept])
-        first += len(y)
-    omissions = skipped(list(survey.bad.values()), first)
-    note = "; ".join([note, *omissions, "streamed from disk"])
-    train, test = splits["train"], splits.get("test")
-    return Dataset("", "classification", train, test, classes, note=note, omissions=omissions)
+    if how.stream or (how.stream is None and _too_large(opened(), how)):
+        return _streamed(files, root, opened(), how)
+
+    def build(folder: Path) -> Described:
+        found = opened()
+        omissions = (*found.omissions, *decode_splits(folder, found, how))
+        return Described(found.classes, "; ".join([found.note, *omissions]), omissions)
+
+    options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
+    return cached(kind, files, root, options, build, how.cache_dir)
 
 
-def too_large(sources: Mapping[str, Sequence[Source]], size: int | None, *, skip_bad: bool) -> bool:
-    """Whether the decoded images would take more than half of the machine's memory."""
-    grey, height, width = (False, size, size) if size else first_image(sources["train"], size, skip_bad)
-    images = sum(len(part) for parts in sources.values() for part in parts)
+def _too_large(found: ImageSet, how: Reading) -> bool:
+    grey, height, width = (False, how.size, how.size) if how.size else first_image(found.sources["train"], how)
+    images = sum(map(len, found.labels.values()))
     return images * height * width * (1 if grey else 3) > memory() / 2
 
 
-def look(encoded: Encoded, size: int | None, progress: Progress | None, *, skip_bad: bool) -> Survey:
-    """Decode every image once; without `skip_bad` the first that is broken ends it."""
+def _streamed(files: Sequence[Path], root: Path, found: ImageSet, how: Reading) -> Dataset:
+    identity = fingerprint(files, root, how.cache_dir)
+    encoded = _encoded([part for parts in found.sources.values() for part in parts], files, how.cache_dir, identity)
+    survey = _surveyed(encoded, identity, how)
+    if survey.bad and not how.skip_bad:
+        raise InputError(next(iter(survey.bad.values())))
+    splits, first = {}, 0
+    for split, y in found.labels.items():
+        good = kept_of(len(y), [place - first for place in survey.bad], found.sources[split])
+        splits[split] = Split(Stream(encoded, survey, how.size, identity, good + first), y[good])
+        first += len(y)
+    omissions = (*found.omissions, *skipped(list(survey.bad.values()), found))
+    note = "; ".join([found.note, *omissions, "streamed from disk"])
+    train, test = splits["train"], splits.get("test")
+    return Dataset("", "classification", train, test, found.classes, note=note, omissions=omissions)
+
+
+def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
+    """Decode every image once."""
     count = len(encoded)
     moments = np.zeros((2, count, 3), np.int64)
-    grey = np.ones(count, bool)
-    shapes: dict[int, tuple[int, ...]] = {}
+    grey, shape = True, None
     bad: dict[int, str] = {}
-
-    def see(numbers: range) -> None:
-        for number in numbers:
-            try:
-                spot = encoded.spot(number)
-                origin, data = spot.origin, spot.read()
-                pixels = decode(data, origin, size)
-                grey[number] = is_grey(data, origin)
-            except InputError as error:
-                if not skip_bad:
-                    raise
-                bad[number] = str(error)
-                continue
-            if not shapes:
-                shapes[number] = pixels.shape
-            elif pixels.shape != next(iter(shapes.values())):
-                raise SizesDifferError(differing(next(iter(shapes.values())), pixels.shape, origin))
-            exact = pixels.astype(np.int64)
-            moments[:, number] = exact.sum((1, 2)), (exact * exact).sum((1, 2))
-
-    begin = 0
-    while begin < count and not shapes:  # the size of the first is that of all
-        see(range(begin, begin + 1))
-        begin += 1
-    chunks = [range(first, min(first + CHUNK, count)) for first in range(begin, count, CHUNK)]
-    with _threads() as pool:
-        for chunk, job in _in_turn(pool, see, chunks):
-            job.result()
-            if progress is not None:
-                progress(chunk.stop, count)
-    _, height, width = next(iter(shapes.values()), (3, 0, 0))
-    channels = 1 if all(grey[number] for number in range(count) if number not in bad) else 3
+    chunks = [range(first, min(first + SOURCE_LENGTH, count)) for first in range(0, count, SOURCE_LENGTH)]
+    with closing(Decoders(processes=count >= WORTH_PROCESSES)) as decoders:
+        answers = [decoders.submit(Looking(encoded.take(chunk), how.size, how.skip_bad)) for chunk in chunks]
+        for chunk, answer in zip(chunks, answers, strict=True):
+            for number, seen in zip(chunk, answer.result(), strict=True):
+                if isinstance(seen, str):
+                    bad[number] = seen
+                    continue
+                shape = shape or seen.shape
+                if seen.shape != shape:
+                    raise SizesDifferError(differing(shape, seen.shape, seen.origin))
+                grey = grey and seen.grey
+                moments[:, number] = seen.moments
+            how.told(chunk.stop, count)
+    channels = 1 if grey else 3
+    _, height, width = shape or (3, 0, 0)
     sums, squares = moments[..., :channels]
-    return Survey((channels, height, width), sums, squares, dict(sorted(bad.items())))
+    return Survey((channels, height, width), sums, squares, bad)
 
 
-def _in_turn(
-    pool: ThreadPoolExecutor, work: Callable[[range], None], chunks: Sequence[range]
-) -> Iterator[tuple[range, Future[None]]]:
-    """The jobs in order, with no more of them waiting than keep the threads busy."""
-    waiting: deque[tuple[range, Future[None]]] = deque()
-    for chunk in chunks:
-        waiting.append((chunk, pool.submit(work, chunk)))
-        if len(waiting) > 4 * share_of_cores():
-            yield waiting.popleft()
-    yield from waiting
-
-
-def _kept(cache_dir: Path | None, name: str, looked: Callable[[], Survey]) -> Survey:
-    """The survey that is in the cache, or a new one."""
-    file, names = "survey.npz", ("shape", "sums", "squares", "places", "reasons")
-
-    def build(partial: Path) -> None:
-        found = looked()
-        places = np.asarray(list(found.bad), np.int64)
-        reasons = np.asarray(list(found.bad.values()), np.str_)
-        np.savez(
-            partial / file,
-            shape=np.asarray(found.shape),
-            sums=found.sums,
-            squares=found.squares,
-            places=places,
-            reasons=reasons,
-        )
-
-    entry = kept(cache_dir, name, build, lambda entry: _arrays(entry / file, *names) is not None)
-    found = _arrays(entry / file, *names) or {}
-    channels, height, width = found["shape"].tolist()
-    bad = dict(zip(found["places"].tolist(), found["reasons"].tolist(), strict=True))
-    return Survey((channels, height, width), found["sums"], found["squares"], bad)
-
-
-def _arrays(file: Path, *names: str) -> dict[str, np.ndarray[Any, Any]] | None:
-    """These arrays of a .npz of ours; None where it is missing or damaged, for its archive keeps a checksum of each."""
-    try:
-        with np.load(file, allow_pickle=False) as kept:
-            return {name: kept[name] for name in names}
-    except Exception:  # a damaged header ends in nearly everything
-        return None
-
-
-def _encoded(sources: Sequence[Source], files: Sequence[Path], cache_dir: Path | None, identity: str) -> Encoded:
+def _encoded(
+    sources: Sequence[Source], files: Sequence[Path], cache_dir: Path | None, identity: str
+) -> ImageFiles | Packed:
     """Image files as they lie; what else holds images is unpacked once."""
     if all(isinstance(one, ImageFiles) for one in sources):
         names = [name for one in sources if isinstance(one, ImageFiles) for name in one.names]
-        return Files(sources[0].root, names)
+        return ImageFiles(sources[0].root, names)
 
-    def build(partial: Path) -> None:
-        required, free = sum(file.stat().st_size for file in files), shutil.disk_usage(partial).free
-        if required > free:
-            raise InputError(
-                f"expected {required / 1e6:,.1f} MB free to unpack the shards in {partial.parent}, "
-                f"but got {free / 1e6:,.1f} MB; {REMEDY}"
-            )
+    def pack(folder: Path) -> Arrays:
+        check_room(folder, sum(file.stat().st_size for file in files), "unpack the shards")
         ends: list[int] = []
         sums: list[int] = []
         shards: dict[str, int] = {}
-        with (partial / "images.bin").open("wb") as out:
+        with (folder / "images.bin").open("wb") as out:
             for source in sources:
                 shards.setdefault(source.root, len(ends))
                 for _, found in source.images():
@@ -322,35 +298,48 @@ def _encoded(sources: Sequence[Source], files: Sequence[Path], cache_dir: Path |
                     out.write(data)
                     ends.append(out.tell())
                     sums.append(zlib.crc32(data))
-        np.savez(
-            partial / "index.npz",
-            ends=np.asarray(ends, np.int64),
-            sums=np.asarray(sums, np.int64),
-            origins=np.asarray(list(shards), np.str_),
-            firsts=np.asarray(list(shards.values()), np.int64),
-        )
+        origins, firsts = np.asarray(list(shards), np.str_), np.asarray(list(shards.values()), np.int64)
+        return {"ends": np.asarray(ends), "sums": np.asarray(sums), "origins": origins, "firsts": firsts}
 
-    def opened(whole: Path) -> dict[str, np.ndarray[Any, Any]] | None:
-        index, images = _arrays(whole / "index.npz", "ends", "sums", "origins", "firsts"), whole / "images.bin"
-        fits = index is not None and images.is_file() and images.stat().st_size == max(index["ends"][-1:], default=0)
-        return index if fits else None
+    def whole(folder: Path, found: Arrays) -> bool:
+        return (folder / "images.bin").stat().st_size == max(found["ends"][-1:], default=0)
 
-    entry = kept(cache_dir, f"streams/{hashed('packed', identity)[:32]}", build, opened)
-    index = opened(entry) or {}
-    return Packed(entry / "images.bin", index["ends"], index["sums"], index["origins"], index["firsts"])
+    folder, found = _kept(cache_dir, f"streams/{hashed('packed', identity)[:32]}", pack, whole)
+    return Packed(folder / "images.bin", **found)
 
 
-@contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
-    """A pool that drops what it has not begun when it is left early."""
-    pool = ThreadPoolExecutor(share_of_cores(), "rcad-decoding")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _surveyed(encoded: ImageFiles | Packed, identity: str, how: Reading) -> Survey:
+    """The survey that is in the cache, or a new one."""
+
+    def survey(folder: Path) -> Arrays:
+        found = look(encoded, how)
+        places, reasons = np.asarray(list(found.bad), np.int64), np.asarray(list(found.bad.values()), np.str_)
+        shape = np.asarray(found.shape)
+        return {"shape": shape, "sums": found.sums, "squares": found.squares, "places": places, "reasons": reasons}
+
+    name = hashed("survey", identity, str(DECODING), str(how.size))[:32]
+    _, found = _kept(how.cache_dir, f"streams/{name}", survey, lambda _, found: "reasons" in found)
+    channels, height, width = found["shape"].tolist()
+    bad = dict(zip(found["places"].tolist(), found["reasons"].tolist(), strict=True))
+    return Survey((channels, height, width), found["sums"], found["squares"], bad)
 
 
-def _done(batch: tuple[Pixels, list[Future[None]]]) -> Pixels:
-    for job in batch[1]:
-        job.result()
-    return batch[0]
+def _kept(
+    cache_dir: Path | None, name: str, make: Callable[[Path], Arrays], whole: Callable[[Path, Arrays], bool]
+) -> tuple[Path, Arrays]:
+    """A folder of the cache and the arrays in it; made where it is missing or damaged."""
+
+    def opened(folder: Path) -> Arrays | None:
+        try:
+            with np.load(folder / "index.npz", allow_pickle=False) as file:  # which keeps a checksum of each
+                arrays = {name: file[name] for name in file.files}
+            return arrays if whole(folder, arrays) else None
+        except Exception:  # a damaged header ends in nearly everything
+            return None
+
+    def build(folder: Path) -> None:
+        arrays: Any = make(folder)
+        np.savez(folder / "index.npz", **arrays)
+
+    folder = kept(cache_dir, name, build, opened)
+    return folder, opened(folder) or {}
