@@ -56,7 +56,7 @@ def _written(report: Report, out: Path, progress: Progress) -> list[Path]:
     files = [out / NAME, out / "report.md"]
     write_text(files[0], html.page(report.document))
     for figure in report.document.figures:
-        figure.drawing.set_layout_engine("none")  # as the page has it: laying out is a third of the time of a file
+        figure.drawing.set_layout_engine(None)  # as the page has it: laying out is a third of the time of a file
     write_text(files[1], markdown.markdown(report.document))
     files += _tables(report.found, out / "tables")
     progress.overall(2, 3, "writing the figures")
