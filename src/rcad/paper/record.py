@@ -1,7 +1,7 @@
 """A study's record: one table or figure of the paper as it was run and judged.
 
 Every study writes this one form, with `kind` and `schema`; it is parsed once, and what is wrong with it is said in one
-line. A record of the first schema (image tables before 16 November 2026, without a kind) is read as it was meant.
+line.
 """
 
 from __future__ import annotations
@@ -179,10 +179,14 @@ class Study:
         return SCALES.get(self.scale, f"SCALE {self.scale!r}: not the paper's protocol.")
 
     @property
+    def run_ids(self) -> set[str]:
+        """Of the runs that have a record of their own; columns that show other numbers of the same runs share them."""
+        return {run.id for place in self.places.values() for run in place.runs} - {""}
+
+    @property
     def runs(self) -> int:
-        """How many there are; columns that show other numbers of the same runs count them once."""
-        every = [run.id for place in self.places.values() for run in place.runs]
-        return len(set(every) - {""}) + every.count("")
+        """How many there are."""
+        return len(self.run_ids) + sum(not run.id for place in self.places.values() for run in place.runs)
 
     @property
     def columns_run(self) -> list[str]:
@@ -249,9 +253,9 @@ class Study:
     @classmethod
     def parse(cls, plain: Any, path: Path) -> Study:
         """The record that `to_dict` wrote; one line says what is wrong with it."""
-        schema = plain.get("schema", 1) if isinstance(plain, Mapping) else None
+        schema = plain.get("schema") if isinstance(plain, Mapping) else None
         try:
-            if not is_study(plain) or schema not in (1, SCHEMA):
+            if schema != SCHEMA or plain.get("kind") != KIND:
                 raise InputError(f"expected a study of schema {SCHEMA} in {path}, but got schema {shown(schema)}")
             parts = _given(str(path), plain, {"cells": list, "claims": (list, None), "series": (list, None)})
             study = cls(
@@ -270,33 +274,11 @@ class Study:
         except InputError as error:
             where = "" if str(path) in str(error) else f"in {path}: "
             raise InputError(f"{where}{error}; run it again") from None
-        study = _first_schema(study, plain) if schema == 1 else study
         if study.scale != "smoke":
             return study
         # A trial has no verdict, whatever a record says.
         claims = [one if one.verdict == NOT_RUN else replace(one, verdict=TRIAL) for one in study.claims]
         return replace(study, claims=claims)
-
-
-def is_study(plain: Any) -> bool:
-    """Whether parsed JSON is the record of a study, of this schema or the first, which had no kind."""
-    if not isinstance(plain, Mapping):
-        return False
-    return plain.get("kind") == KIND or ("kind" not in plain and {"target", "scale", "cells"} <= plain.keys())
-
-
-def _first_schema(study: Study, plain: JSON) -> Study:
-    """Claims that were not run said "undecided", and F1's images lay beside the cells."""
-    claims = [replace(claim, verdict=NOT_RUN) if claim.note.startswith(NOT_RUN) else claim for claim in study.claims]
-    missing = [note for note in study.notes if note.startswith("Not asked for: ") or note.endswith("it was not run.")]
-    return replace(
-        study,
-        claims=claims,
-        notes=[note for note in study.notes if note not in missing],
-        not_run=missing,
-        metrics=shaped(f"the metrics of {study.path}", study.settings.get("metrics", {}), {str: str}),
-        details={"images": plain["images"]} if "images" in plain else {},
-    )
 
 
 def as_stored(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paper_records import benchmark, claim, put, put_run, run_record, suite, verdicts
+from paper_records import benchmark, put, put_run, run_record, suite, verdicts
 from rcad.errors import InputError
 from rcad.paper.report.reading import read
 from rcad.paper.targets import TARGETS
@@ -61,7 +61,7 @@ def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"cells": {}}, "T4.json.cells to be of type list"),
-        ({"schema": 3}, "expected a study of schema 2"),
+        ({"schema": 1}, "expected a study of schema 2"),
         ({"rows": ["ERM"]}, "in its rows and columns, but got 'FGSM'"),
         ({"scale": 1}, "T4.json.scale to be of type str, but got 1"),
         ({"seconds": "long"}, "to be a finite number, but got 'long'"),
@@ -95,7 +95,7 @@ def test_files_of_another_kind_are_not_shown(tmp_path: Path) -> None:
     put(tmp_path, benchmark(), "benchmarks/gpu.json")
     found = read(tmp_path)
     assert [path.name for path in found.unused] == ["speed.json"]
-    assert [path.name for path, _ in found.step_times] == ["gpu.json"]
+    assert [path.name for path, _ in found.others["rcad step times"]] == ["gpu.json"]
     assert found.damaged == []
 
 
@@ -140,23 +140,6 @@ def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     assert "others" in two
 
 
-def test_a_record_of_the_first_schema_is_read_as_it_was_meant(tmp_path: Path) -> None:
-    said = [
-        claim("n=500", "RCAD is more accurate than ERM", "reproduced", [1.0, 2.0]),
-        claim("n=1,000", "RCAD is more accurate than ERM", "undecided", note="not run"),
-    ]
-    old = suite(claims=said, notes=["A note.", "Not asked for: n=1,000."], settings={"metrics": {"n=500": "attacked"}})
-    for key in ("kind", "schema", "metrics"):
-        del old[key]
-    put(tmp_path, old)
-    put(tmp_path, {**old, "scale": "smoke"}, "trial/T4.json")
-    full, trial = read(tmp_path).studies
-    assert [one.verdict for one in full.claims] == ["reproduced", "not run"]
-    assert [one.verdict for one in trial.claims] == ["a trial", "not run"]
-    assert (full.notes, full.not_run) == (["A note."], ["Not asked for: n=1,000."])
-    assert full.metric_of("n=500") == "attacked"
-
-
 def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a folder of records"):
         read(tmp_path / "none")
@@ -170,7 +153,7 @@ def test_packed_runs_are_the_study_that_their_folder_was(tmp_path: Path) -> None
     write_pack(packs / "cifar.jsonl.gz", map(store.packed, store.ids()))
     (one,), (other,) = (read(folder).studies for folder in (tmp_path / "folders", packs))
     assert replace(one, path=packs) == replace(other, path=packs)
-    assert read(packs).run_facts == read(tmp_path / "folders").run_facts
+    assert [run.device for run in read(packs).runs_of(other)] == ["a made-up GPU"] * 3
     assert set(read(packs).run_files.values()) == {packs / "cifar.jsonl.gz"}
 
 
@@ -183,8 +166,8 @@ def test_a_pack_that_a_suite_looks_into_is_no_study_of_its_own(tmp_path: Path) -
     found = read(tmp_path)
     assert [study.target for study in found.studies] == ["T4", "earlier"]
     assert found.run_files[made.id] == tmp_path / "images" / "shared.jsonl.gz"
-    starts = {path.name: facts[made.id]["started"][:10] for path, facts in found.pack_facts.items()}
-    assert starts == {"shared.jsonl.gz": "2023-12-01", "earlier.jsonl.gz": "2023-11-30"}
+    starts = [run.started[:10] for study in found.studies for run in found.runs_of(study)]
+    assert starts == ["2023-12-01", "2023-11-30"]
     (tmp_path / "earlier.jsonl.gz").write_bytes(b"damaged")
     (line,) = read(tmp_path).damaged
     assert "earlier.jsonl.gz to be a pack of runs" in line

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rcad.paper.report import Report, few_labels, gather
+from rcad.paper.report import Report, costs, few_labels, gather
 from rcad.paper.report.overview import CLAIMS, MISSING
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Cell, Figure, Section, Table
@@ -87,7 +87,7 @@ def picture(root: Path, name: str, folder: str) -> str:
 
 def scaling(root: Path, folder: str) -> str:
     """How the cost of a step grows, under a heading; nothing where it was not measured."""
-    names = [path.stem for path, _ in report(root).found.scaling]
+    names = [path.stem for path, _ in report(root).found.others[costs.GROWTH]]
     drawn = {one.name for one in report(root).document.figures}
     shown = [picture(root, name, folder) for name in names if name in drawn]
     return "\n\n".join(["## How it grows", *shown]) if shown else ""

@@ -5,7 +5,9 @@ Reads records alone; nothing is computed but means, intervals and pictures.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rcad.errors import InputError, fitting
@@ -69,23 +71,25 @@ def gather(results: Path, out: Path) -> Report:
     links = Links(out, found.run_files)
     some: list[Section] = []
     damaged = list(found.damaged)
-    studies = []
-    for study in found.studies:
-        try:
-            with fitting(str(study.path), "run it again"):
-                some.append(chapters.section(study, links))
-                few_labels.section([study])
-                studies.append(study)
-        except InputError as error:
-            damaged.append(str(error))
-    found = replace(found, studies=studies)
-    for path, record in found.evaluations:
+
+    def shown(path: Path | None, make: Callable[[], Section]) -> bool:
+        """Whether a record gives a chapter; one that does not is damaged."""
         try:
             with fitting(str(path), "run it again"):
-                some.append(chapters.evaluation(path, record, links))
+                some.append(make())
         except InputError as error:
             damaged.append(str(error))
-    cost = costs.section(found.step_times, found.scaling)
+            return False
+        return True
+
+    def chapter(study: Study) -> Section:
+        few_labels.section([study])  # it must not fail on this one
+        return chapters.section(study, links)
+
+    found = replace(found, studies=[one for one in found.studies if shown(one.path, partial(chapter, one))])
+    for path, record in found.others[chapters.EVALUATION]:
+        shown(path, partial(chapters.evaluation, path, record, links))
+    cost = costs.section(found.others[costs.KIND], found.others[costs.GROWTH])
     some += [cost] if cost is not None else []
     summary, *claims = overview.first(found, damaged, {section.title: section.anchor for section in some}, links)
     sections = [summary, few_labels.section(found.studies), *claims, *some, overview.missing(found)]
@@ -105,13 +109,10 @@ def _facts(found: Found) -> dict[str, str]:
     return facts
 
 
-def _stem(study: Study) -> str:
-    """Of the table's file; a foreign record's target may be anything."""
-    return file_stem(study.stem) or "table"
-
-
 def _tables(found: Found, folder: Path) -> list[Path]:
-    texts = {_stem(study): latex.table(grid(study), study.target) for study in reversed(found.studies) if study.places}
+    # A foreign record's target may be anything.
+    studies = [study for study in reversed(found.studies) if study.places]
+    texts = {file_stem(study.stem) or "table": latex.table(grid(study), study.target) for study in studies}
     texts["verdicts"] = latex.table(overview.verdict_table(found.studies), "verdicts")
     files = []
     for stem, text in sorted(texts.items()):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
-from rcad.paper.record import Place, Study
+from rcad.paper.claims import Side
+from rcad.paper.record import Study
 from rcad.paper.report.figures import PUBLISHED, finish, panels, published_key
 from rcad.paper.report.numbers import Mean, better_by, gain_over, mean_of, place_mean, printed_gain, reference
 from rcad.report import drawing
@@ -13,27 +15,23 @@ from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREEN, GREY, PAPER
 
 SMALL: dict[str, Any] = {"fontsize": 7, "color": GREY, "va": "center"}
-Shown = tuple[Sequence[float], Mean | None, float | None, float | None]
-"""Dots, their mean, the published value and half its interval."""
+
+
+class Shown(NamedTuple):
+    """Dots, their mean, the published value and half its interval."""
+
+    values: Sequence[float]
+    mean: Mean | None
+    printed: float | None = None
+    half: float | None = None
 
 
 def dots(study: Study) -> Figure | None:
     """The results themselves: a panel for each column."""
-
-    def shown(row: str, column: str) -> Shown | None:
-        place = study.place(row, column)
-        if place is None:
-            return None
-        printed = place.published
-        values = place.values(study.metric_of(column))
-        return (
-            values,
-            place_mean(study, place),
-            None if printed is None else printed.mean,
-            None if printed is None else printed.half,
-        )
-
-    rows = [row for row in study.rows if any((row, column) in study.places for column in study.columns)]
+    cells = {
+        side: Shown(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
+        for side, place in study.places.items()
+    }
     better = "right" if study.higher_is_better else "left"
     caption = (
         f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
@@ -43,39 +41,33 @@ def dots(study: Study) -> Figure | None:
         f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
         "are in the table below."
     )
-    return _panels(study, rows, shown, study.label, None, (caption, alt, "dots"))
+    return _panels(study, cells, study.label, None, (caption, alt, "dots"))
 
 
 def gains(study: Study) -> Figure | None:
     """Differences from ERM on the same seeds."""
     base = reference(study)
-    if base is None or len(study.rows) < 2:
+    if base is None:
         return None
     sign = 1 if study.higher_is_better else -1
-
-    def shown(row: str, column: str) -> Shown | None:
-        found = gain_over(study, row, base, column)
-        printed = printed_gain(study, row, base, column)
-        if found is None:
-            return ([], None, printed, None) if printed is not None else None
-        one, other = (_by_seed(study, study.places[name, column]) for name in (row, base))
-        pairs = [sign * (one[seed] - other[seed]) for seed in one if seed in other]
-        return pairs, Mean(found.mean, found.high - found.mean, len(pairs)), printed, None
-
-    rows = [row for row in study.rows if row != base and any(shown(row, column) for column in study.columns)]
-    if not any((found := shown(row, column)) and found[0] for row in rows for column in study.columns):
+    cells: dict[Side, Shown] = {}
+    for row, column in product(study.rows, study.columns):
+        found, printed = gain_over(study, row, base, column), printed_gain(study, row, base, column)
+        if row == base or (found is None and printed is None):
+            continue
+        cells[row, column] = Shown([], None, printed)
+        if found is not None:
+            one, other = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
+            pairs = [sign * (one[seed] - other[seed]) for seed in one if seed in other]  # type: ignore[operator]
+            cells[row, column] = Shown(pairs, Mean(found.mean, found.high - found.mean, len(pairs)), printed)
+    if not any(one.values for one in cells.values()):
         return None
     caption = (
         f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
         f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published."
     )
     alt = f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims."
-    return _panels(study, rows, shown, better_by(study, base), 0.0, (caption, alt, "gains"))
-
-
-def _by_seed(study: Study, place: Place) -> dict[int, float]:
-    found = place.by_seed(study.metric_of(place.column))
-    return {seed: value for seed, value in found.items() if value is not None}
+    return _panels(study, cells, better_by(study, base), 0.0, (caption, alt, "gains"))
 
 
 def _unit(study: Study) -> str:
@@ -83,25 +75,21 @@ def _unit(study: Study) -> str:
 
 
 def _panels(
-    study: Study,
-    rows: Sequence[str],
-    shown: Callable[[str, str], Shown | None],
-    axis: str,
-    origin: float | None,
-    words: tuple[str, str, str],
+    study: Study, cells: Mapping[Side, Shown], axis: str, origin: float | None, words: tuple[str, str, str]
 ) -> Figure | None:
     """Methods from top to bottom in every panel; None where nothing is there.
 
     Args:
         words: caption, what it says to who cannot see it, and name.
     """
-    columns = [column for column in study.columns_run if any(shown(row, column) for row in rows)]
+    rows = [row for row in study.rows if row in {side[0] for side in cells}]
+    columns = [column for column in study.columns_run if column in {side[1] for side in cells}]
     if not rows or not columns:
         return None
     figure, axes = panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
     across = min(3, len(columns))
     for ax, column in zip(axes, columns, strict=False):
-        _panel(ax, study, column, rows, shown, origin)
+        _panel(ax, study, column, {row: cells.get((row, column)) for row in rows}, origin)
         drawing.bare(ax)
     axes[0].set_yticks(range(len(rows)), [drawing.label(row) for row in rows])
     for ax in axes[::across]:
@@ -111,57 +99,44 @@ def _panels(
         ax.set_xlabel(axis, fontsize=9)
     keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
     keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
-    found = [one for row in rows for column in columns if (one := shown(row, column)) is not None]
-    if any(one[2] is not None for one in found):
+    if any(one.printed is not None for (_, column), one in cells.items() if column in columns):
         keys.append(published_key(axes[0]))
     if origin is None and study.ceiling:
         keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
     return finish(figure, study, keys, *words, wide=len(study.columns_run) > 1)
 
 
-def _panel(
-    ax: Any,
-    study: Study,
-    column: str,
-    rows: Sequence[str],
-    shown: Callable[[str, str], Shown | None],
-    origin: float | None,
-) -> None:
-    found = {row: one for row in rows if (one := shown(row, column)) is not None}
-    near = [value for values, _, printed, _ in found.values() for value in (*values, *_some(printed))]
+def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Shown | None], origin: float | None) -> None:
+    found = [one for one in rows.values() if one is not None]
+    published = [one.printed for one in found if one.printed is not None]
+    near = [*(value for one in found for value in one.values), *published]
     low, high = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
-    margin, published = 0.06 * (high - low), [one[2] for one in found.values() if one[2] is not None]
+    margin = 0.06 * (high - low)
     bounds = min([low, *(one - margin for one in published)]), max([high, *(one + margin for one in published)])
-    for place, row in enumerate(rows):
+    for place, (row, shown) in enumerate(rows.items()):
         cell = study.place(row, column)
         if cell is None or not cell.runs:
             ax.text(0.5, place, "not run", transform=ax.get_yaxis_transform(), **SMALL, ha="center")
         elif cell.diverged:
             words = f"{cell.diverged} diverged"
             ax.text(0.01, place - 0.3, words, transform=ax.get_yaxis_transform(), **SMALL)
-        if row not in found:
+        if shown is None:
             continue
-        values, mean, printed, half = found[row]
-        colour = drawing.colour_of(row)
-        drawing.strip(ax, values, place, colour)
+        colour, mean = drawing.colour_of(row), shown.mean
+        drawing.strip(ax, shown.values, place, colour)
         if mean is not None:
             ax.errorbar(mean.value, place, xerr=mean.half, color=colour, lw=1.6, capsize=0, zorder=4)
             ax.plot(mean.value, place, "|", color=colour, ms=11, mew=2, zorder=4)
-        if printed is not None:
-            ax.errorbar(
-                printed, place + 0.3, xerr=half, fmt="D", color=PAPER, ms=4.5, mfc="none", mew=1.3, lw=1, zorder=2
-            )
-        drawing.beyond(ax, values, place, bounds)
+        if shown.printed is not None:
+            style = {"fmt": "D", "color": PAPER, "ms": 4.5, "mfc": "none", "mew": 1.3, "lw": 1, "zorder": 2}
+            ax.errorbar(shown.printed, place + 0.3, xerr=shown.half, **style)
+        drawing.beyond(ax, shown.values, place, bounds)
     if origin is not None:
         ax.axvline(origin, color=BLACK, lw=0.8, zorder=1)
     elif column in study.ceiling:
         ax.axvline(study.ceiling[column], color=GREEN, ls="--", lw=1.2, zorder=1)
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=bounds)
     ax.set_title(drawing.label(column, 34), fontsize=10)
-
-
-def _some(value: float | None) -> list[float]:
-    return [] if value is None else [value]
 
 
 def bars(study: Study) -> Figure | None:

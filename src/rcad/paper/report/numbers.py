@@ -36,15 +36,17 @@ def place_mean(study: Study, place: Place, metric: str | None = None) -> Mean | 
     return mean_of(place.values(metric or study.metric_of(place.column)), study.overlap.get(place.column, 0.0))
 
 
-def gain_over(study: Study, row: str, base: str, column: str, *, higher: bool | None = None) -> Paired | None:
+def gain_over(
+    study: Study, row: str, base: str, column: str, metric: str | None = None, *, higher: bool | None = None
+) -> Paired | None:
     """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair.
 
     Args:
+        metric: the column's own where it is not given.
         higher: whether higher is better, where that is not asked of the study.
     """
-    one, other = (
-        place.by_seed(study.metric_of(column)) if (place := study.place(name, column)) else {} for name in (row, base)
-    )
+    name = metric or study.metric_of(column)
+    one, other = (place.by_seed(name) if (place := study.place(side, column)) else {} for side in (row, base))
     better = study.higher_is_better if higher is None else higher
     return gain_of(one, other, better, study.overlap.get(column, 0.0), fewest=2)[0]
 

@@ -103,11 +103,9 @@ def _about(study: Study) -> str:
 
 def _facts(study: Study, found: Found) -> tuple[str, str]:
     """First and last day, and devices, of the runs whose records are there."""
-    ids = {run.id for place in study.places.values() for run in place.runs}
-    own = found.pack_facts.get(study.path, {}) if study.path is not None else {}
-    facts = [own.get(one) or found.run_facts[one] for one in ids if one in found.run_facts]
-    days = sorted({fact["started"][:10] for fact in facts if fact["started"]})
-    devices = sorted({fact["device"] for fact in facts if fact["device"]})
+    runs = found.runs_of(study)
+    days = sorted({run.started[:10] for run in runs if run.started})
+    devices = sorted({run.device for run in runs if run.device})
     if not devices and study.versions.get("torch", "").endswith("+cpu"):
         devices = ["CPU"]
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "", ", ".join(devices)

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rcad.errors import InputError, shaped
 from rcad.loss.method_rows import label, sources
-from rcad.paper.record import JSON, LAST, Place, Run, Study, is_study
+from rcad.paper.record import JSON, KIND, LAST, Place, Run, Study
 from rcad.paper.report import costs
 from rcad.paper.report.chapters import EVALUATED, EVALUATION
 from rcad.paper.targets import TARGETS
 from rcad.runs.files import loads, read_text
-from rcad.runs.pack import SUFFIX, read_pack
+from rcad.runs.pack import SUFFIX, is_pack, read_pack
 from rcad.runs.record import FINISHED, RunRecord
 
 RUN, SUITE_RUNS, SUITE_PACKS = "record.json", "runs", "images"
+FORMS: Mapping[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_FORM, EVALUATION: EVALUATED}
+"""Of the records that are no studies, by kind."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Everything under a folder: the studies in the report's order, other records by file.
+    """Everything under a folder.
 
     Attributes:
+        studies: in the report's order.
+        others: by kind, the records that are no studies, each with its file.
         damaged: one line for each file that could not be read.
-        run_files: by id the file that holds a run's record.
-        run_facts: device and start of a run, by id.
-        pack_facts: the same by pack: a run may lie in several, made again.
+        runs: by pack or folder, the records of its runs by id; of a run that was made several times the last counts.
         unused: files of another kind.
     """
 
     studies: Sequence[Study]
-    step_times: Sequence[tuple[Path, JSON]]
-    evaluations: Sequence[tuple[Path, JSON]]
+    others: Mapping[str, Sequence[tuple[Path, JSON]]]
     damaged: Sequence[str]
-    scaling: Sequence[tuple[Path, JSON]] = ()
-    run_files: Mapping[str, Path] = field(default_factory=dict)
-    run_facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    pack_facts: Mapping[Path, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+    runs: Mapping[Path, Mapping[str, RunRecord]]
     unused: Sequence[Path] = ()
 
     @property
@@ -47,14 +45,25 @@ class Found:
         """Targets of the paper without a record."""
         return [name for name in TARGETS if name not in {study.target for study in self.studies}]
 
+    @property
+    def run_files(self) -> dict[str, Path]:
+        """By id the file that holds a run's record."""
+        places = [(place, name) for place, held in self.runs.items() for name in held]
+        return {name: place if is_pack(place) else place / name / RUN for place, name in places}
+
+    def runs_of(self, study: Study) -> list[RunRecord]:
+        """The records of a study's runs, as far as they are there; those in its own file count first."""
+        last = {name: record for held in self.runs.values() for name, record in held.items()}
+        own = self.runs.get(study.path, {}) if study.path is not None else {}
+        return [own.get(name, last[name]) for name in study.run_ids if name in last]
+
 
 def read(results: Path) -> Found:
     """Read every record in `results` and one folder below it; run records may lie deeper."""
     if not results.is_dir():
         raise InputError(f"expected a folder of records, but there is none at {results}; pass --results")
     studies: list[Study] = []
-    forms: dict[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_FORM, EVALUATION: EVALUATED}
-    others: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in forms}
+    others: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in FORMS}
     damaged: list[str] = []
     unused: list[Path] = []
     for path in sorted([*results.glob("*.json"), *results.glob("*/*.json")]):
@@ -62,80 +71,55 @@ def read(results: Path) -> Found:
             continue
         try:
             plain: Any = loads(read_text(path), str(path))
-            kind = str(plain.get("kind", "")) if isinstance(plain, Mapping) else ""
-            if is_study(plain):
+            kind = str(plain.get("kind")) if isinstance(plain, Mapping) else ""
+            if kind == KIND:
                 studies.append(Study.parse(plain, path))
             elif isinstance(plain, Mapping) and plain.get("target") in TARGETS:
                 raise InputError(f"expected {path} to say its kind, but it was made by an older rcad; run it again")
-            elif kind in forms:
-                others[kind].append((path, shaped(str(path), plain, forms[kind])))
+            elif kind in FORMS:
+                others[kind].append((path, shaped(str(path), plain, FORMS[kind])))
             else:
                 unused.append(path)
         except InputError as error:
             damaged.append(str(error))
-    files = sorted(results.glob(f"**/{RUN}"))  # one run may have been made in several folders
-    mentioned = {run.id for study in studies for place in study.places.values() for run in place.runs}
-    packs = _packs(results, damaged)
-    facts, loose = _runs(files, mentioned, damaged)
-    for pack, held in packs.items():
-        # Packs that lie elsewhere are studies of their own, though a suite may have made the same runs again.
-        if pack.parent != results / SUITE_PACKS or not mentioned & {record.id for record in held}:
-            studies.append(runs_study(pack.name.removesuffix(SUFFIX), pack, held))
-    for folder, runs in loose.items():
-        if folder.name == SUITE_RUNS and folder.parent.parent == results:
-            continue  # of a suite that is not finished, or whose record is damaged
-        name = "-".join(folder.relative_to(results).parts) or results.resolve().name
-        studies.append(runs_study(name, folder, runs))
+    runs = _runs(results, damaged)
+    mentioned = {name for study in studies for name in study.run_ids}
+    for place, held in runs.items():
+        finished = [record for record in held.values() if record.status in FINISHED]
+        if finished and _is_study(results, place, used=not mentioned.isdisjoint(held)):
+            parts = place.relative_to(results).parts
+            name = place.name.removesuffix(SUFFIX) if is_pack(place) else "-".join(parts) or results.resolve().name
+            studies.append(runs_study(name, place, finished))
     cost = costs.judged(others[costs.KIND])
     studies += [cost] if cost is not None else []
-    return Found(
-        studies=named(studies),
-        step_times=others[costs.KIND],
-        scaling=others[costs.GROWTH],
-        evaluations=others[EVALUATION],
-        damaged=damaged,
-        run_files={record.id: pack for pack, held in packs.items() for record in held}
-        | {path.parent.name: path for path in files},
-        run_facts={record.id: _machine(record) for held in packs.values() for record in held} | facts,
-        pack_facts={pack: {record.id: _machine(record) for record in held} for pack, held in packs.items()},
-        unused=unused,
-    )
+    return Found(named(studies), others, damaged, runs, unused)
 
 
-def _runs(
-    files: Sequence[Path], mentioned: set[str], damaged: list[str]
-) -> tuple[dict[str, Mapping[str, str]], dict[Path, list[RunRecord]]]:
-    """What each run tells of its machine; and by folder the finished runs of stores that no suite uses."""
-    # Runs beside those of a suite in the same store (of another scale, say) are no study of their own.
-    used = {path.parent.parent for path in files if path.parent.name in mentioned}
-    facts: dict[str, Mapping[str, str]] = {}
-    loose: dict[Path, list[RunRecord]] = {}
-    for path in files:
+def _runs(results: Path, damaged: list[str]) -> dict[Path, dict[str, RunRecord]]:
+    """By pack, those of the suites last, then by folder the records of runs."""
+    found: dict[Path, dict[str, RunRecord]] = {}
+    packs = sorted(results.glob(f"**/*{SUFFIX}"), key=lambda path: (path.parent == results / SUITE_PACKS, path))
+    for path in (*packs, *sorted(results.glob(f"**/{RUN}"))):
         try:
-            run = RunRecord.from_dict(loads(read_text(path), str(path)), source=str(path))
-        except InputError as error:
-            damaged.append(str(error))
-            continue
-        facts[run.id] = _machine(run)
-        if path.parent.parent not in used and run.status in FINISHED:
-            loose.setdefault(path.parent.parent, []).append(run)
-    return facts, loose
-
-
-def _machine(run: RunRecord) -> Mapping[str, str]:
-    return {"device": str(run.device or ""), "started": str(run.started or "")}
-
-
-def _packs(results: Path, damaged: list[str]) -> dict[Path, list[RunRecord]]:
-    """The records of each pack; those of the suites come last."""
-    found: dict[Path, list[RunRecord]] = {}
-    files = results.glob(f"**/*{SUFFIX}")
-    for path in sorted(files, key=lambda path: (path.parent == results / SUITE_PACKS, path)):
-        try:
-            found[path] = [run.record for run in read_pack(path).values()]
+            if is_pack(path):
+                found[path] = {name: run.record for name, run in read_pack(path).items()}
+            else:
+                record = RunRecord.from_dict(loads(read_text(path), str(path)), source=str(path))
+                found.setdefault(path.parent.parent, {})[path.parent.name] = record
         except InputError as error:
             damaged.append(str(error))
     return found
+
+
+def _is_study(results: Path, place: Path, *, used: bool) -> bool:
+    """Whether runs are shown by themselves: not those of a suite, which may be unfinished or have a damaged record.
+
+    Packs that lie elsewhere are studies of their own, though a suite may have made the same runs again; runs beside
+    those of a suite in the same folder (of another scale, say) are none.
+    """
+    if is_pack(place):
+        return place.parent != results / SUITE_PACKS or not used
+    return not used and not (place.name == SUITE_RUNS and place.parent.parent == results)
 
 
 def runs_study(name: str, path: Path, records: Sequence[RunRecord]) -> Study:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rcad.paper.claims import RANDOM, gain_of
+from rcad.paper.claims import RANDOM
 from rcad.paper.record import LAST, Study
 from rcad.paper.report.curves import ALONG, set_scale
 from rcad.paper.report.figures import finish
+from rcad.paper.report.numbers import gain_over
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK
@@ -33,15 +34,12 @@ def steps(study: Study) -> dict[str, float]:
 
 def gains(study: Study, row: str, base: str, metric: str, epoch: str) -> Gains:
     """By step size, where both were run: how much better a row is than another; positive is better."""
-    found: Gains = {}
-    for column, alpha in steps(study).items():
-        one, other = study.place(row, column), study.place(base, column)
-        if one is not None and other is not None:
-            seeds, base_seeds = one.by_seed(epoch + metric), other.by_seed(epoch + metric)
-            gain = gain_of(seeds, base_seeds, MEASURES[metric][2], fewest=2)[0]
-            if gain is not None:
-                found[alpha] = gain
-    return found
+    higher = MEASURES[metric][2]
+    found = {
+        alpha: gain_over(study, row, base, column, epoch + metric, higher=higher)
+        for column, alpha in steps(study).items()
+    }
+    return {alpha: gain for alpha, gain in found.items() if gain is not None}
 
 
 def picture(study: Study) -> Figure | None:
@@ -81,15 +79,14 @@ def _same(study: Study, row: str) -> bool:
 
 
 def _curve(ax: Any, found: Gains, row: str, colour: str, same: bool, index: int) -> None:
+    style: dict[str, Any] = {"color": colour, "label": drawing.label(row, 30)}
+    means = [one.mean for one in found.values()]
     if same and found:
-        ax.axhline(next(iter(found.values())).mean, color=colour, lw=1.4, ls="--", label=drawing.label(row, 30))
+        ax.axhline(means[0], lw=1.4, ls="--", **style)
     elif found:
-        x = [alpha * (1 + 0.05 * index) for alpha in found]
-        means = [one.mean for one in found.values()]
         half = [one.high - one.mean for one in found.values()]
-        ax.errorbar(
-            x, means, yerr=half, fmt="o-", color=colour, lw=1.5, ms=3.5, capsize=2, label=drawing.label(row, 30)
-        )
+        shifted = [alpha * (1 + 0.05 * index) for alpha in found]
+        ax.errorbar(shifted, means, yerr=half, fmt="o-", lw=1.5, ms=3.5, capsize=2, **style)
 
 
 def words(study: Study) -> list[str]:
