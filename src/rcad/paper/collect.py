@@ -14,7 +14,6 @@ from rcad.paper.benchmarks import Scale, not_here
 from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judged
 from rcad.paper.record import LAST, Place, Run, Say, Series, Study
 from rcad.paper.suite import Column, Curve, Plan
-from rcad.paper.summaries import judge_summary
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, versions
 from rcad.runs.words import plural
@@ -134,7 +133,7 @@ def judged_twice(study: Study, planned: Plan) -> list[Claim]:
     measured = {side: seeds for side, seeds in values.items() if side not in unmeasured}
     return [
         *(replace(claim, last=at_last.get(one)) for one, claim in zip(suite.claims, found, strict=True)),
-        *(judge_summary(one, measured, more["said"], trial=more["trial"]) for one in suite.summaries),
+        *(one.judge(measured, **more) for one in suite.summaries),
     ]
 
 

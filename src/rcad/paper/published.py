@@ -1,4 +1,4 @@
-"""Numbers as the paper prints them (published.toml), to stand beside ours. Never a target. By column, then row."""
+"""Numbers as the paper prints them (paper.toml), to stand beside ours. Never a target. By column, then row."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Printed(NamedTuple):
 
 
 Table = Mapping[str, Mapping[str, Printed]]
-_NUMBERS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CONTENTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
+"""All that the file holds."""
 
 
 def _table(name: str) -> dict[str, dict[str, Printed]]:
-    methods, runs, columns = (_NUMBERS[name][key] for key in ("methods", "runs", "columns"))
+    methods, runs, columns = (CONTENTS[name]["printed"][key] for key in ("methods", "runs", "columns"))
     return {
         column: {method: Printed(mean, half, runs) for method, (mean, half) in zip(methods, row, strict=True)}
         for column, row in columns.items()
@@ -42,11 +43,11 @@ T6 = {
 }
 """T1's models again, clean and attacked."""
 P_VALUES: Mapping[tuple[str, str], Mapping[str, str]] = {
-    (*one["pair"],): {**dict.fromkeys(T1, "< 1e-4"), **one["columns"]} for one in _NUMBERS["p_values"]
+    (*one["pair"],): {**dict.fromkeys(T1, "< 1e-4"), **one["columns"]} for one in CONTENTS["p_values"]
 }
 UCI_NLL: dict[str, dict[str, tuple[float, float]]] = {
-    name: {method: (*one,) for method, one in row.items()} for name, row in _NUMBERS["uci"].items()
+    name: {method: (*one,) for method, one in row.items()} for name, row in CONTENTS["T7"]["printed"].items()
 }
 MOONS: dict[tuple[int, float], dict[str, float]] = {
-    (one["d"], one["sigma"]): one["accuracy"] for one in _NUMBERS["moons"]
+    (one["d"], one["sigma"]): one["accuracy"] for one in CONTENTS["T8"]["printed"]
 }

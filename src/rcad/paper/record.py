@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from rcad.errors import InputError, shaped, shown
 from rcad.paper.claims import NOT_RUN, TRIAL, Claim, Side, Tally, is_check
@@ -257,19 +260,16 @@ class Study:
         try:
             if schema != SCHEMA or plain.get("kind") != KIND:
                 raise InputError(f"expected a study of schema {SCHEMA} in {path}, but got schema {shown(schema)}")
-            parts = _given(str(path), plain, {"cells": list, "claims": (list, None), "series": (list, None)})
-            study = cls(
-                **_given(str(path), plain, STUDY),
-                path=path,
-                places={(one.row, one.column): one for one in (_place(str(path), cell) for cell in parts["cells"])},
-                claims=[_claim(f"a claim of {path}", one) for one in parts.get("claims", ())],
-                series=[_series(f"a curve of {path}", one) for one in parts.get("series", ())],
-            )
+            shaped(str(path), plain, REQUIRED)
+            cells = [_parsed(f"a cell of {path}", cell, Place) for cell in plain["cells"]]
+            study: Study = _parsed(str(path), {**plain, "path": None, "places": None}, cls)
+            study = replace(study, path=path, places={(one.row, one.column): one for one in cells})
             for row, column in study.places:
                 if row not in study.rows or column not in study.columns:
-                    raise InputError(
-                        f"expected the cells of {path} in its rows and columns, but got {row!r} and {column!r}"
-                    )
+                    raise InputError(f"expected cells in the rows and columns, but got {row!r} and {column!r}")
+            for one in study.series:
+                if len(one.y) != len(one.x):
+                    raise InputError(f"expected as many y as x, but got {len(one.x)} values of x and {len(one.y)} of y")
             unsealed(plain)  # last: of a value that cannot be, the words above say more
         except InputError as error:
             where = "" if str(path) in str(error) else f"in {path}: "
@@ -308,64 +308,45 @@ def finished(path: Path, settings: JSON, scale: str) -> Study | None:
 def refuse_to_replace_larger(path: Path, scale: str) -> None:
     """No trial overwrites the real thing, nor any scale a larger one."""
     plain = loads(read_text(path), str(path)) if path.is_file() else {}
-    found, sizes = shaped(str(path), plain, {"scale": TEXT})["scale"], list(SCALES)
+    found, sizes = shaped(str(path), plain, {"scale": (str, None)})["scale"], list(SCALES)
     if found in sizes and sizes.index(found) > sizes.index(scale):
         raise InputError(f"expected a folder for the trial, but {path} holds the {found} scale; pass another --out")
 
 
-TEXT, NUMBER, TEXTS, TABLE = (str, None), (float, None), ([str], None), (dict, None)
-STUDY: Mapping[str, Any] = {
-    "target": str,
-    "scale": str,
-    "metric": str,
-    "higher_is_better": bool,
-    "rows": [str],
-    "columns": [str],
-    **dict.fromkeys(("title", "about", "protocol", "unit", "rule", "along"), TEXT),
-    **dict.fromkeys(("controls", "notes", "not_run"), TEXTS),
-    **dict.fromkeys(("settings", "details"), TABLE),
-    **dict.fromkeys(("overlap", "ceiling"), ({str: float}, None)),
-    **dict.fromkeys(("versions", "metrics"), ({str: str}, None)),
-    "seconds": NUMBER,
-}
-"""The form of each field, see `shaped`; cells, claims and curves have their own."""
-RUN = {"seed": int, "metrics": {str: NUMBER}, "id": TEXT, "status": TEXT, "seconds": NUMBER}
-PRINTED = {"mean": float, "half": NUMBER, "n": (int, None)}
-SERIES = {"name": str, "published": ([NUMBER], None), "panel": TEXT, "over": TEXT}
-CLAIM = {
-    **dict.fromkeys(("where", "statement", "verdict"), str),
-    **dict.fromkeys(("published", "p_holm", "p_reverse_holm"), NUMBER),
-    **dict.fromkeys(("note", "ours", "rule", "published_p"), TEXT),
-    **dict.fromkeys(("gain", "last"), TABLE),
-}
+NUMBER = (float, None)
+REQUIRED = {"scale": str, "metric": str, "higher_is_better": bool, "rows": list, "columns": list, "cells": list}
+"""What a record must say itself, though the fields have defaults."""
 
 
-def _given(where: str, plain: Any, form: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a JSON object that are there, each of its form; those that are null have their default."""
-    checked = shaped(where, plain, dict(form))
-    return {name: checked[name] for name in form if checked[name] is not None}
+def _parsed(name: str, value: Any, kind: Any) -> Any:
+    """A value of JSON as a type has it; fields that are missing or null have their defaults."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        fitting = [one for one in parts if one is str and isinstance(value, str)]
+        return None if value is None else _parsed(name, value, (*fitting, *parts)[0])
+    if origin is Sequence:
+        return [_parsed(f"{name}[{k}]", one, parts[0]) for k, one in enumerate(shaped(name, value, list))]
+    if origin is Mapping:
+        return {key: _parsed(f"{name}.{key}", one, parts[1]) for key, one in shaped(name, value, dict).items()}
+    if kind is Any:
+        return value
+    if kind not in (Study, Place, Run, Series, Claim, Printed):
+        return shaped(name, value, kind)
+    given = shaped(name, value, dict)
+    return kind(
+        **{
+            field: _parsed(f"{name}.{field}", given.get(field), hint)
+            for field, (hint, needed) in _hints(kind).items()
+            if needed or given.get(field) is not None
+        }
+    )
 
 
-def _place(where: str, plain: Any) -> Place:
-    cell = shaped(f"a cell of {where}", plain, {"row": str, "column": str, "runs": [RUN], "published": TABLE})
-    printed = cell["published"]
-    if printed is not None:
-        printed = Printed(**_given(f"a printed number of {where}", printed, PRINTED))
-    return Place(cell["row"], cell["column"], printed, [Run(**_given(where, run, RUN)) for run in cell["runs"]])
-
-
-def _series(where: str, plain: Any) -> Series:
-    given = shaped(where, plain, {"x": list, "y": list})
-    x = [one if isinstance(one, str) else shaped(f"x of {where}", one, float) for one in given["x"]]
-    y = shaped(f"y of {where}", [one if isinstance(one, list) else [one] for one in given["y"]], [[NUMBER]])
-    if len(y) != len(x):
-        raise InputError(f"expected as many y as x in {where}, but got {len(x)} values of x and {len(y)} of y")
-    return Series(x=x, y=y, **_given(where, plain, SERIES))
-
-
-def _claim(where: str, plain: Any) -> Claim:
-    found = Claim(**_given(where, plain, CLAIM))
-    return found if found.last is None else replace(found, last=_claim(where, found.last))
+@cache
+def _hints(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """The type of each field, and whether it has no default."""
+    hints, parameters = get_type_hints(kind), signature(kind).parameters
+    return {name: (hints[name], one.default is Parameter.empty) for name, one in parameters.items()}
 
 
 def _claim_to_dict(claim: Claim) -> dict[str, Any]:

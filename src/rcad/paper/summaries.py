@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import linear_regression
 from typing import ClassVar, NamedTuple
 
@@ -15,9 +15,6 @@ from rcad.errors import need
 from rcad.paper.claims import NOT_RUN, TRIAL, Cells, Claim, Side, gain_of
 from rcad.study.judge import Verdict, judge_claim
 from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
-
-Pairs = tuple[tuple[Side, Side], ...]
-"""Who is said to be better, and than whom."""
 
 
 class Finding(NamedTuple):
@@ -38,102 +35,97 @@ class Summary(ABC):
     rule: ClassVar[str]
 
     @abstractmethod
-    def found(self, cells: Cells) -> Finding:
-        """What these cells say of it."""
+    def found(self, cells: Cells) -> Finding | None:
+        """What these cells say of it; None where too few were run."""
+
+    def judge(self, cells: Cells, said: str, *, trial: bool) -> Claim:
+        """The sentence as a claim."""
+        found = self.found(cells)
+        if found is None:
+            return Claim(self.where, self.statement, NOT_RUN, note=NOT_RUN, ours=NOT_RUN, rule=self.rule)
+        verdict, gain = TRIAL if trial else found.verdict, None if found.gain is None else found.gain.to_dict()
+        judged = Claim(self.where, self.statement, verdict, gain, found.published, note=said)
+        return replace(judged, ours=found.ours, rule=self.rule)
 
 
-NOTHING = Finding(NOT_RUN, "undecided")
+@dataclass(frozen=True)
+class PairSummary(Summary):
+    """A sentence about many pairs: who is said to be better, and than whom."""
+
+    pairs: tuple[tuple[Side, Side], ...]
+
+    def gains(self, cells: Cells) -> list[Paired]:
+        """The pairs that were run, first minus second."""
+        every = (gain_of(cells.get(first, {}), cells.get(second, {}))[0] for first, second in self.pairs)
+        return [gain for gain in every if gain is not None]
+
+    def signs(self, cells: Cells) -> tuple[list[Paired], int, float, float]:
+        """The pairs that differ, in how many the first wins, and p of a fair coin for so many wins, and losses."""
+        gains = [gain for gain in self.gains(cells) if gain.mean]
+        wins = sum(gain.mean > 0 for gain in gains)
+        test = need("scipy.stats", "scipy").binomtest
+        p, reverse = (test(n, max(1, len(gains)), alternative="greater").pvalue for n in (wins, len(gains) - wins))
+        return gains, wins, float(p), float(reverse)
 
 
-def judge_summary(summary: Summary, cells: Cells, said: str, *, trial: bool) -> Claim:
-    """The sentence as a claim; of cells that nobody ran it says so."""
-    found = summary.found(cells)
-    verdict = NOT_RUN if found is NOTHING else TRIAL if trial else found.verdict
-    return Claim(
-        where=summary.where,
-        statement=summary.statement,
-        verdict=verdict,
-        gain=None if found.gain is None else found.gain.to_dict(),
-        published=found.published,
-        note=NOT_RUN if found is NOTHING else said,
-        ours=found.ours,
-        rule=summary.rule,
-    )
-
-
-def _gains(pairs: Pairs, cells: Cells) -> list[Paired]:
-    """The pairs that were run, first minus second."""
-    every = (gain_of(cells.get(first, {}), cells.get(second, {}))[0] for first, second in pairs)
-    return [gain for gain in every if gain is not None]
-
-
-def _of(done: int, total: int) -> str:
+def _left(done: int, total: int) -> str:
     return f" ({total - done} more were not run)" if done < total else ""
 
 
 @dataclass(frozen=True)
-class MostPairs(Summary):
+class MostPairs(PairSummary):
     """The first is better in most pairs: a sign test.
 
     Args:
         printed: in how many pairs of how many the paper says so.
     """
 
-    pairs: Pairs
     printed: tuple[int, int]
     rule: ClassVar[str] = (
         "one-sided sign test over the pairs that were run, p below 0.05; opposite: that of the reverse; not "
         "reproduced: the 95% interval of the share lies below the published one"
     )
 
-    def found(self, cells: Cells) -> Finding:
-        gains = [gain for gain in _gains(self.pairs, cells) if gain.mean]
+    def found(self, cells: Cells) -> Finding | None:
+        gains, wins, p, reverse = self.signs(cells)
         if not gains:
-            return NOTHING
-        wins, done = sum(gain.mean > 0 for gain in gains), len(gains)
-        p, reverse = (_sign_p(count, done) for count in (wins, done - wins))
-        sure = sum(gain.p_greater < 1e-3 for gain in gains)
-        ours = (
-            f"better in {wins} of {done} pairs, p = {p:.2g}; with p < 0.001 each in {sure}{_of(done, len(self.pairs))}"
-        )
+            return None
+        sure, left = sum(gain.p_greater < 1e-3 for gain in gains), _left(len(gains), len(self.pairs))
+        ours = f"better in {wins} of {len(gains)} pairs, p = {p:.2g}; with p < 0.001 each in {sure}{left}"
         if p < LEVEL:
             return Finding(ours, "reproduced")
         if reverse < LEVEL:
             return Finding(ours, "opposite")
-        below = _share_high(wins, done) < self.printed[0] / self.printed[1]
-        return Finding(ours, "not reproduced" if below else "undecided")
+        share = need("scipy.stats", "scipy").binomtest(wins, len(gains)).proportion_ci(method="exact").high
+        return Finding(ours, "not reproduced" if share < self.printed[0] / self.printed[1] else "undecided")
 
 
 @dataclass(frozen=True)
-class NoneAhead(Summary):
+class NoneAhead(PairSummary):
     """Neither side is ahead in more pairs than chance would have it."""
 
-    pairs: Pairs
     fewest: ClassVar[int] = 6
     rule: ClassVar[str] = (
         "two-sided sign test over the pairs that were run, at least six, p of 0.05 or more; not reproduced: below"
     )
 
-    def found(self, cells: Cells) -> Finding:
-        gains = [gain for gain in _gains(self.pairs, cells) if gain.mean]
-        wins, done = sum(gain.mean > 0 for gain in gains), len(gains)
+    def found(self, cells: Cells) -> Finding | None:
+        gains, wins, *tails = self.signs(cells)
+        done, left = len(gains), _left(len(gains), len(self.pairs))
         if done < self.fewest:
-            return NOTHING if not done else Finding(f"{done} pairs{_of(done, len(self.pairs))}", "undecided")
-        p = min(1.0, 2 * min(_sign_p(wins, done), _sign_p(done - wins, done)))
-        mean = sum(gain.mean for gain in gains) / done
-        left = _of(done, len(self.pairs))
+            return Finding(f"{done} pairs{left}", "undecided") if done else None
+        p, mean = min(1.0, 2 * min(tails)), sum(gain.mean for gain in gains) / done
         ours = f"the first is ahead in {wins} of {done}, p = {p:.2g}; on average by {mean:+.2f}{left}"
         return Finding(ours, "reproduced" if p >= LEVEL else "not reproduced")
 
 
 @dataclass(frozen=True)
-class AsGood(Summary):
+class AsGood(PairSummary):
     """On some columns the first is at most a little better than the second.
 
     What counts as a little (`margin`), and as a few (`fewest`), is ours: the paper names neither.
     """
 
-    pairs: Pairs
     margin: ClassVar[float] = 0.5
     fewest: ClassVar[int] = 2
     rule: ClassVar[str] = (
@@ -141,12 +133,12 @@ class AsGood(Summary):
         f"undecided while fewer than {fewest} were run"
     )
 
-    def found(self, cells: Cells) -> Finding:
-        gains = _gains(self.pairs, cells)
+    def found(self, cells: Cells) -> Finding | None:
+        gains = self.gains(cells)
         close, done = sum(gain.high < self.margin for gain in gains), len(gains)
         if not done:
-            return NOTHING
-        ours = f"on {close} of {done} columns{_of(done, len(self.pairs))}"
+            return None
+        ours = f"on {close} of {done} columns{_left(done, len(self.pairs))}"
         if close >= self.fewest:
             return Finding(ours, "reproduced")
         return Finding(ours, "not reproduced" if done == len(self.pairs) else "undecided")
@@ -171,7 +163,7 @@ class SteeperTrend(Summary):
         "opposite: that of the reverse; not reproduced: the 95% interval lies below the published slope"
     )
 
-    def found(self, cells: Cells) -> Finding:
+    def found(self, cells: Cells) -> Finding | None:
         run = [
             (name, count)
             for name, count in self.columns
@@ -180,7 +172,7 @@ class SteeperTrend(Summary):
         sides = [cells[row, name] for name, _ in run for row in (self.first, self.second)]
         seeds = sorted(set.intersection(*(set(side) for side in sides))) if sides else []
         if len(run) < self.fewest or len(seeds) < FEWEST:
-            return NOTHING
+            return None
         slopes = [
             [fewer_is_more([(count, float(cells[row, name][seed] or 0)) for name, count in run]) for seed in seeds]
             for row in (self.first, self.second)
@@ -188,7 +180,7 @@ class SteeperTrend(Summary):
         gain = paired(*slopes)
         ours = (
             f"{gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}] points per tenfold fewer examples"
-            f"{_of(len(run), len(self.columns))}"
+            f"{_left(len(run), len(self.columns))}"
         )
         whole = self.published if len(run) == len(self.columns) else None
         return Finding(ours, judge_claim(gain, gain.p_greater, gain.p_less, whole), gain, whole)
@@ -197,13 +189,3 @@ class SteeperTrend(Summary):
 def fewer_is_more(points: list[tuple[int, float]]) -> float:
     """The slope of a line through (number of examples, value), per tenfold fewer examples."""
     return linear_regression([-math.log10(count) for count, _ in points], [value for _, value in points]).slope
-
-
-def _sign_p(wins: int, trials: int) -> float:
-    """The probability of so many wins or more of a fair coin."""
-    return float(need("scipy.stats", "scipy").binomtest(wins, trials, alternative="greater").pvalue)
-
-
-def _share_high(wins: int, trials: int) -> float:
-    """The upper end of Clopper and Pearson's 95% interval of a share."""
-    return float(need("scipy.stats", "scipy").binomtest(wins, trials).proportion_ci(method="exact").high)

@@ -62,7 +62,7 @@ def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
     [
         ({"cells": {}}, "T4.json.cells to be of type list"),
         ({"schema": 1}, "expected a study of schema 2"),
-        ({"rows": ["ERM"]}, "in its rows and columns, but got 'FGSM'"),
+        ({"rows": ["ERM"]}, "in the rows and columns, but got 'FGSM'"),
         ({"scale": 1}, "T4.json.scale to be of type str, but got 1"),
         ({"seconds": "long"}, "to be a finite number, but got 'long'"),
         ({"series": [{"name": "a", "x": [1, 2], "y": [[1]]}]}, "2 values of x and 1 of y"),
