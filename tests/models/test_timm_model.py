@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.cli.main import run as command
+from rcad.errors import LONGEST, InputError, MissingExtraError
 from rcad.models import build
 from rcad.models.timm_model import import_timm
 from rcad.models.weights import load_weights
@@ -101,29 +103,102 @@ def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, mon
         import_timm()
 
 
-def test_pretrained_networks_keep_their_own_statistics(timm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched: list[bool] = []
+NET = "test_resnet"
 
-    def create_model(name: str, pretrained: bool, **options: Any) -> nn.Module:
-        fetched.append(pretrained)
-        if pretrained and name == "test_vit":
-            raise OSError("no route\nto the hub")
-        net: nn.Module = made(name, pretrained=False, **options)
-        return net
 
-    made = timm.create_model
-    monkeypatch.setattr(timm, "create_model", create_model)
-    other: dict[str, Any] = {**IMAGE, "mean": (0.1,) * 3, "std": (0.9,) * 3}
-    assert build("timm:test_resnet", **other).get_buffer("normalize.mean").flatten().tolist() == pytest.approx(
-        [0.1] * 3
+@pytest.fixture
+def weights(timm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of weights for NET that the Hub's cache holds, and no network."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    repository = timm.get_pretrained_cfg(NET).hf_hub_id
+    home = tmp_path / "hub" / f"models--{repository.replace('/', '--')}"
+    file = home / "snapshots" / "5eed" / "model.safetensors"
+    file.parent.mkdir(parents=True)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("5eed")
+    torch.manual_seed(7)
+    pytest.importorskip("safetensors.torch").save_file(timm.create_model(NET).state_dict(), file)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return file
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+@pytest.mark.parametrize("of_a_file", [False, True])
+def test_pretrained_weights_see_pixels_as_they_were_trained_to(
+    timm: Any, weights: Path, channels: int, of_a_file: bool
+) -> None:
+    if of_a_file and channels == 1:
+        with pytest.raises(InputError, match="the file's network takes images of 3 channels"):
+            build(f"timm:{NET}", num_outputs=5, in_shape=(1, 64, 64), weights=weights, skip_head=None)
+        return
+    data: dict[str, Any] = {"mean": (0.1,) * channels, "std": (0.9,) * channels}
+    source = {"weights": weights, "skip_head": None} if of_a_file else {"weights": "pretrained"}
+    model: Any = build(f"timm:{NET}", num_outputs=5, in_shape=(channels, 64, 64), **data, **source).eval()
+    net = timm.create_model(NET, pretrained=True, num_classes=0, in_chans=channels).eval()
+    own = timm.get_pretrained_cfg(NET)
+    mean, std = (
+        torch.tensor(one).mean() if channels == 1 else torch.tensor(one)[:, None, None] for one in (own.mean, own.std)
     )
-    model = build("timm:test_resnet", **other, weights="pretrained")
-    assert fetched == [False, True]  # nothing is fetched unless it is asked for
-    own = timm.get_pretrained_cfg("test_resnet")
-    assert model.get_buffer("normalize.mean").flatten().tolist() == pytest.approx(list(own.mean))
-    assert model.get_buffer("normalize.std").flatten().tolist() == pytest.approx(list(own.std))
-    refused = "expected timm to fetch the weights of test_vit, but got: no route to the hub; download them"
-    with pytest.raises(InputError, match=refused):
-        build("timm:test_vit", **IMAGE, weights="pretrained")
+    x = torch.rand(2, channels, 64, 64)
+    torch.testing.assert_close(model.features(x), net((x - mean) / std))
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "message"),
+    [
+        (
+            "test_vit",
+            64,
+            r"^expected the weights of test_vit, .*; .* timm/test_vit.r160_in1k, then pass it here: --weights FILE$",
+        ),
+        (f"{NET}.a9", 64, f"with pretrained weights, but got '{NET}.a9'; did you mean {NET}.r160_in1k"),
+        ("test_mambaout", 64, "expected the name of a timm model with pretrained weights, but got 'test_mambaout'"),
+        (
+            "test_vit",
+            50,
+            "images of 3x50x50, but got: .*divisible by .*; --size 160 resizes",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("weights")
+def test_says_why_there_are_no_pretrained_weights(name: str, side: int, message: str) -> None:
+    how = {"weights": "pretrained"} if side == 64 else {}
+    with pytest.raises(InputError, match=message) as caught:
+        build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), **how)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < LONGEST
+
+
+def test_only_timm_has_pretrained_weights() -> None:
     with pytest.raises(InputError, match="expected a file of weights for resnet18, but got 'pretrained'"):
         build("resnet18", **IMAGE, weights="pretrained")
+
+
+@pytest.mark.usefixtures("weights")
+def test_finetuning_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
+    draw = np.random.default_rng(0)
+    for k in range(40):
+        file = Path("photos", ("cat", "dog")[k % 2], f"{k}.png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pillow.fromarray(draw.integers(0, 128, (32, 32, 3), dtype=np.uint8) + np.uint8(k % 2 * 100)).save(file)
+
+    def rcad(words: str) -> str:
+        code = command(words.split())
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return said.err + said.out
+
+    train = f"train --data photos --method rcad --model timm:{NET} --pretrained --epochs 2 --batch-size 8 --lr 0.001"
+    plan = rcad(f"{train} --dry-run")
+    assert f"# timm:{NET}, 372,882 parameters, weights: pretrained; rcad(" in plan
+    assert "trained on images of 160 pixels a side, but these have 32; --size 160" in plan
+    assert f"timm:{NET}, 372,882 parameters, weights: pretrained; rcad(" in rcad(train)
+    assert f"timm:{NET}, " in rcad("runs show last")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))  # a run has its own weights
+    assert "20 predictions" in rcad("predict last --data photos/dog --out dogs.csv")
+    rcad("export last --to torch --out model.pt2")

@@ -201,6 +201,7 @@ class Training:
             "Finetune: start from a file of weights, or from those that timm has for its model.",
         ),
     ] = None
+    pretrained: Annotated[bool, option("--pretrained", "The same as --weights pretrained.")] = False
     batch_size: Annotated[
         int | None, option("--batch-size N", "Examples in a training step. Default: from the recipe.")
     ] = None
@@ -209,7 +210,10 @@ class Training:
     @property
     def fields(self) -> dict[str, Any]:
         """Those that have no argument of their own in Python, by the field of the config."""
-        return {"model.weights": self.weights, "train.batch_size": self.batch_size, "optim.lr": self.lr}
+        if self.pretrained and self.weights not in (None, "pretrained"):
+            raise InputError(f"expected --pretrained or --weights, but got both ({self.weights}); leave one out")
+        weights = "pretrained" if self.pretrained else self.weights
+        return {"model.weights": weights, "train.batch_size": self.batch_size, "optim.lr": self.lr}
 
     @property
     def entry(self) -> dict[str, Any]:

@@ -65,8 +65,8 @@ def build(
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of "mlp".
         stem: "cifar" or "imagenet" for a ResNet; by default from the size of the images.
-        weights: a file to load, see `load_weights`; or "pretrained", those that timm has for its network, which then
-            keeps its own mean and std.
+        weights: a file to load, see `load_weights`; or "pretrained", those that timm has for its network. With either
+            a timm network keeps its own mean and std.
         skip_head: load all of `weights` but the last layer; None leaves it out only where it has other outputs.
 
     An option left at None takes the model's own default; one that the model does not have is an `InputError`.
@@ -82,10 +82,11 @@ def build(
         "stem": stem,
     }
     options = {key: value for key, value in given.items() if value is not None}
-    if weights == PRETRAINED:
-        if not name.startswith("timm:"):
-            raise InputError(f"expected a file of weights for {name}, but got 'pretrained', which is for timm:NAME")
-        options = {key: value for key, value in options.items() if key not in ("mean", "std")} | {"pretrained": True}
+    if weights is not None and name.startswith("timm:"):
+        options = {key: value for key, value in options.items() if key not in ("mean", "std")}
+        options["pretrained"] = weights == PRETRAINED
+    elif weights == PRETRAINED:
+        raise InputError(f"expected a file of weights for {name}, but got 'pretrained', which is for --model timm:NAME")
     model = _construct(name, num_outputs, shape, options)
     if weights is not None and weights != PRETRAINED:
         load_weights(model, weights, skip_head=skip_head)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import logging
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,6 +14,11 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.models.layers import Model, layer_zero
+
+log = logging.getLogger("rcad")
+
+FILES = ("model.safetensors", "pytorch_model.bin")
+"""What timm's weights are called on the Hugging Face Hub."""
 
 
 class TimmModel(Model):
@@ -21,7 +29,8 @@ class TimmModel(Model):
         num_outputs: size of the output.
         in_shape: (C, H, W) of the images.
         dropout: timm's drop_rate, before the head; none keeps timm's own.
-        mean, std: per channel, in [0, 1] pixels; none takes those that timm gives for the network.
+        mean, std: per channel, in [0, 1] pixels; none takes those that timm gives for the network, averaged over the
+            colours where images have none.
         pretrained: with the weights that timm fetches for the name, a new head where they have other outputs.
 
     Shape:
@@ -40,34 +49,37 @@ class TimmModel(Model):
         pretrained: bool = False,
     ) -> None:
         super().__init__()
-        timm = import_timm()
-        if not timm.is_model(name):
-            near = difflib.get_close_matches(name, timm.list_models(), n=2)
+        timm, self.title = import_timm(), f"timm:{name}"
+        if not timm.is_model_pretrained(name) and (pretrained or "." in name or not timm.is_model(name)):
+            near = difflib.get_close_matches(name, timm.list_pretrained() if pretrained else timm.list_models(), n=2)
             hint = f"did you mean {' or '.join(near)}?" if near else "timm.list_models() names them"
-            raise InputError(f"expected the name of a timm model, but got {name!r}; {hint}")
+            which = " with pretrained weights" if pretrained else ""
+            raise InputError(f"expected the name of a timm model{which}, but got {name!r}; {hint}")
         options: dict[str, Any] = {} if dropout is None else {"drop_rate": dropout}
-        cfg = timm.get_pretrained_cfg(name)
-        if cfg is not None and cfg.fixed_input_size:
+        cfg = timm.get_pretrained_cfg(name) or timm.models.PretrainedCfg()
+        if cfg.fixed_input_size:
             # Transformers with learned positions must know the size of the images when they are built.
             options["img_size"] = in_shape[1:]
+        if pretrained and cfg.hf_hub_id:
+            _check_reachable(name, cfg.hf_hub_id)
+        channels = in_shape[0]
+        # Images of other channels than three: timm sums the first layer's weights over the colours.
+        own = [one if channels == 3 else (sum(one) / len(one),) * channels for one in (cfg.mean, cfg.std)]
+        self.normalize = layer_zero(channels, mean or own[0], std or own[1])
         try:
             self.net: Any = timm.create_model(
-                name, pretrained=pretrained, num_classes=num_outputs, in_chans=in_shape[0], **options
+                name, pretrained=pretrained, num_classes=num_outputs, in_chans=channels, **options
             )
-        except Exception as error:  # whatever stands between here and the weights
-            if not pretrained:
-                raise
-            reason = " ".join(str(error).split())[:200]
+            self.net.eval()(torch.zeros(1, *in_shape))
+        except Exception as error:  # whatever it says of images that it cannot take
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
             raise InputError(
-                f"expected timm to fetch the weights of {name}, but got: {reason}; download them where there is a "
-                "network, and name the file: model.weights=FILE"
+                f"expected timm to build {name} for images of {'x'.join(map(str, in_shape))}, but got: {reason}; "
+                f"--size {cfg.input_size[-1]} resizes them"
             ) from None
-        own = self.net.default_cfg if in_shape[0] == 3 else {}
-        self.normalize = layer_zero(
-            in_shape[0],
-            own.get("mean") if mean is None else mean,
-            own.get("std") if std is None else std,
-        )
+        if pretrained and 2 * max(in_shape[1:]) <= cfg.input_size[-1]:
+            _warn_of_size(name, max(in_shape[1:]), cfg.input_size[-1])
+        self.net.train()
         classifier = self.net.get_classifier()
         names = [n for n, module in self.net.named_modules() if module is classifier]
         if not names or not isinstance(classifier, nn.Linear):
@@ -82,6 +94,30 @@ class TimmModel(Model):
     def head(self, features: Tensor) -> Tensor:
         output: Tensor = self.net.get_classifier()(features)
         return output
+
+
+def _check_reachable(name: str, repository: str) -> None:
+    """One request where the Hub's cache has no weights: without a network its library would try for a minute."""
+    hub = importlib.import_module("huggingface_hub")
+    if any(isinstance(hub.try_to_load_from_cache(repository, file), str) for file in FILES):
+        return
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, FILES[0]))
+    except hub.errors.EntryNotFoundError:  # the Hub answers, and timm knows other names
+        return
+    except Exception as error:  # whatever stands between here and the Hub
+        raise InputError(
+            f"expected the weights of {name}, but the Hugging Face Hub was not reached ({type(error).__name__}); where "
+            f"there is a network, download {FILES[0]} of {repository}, then pass it here: --weights FILE"
+        ) from None
+
+
+@cache
+def _warn_of_size(name: str, side: int, own: int) -> None:
+    """Once, however many runs begin so."""
+    log.warning(
+        "%s was trained on images of %d pixels a side, but these have %d; --size %d resizes them", name, own, side, own
+    )
 
 
 def import_timm() -> Any:

@@ -76,6 +76,8 @@ def load_weights(
 
 def _first_layer(found: Tensor, wanted: Tensor) -> str:
     """A hint, where a convolution sees images of another kind than the file's does."""
+    if found.ndim == 3:  # the positions of a transformer's patches
+        return "; the file's network takes images of another size (--size)"
     if found.ndim != 4 or found.shape[0] != wanted.shape[0]:
         return ""
     if found.shape[1] != wanted.shape[1]:

@@ -43,7 +43,7 @@ def data_words(dataset: Dataset, problem: Problem) -> str:
 
 def network_words(model: nn.Module) -> str:
     """The network and its size."""
-    return f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"
+    return f"{getattr(model, 'title', type(model).__name__)}, {sum(p.numel() for p in model.parameters()):,} parameters"
 
 
 def described(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
@@ -51,7 +51,8 @@ def described(model: nn.Module, method: Method, device: torch.device, config: Ru
     rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
     steps = math.ceil(examples / config.train.batch_size)
     words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
-    return f"{network_words(model)}; {rows}; {device_words(device)}; {words}"
+    start = f", weights: {config.model.weights}" if config.model.weights else ""
+    return f"{network_words(model)}{start}; {rows}; {device_words(device)}; {words}"
 
 
 def low_alpha(method: Method, problem: Problem) -> list[str]:
