@@ -13,6 +13,7 @@ import pytest
 
 from rcad import METHODS
 from rcad.paper.moons import at_printed_size
+from rcad.paper.report import costs
 from rcad.paper.report.numbers import place_mean
 from rcad_docs import api, cards, commands, evidence, figures, links, made, sources, summary
 from rcad_docs.evidence import report
@@ -232,7 +233,7 @@ def test_chapters_say_what_had_been_seen_and_what_published_means(chapters: dict
 
 
 def test_how_the_cost_grows_is_shown_where_it_was_measured() -> None:
-    measured = [path.stem for path, _ in report(ROOT).found.scaling]
+    measured = [path.stem for path, _ in report(ROOT).found.others[costs.GROWTH]]
     shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
     assert [f"evidence/figures/{name}.svg" in shown for name in measured] == [True] * len(measured)
     assert shown.startswith("## How it grows") or not measured
