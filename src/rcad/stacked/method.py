@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from rcad.errors import InputError
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.methods import Method
+from rcad.loss.objective import Loss
 from rcad.loss.perturbations import GradientStep, Move, RandomStep
-from rcad.loss.terms import MEASURES, Term
+from rcad.loss.terms import Term
 from rcad.stacked.model import StackedMLP
 
 
@@ -55,6 +57,10 @@ class StackedLikelihood:
         return result
 
     def plain(self) -> StackedLikelihood:
+        return self if self.smoothing is None else self._plain
+
+    @cached_property
+    def _plain(self) -> StackedLikelihood:
         return StackedLikelihood(self.base)
 
 
@@ -63,30 +69,22 @@ class StackedTerm:
     """A term with its numbers per replica.
 
     Args:
-        term: the first replica's: measure, where, norm, steps, bounds and how often.
+        term: the first replica's: measure, where, norm, steps, bounds and how often. Its weight is 1, or -1 where that
+            of some replica is not above 0: the clean backward then does not give the directions.
         weight: (R,).
         alpha: the distance to x' (R,), or None at x itself.
         likelihood: the term's own, or that of all terms.
-        positive: whether every weight is above 0.
     """
 
     term: Term
     weight: Tensor
     alpha: Tensor | None
     likelihood: StackedLikelihood
-    positive: bool
 
     def means(self, output: Tensor, target: Tensor, shares: Tensor | None = None) -> Tensor:
         """The measure of rows (R * B, K), times their shares (R * B,), averaged over each replica's batch, (R,)."""
-        measure = self.term.measure if callable(self.term.measure) else MEASURES[self.term.measure]
-        values = measure(self.likelihood, output, target)
+        values = self.term.values(self.likelihood, output, target)
         return (values if shares is None else shares * values).view(len(self.weight), -1).mean(1)
-
-    def at(self, step: int) -> StackedTerm | None:
-        """The term at a step: absent where it rests, k times as heavy where it acts at every k-th only."""
-        if step % self.term.every:
-            return None
-        return self if self.term.every == 1 else replace(self, weight=self.weight * self.term.every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,17 +133,19 @@ class StackedMethod:
             if not any(term.weight for term in column):
                 continue
             own = [term.likelihood for term in column if term.likelihood is not None]
+            likelihood = stacked(own) if own else None
             weights = [term.weight for term in column]
             distances = [term.where.distance for term in column if isinstance(term.where, Move)]
             alpha = numbers(distances) if distances else None
-            likelihood = stacked(own) if own else common
-            terms.append(StackedTerm(column[0], numbers(weights), alpha, likelihood, min(weights) > 0))
+            bare = replace(column[0], weight=1.0 if min(weights) > 0 else -1.0, likelihood=likelihood)
+            terms.append(StackedTerm(bare, numbers(weights), alpha, likelihood or common))
         growth = tuple(method.growth for method in methods if method.growth is not None)
         return cls(common, tuple(terms), growth)
 
-    def active(self, step: int) -> list[StackedTerm]:
-        """The terms that count at a step."""
-        return [term for one in self.terms if (term := one.at(step)) is not None]
+    @cached_property
+    def loss(self) -> Loss:
+        """The terms without their numbers, which plan the passes of each step as for one model."""
+        return Loss(self.likelihood, tuple(term.term for term in self.terms))
 
     @property
     def draws(self) -> bool:

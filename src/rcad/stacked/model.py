@@ -178,7 +178,7 @@ class Passes:
     """
 
     def __init__(self, model: StackedMLP, gradient: Tensor, batch: int) -> None:
-        self.model = model
+        self.model, self.batch = model, batch
         views = model.layout.views(gradient)
         self._weight_grads, self._bias_grads = views[0::2], views[1::2]
         shapes = [(model.replicas, batch, size) for size in model.layout.sizes]
