@@ -51,15 +51,15 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
             f"expected the model's mapping to hold one of {', '.join(LOGIT_KEYS)}, but got {', '.join(output)}"
         )
     if isinstance(output, tuple | list):
-        found = [item for item in output if isinstance(item, Tensor) and item.ndim > 0 and item.is_floating_point()]
-        if len({item.shape for item in found}) > 1:
-            shapes = ", ".join(str(tuple(item.shape)) for item in found)
+        tensors = [item for item in output if isinstance(item, Tensor) and item.ndim > 0 and item.is_floating_point()]
+        if len({item.shape for item in tensors}) > 1:
+            shapes = ", ".join(str(tuple(item.shape)) for item in tensors)
             raise InputError(
                 f"expected one prediction, but the model returned tensors of the shapes {shapes}; say which with "
                 "output=, an index, a key or a function of what the model returns"
             )
-        if found:
-            return found[0]
+        if tensors:
+            return tensors[0]
     raise InputError(
         "expected the model to return a tensor, a tuple, a mapping or an object with .logits, "
         f"but got {type(output).__name__}"
@@ -67,23 +67,23 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
 
 
 def _chosen(output: Any, choice: Output) -> Tensor:
-    """The part that the user named; where there is none, the words say what there was."""
-    found: Any
+    """The part that the user named; where there is none, the message says what the model returned."""
+    part: Any
     if callable(choice):
-        found = choice(output)
+        part = choice(output)
     else:
         try:
             by_name = isinstance(choice, str) and not isinstance(output, Mapping)
-            found = getattr(output, str(choice)) if by_name else output[choice]
+            part = getattr(output, str(choice)) if by_name else output[choice]
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            found = error
-    if isinstance(found, Tensor):
-        return found
+            part = error
+    if isinstance(part, Tensor):
+        return part
     inside = f" with the keys {', '.join(map(str, output))}" if isinstance(output, Mapping) else ""
     inside = f" of {len(output)}" if isinstance(output, tuple | list) else inside
     raise InputError(
         f"expected output={choice!r} to name a tensor of what the model returns, "
-        f"but got {type(found).__name__} from {type(output).__name__}{inside}"
+        f"but got {type(part).__name__} from {type(output).__name__}{inside}"
     )
 
 
@@ -266,12 +266,12 @@ def make_view(
     model: Model,
     inputs: Inputs,
     target: Tensor,
+    weight: Tensor | None,
+    input_key: str | None,
+    mask_key: str | None,
+    output: Output | None,
     *,
-    weight: Tensor | None = None,
-    input_key: str | None = None,
-    mask_key: str | None = None,
-    output: Output | None = None,
-    check_always: bool = True,
+    check_always: bool,
 ) -> View:
     """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
     if not callable(model):
@@ -291,12 +291,14 @@ def make_view(
             if key_name is not None:
                 raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
         x, forward, mask = inputs, Forward(model, output=output), None
-    _check(x, target, weight)
-    _check_device(x, model)
-    return View(forward, x, target, mask, weight, check_always)
+    view = View(forward, x, target, mask, weight, check_always)
+    _check(view)
+    return view
 
 
-def _check(x: Tensor, target: Tensor, weight: Tensor | None) -> None:
+def _check(view: View) -> None:
+    """Refuses what no step could be made of; reads no values."""
+    x, target, weight = view.x, view.target, view.weight
     if not x.is_floating_point():
         raise InputError(
             f"expected a floating-point input to perturb, but got {x.dtype}; convert images with x.float() / 255, "
@@ -312,15 +314,12 @@ def _check(x: Tensor, target: Tensor, weight: Tensor | None) -> None:
         raise InputError(f"expected sample weights of shape ({len(x)},), but got {tuple(weight.shape)}")
     if x.is_inference():
         raise InputError("expected an input made outside torch.inference_mode(), but got an inference tensor")
-
-
-def _check_device(x: Tensor, model: Model) -> None:
-    """Tensors on the meta device have shapes but no values: there is nothing to compute from."""
-    weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    for what, one in (("inputs", x), ("a model", weight)):
-        if one is not None and one.device.type == "meta":
+    module = as_module(view.forward)
+    parameter = None if module is None else next(module.parameters(), None)
+    for name, tensor in (("inputs", x), ("a model", parameter)):
+        if tensor is not None and tensor.device.type == "meta":
             raise InputError(
-                f"expected {what} with values, but got the meta device, which holds shapes alone; move it to a real "
+                f"expected {name} with values, but got the meta device, which holds shapes alone; move it to a real "
                 "one, e.g. model.to_empty(device='cpu'), and load its weights"
             )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import torch
@@ -35,11 +36,8 @@ def fetch(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict[str, li
     for check, bad in zip(checks, numbers, strict=False):
         if bad:
             raise InputError(check.says())
-    found, at = {}, len(checks)
-    for name, part in zip(values, parts, strict=True):
-        found[name] = numbers[at : at + len(part)]
-        at += len(part)
-    return found
+    rest = iter(numbers[len(checks) :])
+    return {name: list(islice(rest, len(part))) for name, part in zip(values, parts, strict=True)}
 
 
 def fetch_numbers(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict[str, float]:
@@ -117,11 +115,6 @@ def log_confidence(logits: Tensor) -> Tensor:
 def _label_fault(labels: Tensor, last: int) -> str:
     low, high = labels.min().item(), labels.max().item()
     return f"expected labels from 0 to {last} for a model with {last + 1} outputs, but got {low if low < 0 else high}"
-
-
-def checked_bins(bins: int) -> int:
-    whole("bins", bins, minimum=1)
-    return bins
 
 
 def tie_bounds(ordered: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,8 +237,9 @@ def top_label_bins(seen: Labelled, bins: int, kind: Kind) -> Binned:
     """The bins of the predicted class, (M,) each."""
     if kind == "width":
         return _binned(width_bins(seen.confidence, bins), seen.confidence, seen.hit, bins)
+    whole("bins", bins, minimum=1)
     ordered, order = seen.confidence.sort()
-    places = torch.arange(len(order), device=order.device) * checked_bins(bins) // len(order)
+    places = torch.arange(len(order), device=order.device) * bins // len(order)
     return _binned(places, ordered, tie_means(ordered, seen.hit[order]), bins)
 
 
@@ -261,7 +255,8 @@ def class_bins(seen: Labelled, bins: int) -> Binned:
 
 def width_bins(p: Tensor, bins: int) -> Tensor:
     """The index of each probability's right-closed bin of equal width."""
-    inner = torch.arange(1, checked_bins(bins), device=p.device, dtype=p.dtype) / bins
+    whole("bins", bins, minimum=1)
+    inner = torch.arange(1, bins, device=p.device, dtype=p.dtype) / bins
     return torch.bucketize(p, inner)
 
 
