@@ -22,7 +22,8 @@ from rcad.loss.terms import Term
 
 NOTHING_TO_TRAIN = "expected parameters that require a gradient, but the model has none; unfreeze some of them"
 
-_said: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+_events: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+"""What was read or warned of already, by model."""
 
 
 def may_read(view: View, part: str) -> bool:
@@ -40,8 +41,8 @@ def _first_time(view: View, event: str) -> bool:
     module = as_module(view.forward)
     if module is None:
         return True
-    seen = _said.setdefault(module, set())
-    return not (event in seen or seen.add(event))  # type: ignore[func-returns-value]
+    events = _events.setdefault(module, set())
+    return not (event in events or events.add(event))  # type: ignore[func-returns-value]
 
 
 def full_scale(high: float) -> str:

@@ -132,8 +132,8 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
         changed = _changed(name, key)
         if changed is not None:
             return changed.counts(rows) and not (changed.silent and value == changed.before)
-        known = defaults.get(name, {})
-        return key not in known or known[key] != value or isinstance(known[key], bool) != isinstance(value, bool)
+        own = defaults.get(name, {})
+        return key not in own or own[key] != value or isinstance(own[key], bool) != isinstance(value, bool)
 
     return _selected(rows, counts)
 
@@ -206,8 +206,8 @@ def _changed(name: str, key: str) -> Changed | None:
 def _missing(rows: Rows) -> list[dict[str, Changed]]:
     """What each row leaves out though its default has changed, where that makes a difference beside the others."""
     return [
-        {key: changed for key, changed in CHANGED.get(name, {}).items() if changed.counts(rows) and key not in given}
-        for name, given in ((name, dict(values)) for name, values in rows)
+        {key: changed for key, changed in CHANGED.get(name, {}).items() if changed.counts(rows) and key not in row}
+        for name, row in ((name, dict(values)) for name, values in rows)
     ]
 
 

@@ -98,23 +98,24 @@ class Forward:
         output: Output | None = None,
     ) -> None:
         self.model, self._key, self._output = model, key, output
-        self._rest = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
+        self._others = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
-        if self._rest is None:
-            return logits_of(self.model(x if last else x.clone()), self._output)
-        rest = self._rest if last else {k: v.clone() if isinstance(v, Tensor) else v for k, v in self._rest.items()}
-        return logits_of(self.model(**rest, **{str(self._key): x if last else x.clone()}), self._output)
+        x = x if last else x.clone()
+        if self._others is None:
+            return logits_of(self.model(x), self._output)
+        inputs = {k: v.clone() if isinstance(v, Tensor) and not last else v for k, v in self._others.items()}
+        return logits_of(self.model(**inputs, **{str(self._key): x}), self._output)
 
-    def others(self) -> tuple[Any, ...]:
+    def other_inputs(self) -> tuple[Any, ...]:
         """What the model is given beside x."""
-        return () if self._rest is None else tuple(self._rest.values())
+        return () if self._others is None else tuple(self._others.values())
 
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
         wrapped = isinstance(self.model, nn.parallel.DistributedDataParallel)
-        return Forward(self.model.module, self._rest, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
+        return Forward(self.model.module, self._others, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
 
 
 def as_module(model: Model | Forward) -> nn.Module | None:
@@ -138,22 +139,22 @@ def reenters(model: Model | Forward, output: Tensor) -> bool:
     if output.grad_fn is None or torch.compiler.is_compiling():
         return False
     module = as_module(model)
-    known = None if module is None else _reentrant.get(module)
-    if known is None:
-        known = _has_node(output.grad_fn, "CheckpointFunctionBackward")
+    reentrant = None if module is None else _reentrant.get(module)
+    if reentrant is None:
+        reentrant = _has_node(output.grad_fn, "CheckpointFunctionBackward")
         if module is not None:
-            _reentrant[module] = known
-    return known
+            _reentrant[module] = reentrant
+    return reentrant
 
 
 def _has_node(root: Any, name: str) -> bool:
-    seen, waiting = {root}, [root]
+    visited, waiting = {root}, [root]
     while waiting:
         node = waiting.pop()
         if node.name() == name:
             return True
-        new = {following for following, _ in node.next_functions if following is not None} - seen
-        seen |= new
+        new = {following for following, _ in node.next_functions if following is not None} - visited
+        visited |= new
         waiting.extend(new)
     return False
 
@@ -167,13 +168,13 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     """
     module = as_module(model)
     layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]
-    found = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
-    for layer, switch, off, _ in found:
+    switches = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
+    for layer, switch, off, _ in switches:
         setattr(layer, switch, off)
     try:
         yield
     finally:
-        for layer, switch, _, before in found:
+        for layer, switch, _, before in switches:
             setattr(layer, switch, before)
 
 
@@ -220,15 +221,15 @@ def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
     module = as_module(model)
     learned: list[Tensor] = [] if module is None else list(module.parameters())
     learned += [x for x in (inputs.values() if isinstance(inputs, Mapping) else [inputs]) if isinstance(x, Tensor)]
-    before = [(one, one.grad) for one in learned if one.is_leaf and one.requires_grad]
+    before = [(leaf, leaf.grad) for leaf in learned if leaf.is_leaf and leaf.requires_grad]
     values = [None if gradient is None else gradient.clone() for _, gradient in before]
     try:
         yield
     except BaseException:
-        for (one, gradient), value in zip(before, values, strict=True):
+        for (leaf, gradient), value in zip(before, values, strict=True):
             if gradient is not None and value is not None:
                 gradient.copy_(value)
-            one.grad = gradient
+            leaf.grad = gradient
         raise
 
 
@@ -345,7 +346,7 @@ def _mask(inputs: Mapping[str, Any], key: str | None, x: Tensor) -> Tensor | Non
     mask = inputs.get(MASK_KEY if key is None else key)
     fits = isinstance(mask, Tensor) and mask.ndim <= x.ndim and mask.shape == x.shape[: mask.ndim]
     if key is not None and not fits:
-        found = f"the keys {', '.join(inputs)}" if mask is None else f"{tuple(getattr(mask, 'shape', ()))}"
-        raise InputError(f"expected a mask under the key {key!r} that fits {tuple(x.shape)}, but got {found}")
+        got = f"the keys {', '.join(inputs)}" if mask is None else f"{tuple(getattr(mask, 'shape', ()))}"
+        raise InputError(f"expected a mask under the key {key!r} that fits {tuple(x.shape)}, but got {got}")
     # A text's mask (B, T) and an image (B, C, H, W) may agree by accident; embeddings have three dimensions.
     return mask if fits and (key is not None or x.ndim <= 3) else None

@@ -287,11 +287,11 @@ class StepOfEach(_Travel):
     """The same step with a distance of its own for each of several runs, whose examples alternate in the batch.
 
     Args:
-        one: the step of length 1, in the norm "l2".
+        unit_step: the step of length 1, in the norm "l2".
         alphas: the distance of each run.
     """
 
-    one: GradientStep | RandomStep = GradientStep(1.0)
+    unit_step: GradientStep | RandomStep = GradientStep(1.0)
     alphas: tuple[float, ...] = ()
 
     @staticmethod
@@ -305,10 +305,12 @@ class StepOfEach(_Travel):
         return StepOfEach(1.0, first.norm, first.bounds, first.mean, first.std, units.pop(), alphas)
 
     def direction_loss(self, likelihood: Likelihood) -> Likelihood | None:
-        return self.one.direction_loss(likelihood)
+        return self.unit_step.direction_loss(likelihood)
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        return self._scaled(self.one.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw))
+        return self._scaled(
+            self.unit_step.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw)
+        )
 
     def _scaled(self, step: Tensor) -> Tensor:
         each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)

@@ -27,12 +27,12 @@ class StackedLikelihood:
     Args:
         base: without smoothing.
         smoothing: eps (R,), or None where no replica smooths.
-        others: eps goes to the classes other than the label, see `Categorical.convention`.
+        to_others: eps goes to the classes other than the label, see `Categorical.convention`.
     """
 
     base: Categorical | Gaussian
     smoothing: Tensor | None = None
-    others: bool = False
+    to_others: bool = False
 
     def nll(self, output: Tensor, target: Tensor) -> Tensor:
         """(R * B,). Smoothing is linear in the target, so a smoothed loss is a blend of two plain ones."""
@@ -41,7 +41,7 @@ class StackedLikelihood:
             return values
         assert isinstance(self.base, Categorical)
         spread = self.base.uniform_nll(output)
-        if self.others:
+        if self.to_others:
             classes = output.shape[1]
             spread = (classes * spread - values) / (classes - 1)
         return torch.lerp(values, spread, self.smoothing.repeat_interleave(len(output) // len(self.smoothing)))
@@ -122,10 +122,10 @@ class StackedMethod:
             return torch.tensor(values, dtype=like.dtype, device=like.device)
 
         def stacked(likelihoods: Sequence[Likelihood]) -> StackedLikelihood:
-            eps = [getattr(one, "smoothing", 0.0) for one in likelihoods]
-            others = getattr(likelihoods[0], "convention", "all") == "others"
+            eps = [getattr(likelihood, "smoothing", 0.0) for likelihood in likelihoods]
+            to_others = getattr(likelihoods[0], "convention", "all") == "others"
             base = likelihoods[0].plain()  # type: ignore[attr-defined]
-            return StackedLikelihood(base, numbers(eps) if any(eps) else None, others)
+            return StackedLikelihood(base, numbers(eps) if any(eps) else None, to_others)
 
         common = stacked([method.likelihood or default for method in methods])
         terms = []
@@ -175,8 +175,8 @@ def _bare(likelihood: Likelihood) -> Likelihood:
 
 def _bare_term(term: Term) -> Term:
     where = term.where
-    known = isinstance(where, GradientStep) and not where.jitter
-    if where is not None and not known and not isinstance(where, RandomStep):
+    steady = isinstance(where, GradientStep) and not where.jitter
+    if where is not None and not steady and not isinstance(where, RandomStep):
         raise InputError(f"expected GradientStep without jitter or RandomStep in a stacked run, but got {where!r}")
     if term.view != "batch" or getattr(where, "std", None) is not None:
         raise InputError(f"expected terms on the batch in its own units in a stacked run, but got {term!r}")
@@ -203,9 +203,9 @@ def grow(
     if x[0].numel() * x.element_size() > first.max_bytes:
         raise InputError(f"expected training sets within max_bytes={first.max_bytes}, but got {tuple(x.shape)}")
     eta, gamma, size = (
-        x.new_tensor([getattr(one, name) for one in growth])[:, None] for name in ("eta", "gamma", "step_size")
+        x.new_tensor([getattr(ascent, name) for ascent in growth])[:, None] for name in ("eta", "gamma", "step_size")
     )
-    with_entropy = any(one.eta for one in growth)
+    with_entropy = any(ascent.eta for ascent in growth)
 
     def ascended(start: Tensor, y: Tensor) -> Tensor:
         rows = start.shape[:2]
