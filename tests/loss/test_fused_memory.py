@@ -106,32 +106,27 @@ def test_one_graph_keeps_the_clean_pass_and_directions_of_their_own_keep_nothing
         ("two directions alone", "plain", [True, False]),
     ],
 )
-@pytest.mark.parametrize("fused", [True, False])
 def test_graphs_are_kept_only_for_a_backward_that_follows(
-    name: str, options: str, kept: list[bool], fused: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, options: str, kept: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[bool] = []
+    calls: list[bool] = []
     real = torch.autograd.grad
 
     def spy(*args: Any, retain_graph: bool, **rest: Any) -> Any:
-        seen.append(retain_graph)
+        calls.append(retain_graph)
         return real(*args, retain_graph=retain_graph, **rest)
 
     monkeypatch.setattr(torch.autograd, "grad", spy)
     x, y, _ = batch()
-    take(fused, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
-    assert seen == (kept or ([] if fused else [True]))
-
-
-def test_without_gradients_one_graph_is_not_kept_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen = torch.autograd.grad, []
-    monkeypatch.setattr(
-        torch.autograd, "grad", lambda *a, retain_graph, **k: seen.append(retain_graph) or real(*a, **k)
-    )
-    x, y, _ = batch()
+    take(True, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
+    assert calls == kept
+    calls.clear()
+    take(False, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
+    assert calls == (kept or [True])
+    calls.clear()
     with torch.no_grad():
-        Criterion(terms=CASES["two clean terms"].terms).losses(deep_norm_net(), x, y)
-    assert seen == [False]
+        Criterion(CASES[name].likelihood, CASES[name].terms).losses(deep_norm_net(), x, y)
+    assert calls[-1:] == [False]
 
 
 @pytest.mark.parametrize("options", ["plain", "weights"])

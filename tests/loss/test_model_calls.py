@@ -132,10 +132,11 @@ def test_frozen_layers_use_the_batch_and_keep_their_averages() -> None:
     assert net[1].num_batches_tracked == 1
 
 
-def test_it_nests_and_restores_after_an_exception() -> None:
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_it_nests_and_restores_after_an_exception(error: type[BaseException]) -> None:
     net = norm_net()
-    with pytest.raises(RuntimeError, match="inside"), frozen_batch_stats(net), frozen_batch_stats(net):
-        raise RuntimeError("inside")
+    with pytest.raises(error), frozen_batch_stats(net), frozen_batch_stats(net):
+        raise error
     assert net[1].track_running_stats
     with frozen_batch_stats(net):
         with frozen_batch_stats(net):
