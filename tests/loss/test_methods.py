@@ -205,20 +205,20 @@ def test_every_method_trains_and_resumes(name: str, kind: str) -> None:
 
     def fresh() -> tuple[nn.Sequential, torch.optim.Optimizer]:
         net = net_for(name, norm_net())
-        return net, torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+        return net, torch.optim.SGD(net.parameters(), lr=0.04, momentum=0.9)
 
     whole, optimizer = fresh()
     first = train(whole, method, batch, range(1), optimizer)
-    last = train(whole, method, batch, range(1, 30), optimizer)
+    last = train(whole, method, batch, range(1, 15), optimizer)
     assert last < first - 0.02
 
     part, optimizer = fresh()
-    train(part, method, batch, range(12), optimizer)
+    train(part, method, batch, range(6), optimizer)
     state, memory = copy.deepcopy(part.state_dict()), copy.deepcopy(optimizer.state_dict())
     resumed, optimizer = fresh()
     resumed.load_state_dict(state)
     optimizer.load_state_dict(memory)
-    train(resumed, method, batch, range(12, 30), optimizer)
+    train(resumed, method, batch, range(6, 15), optimizer)
     for name_, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name_])
 

@@ -32,6 +32,7 @@ class Named(NamedTuple):
         {"out": LOGITS, "aux": LOGITS + 1},
         SimpleNamespace(logits=LOGITS),
         Named(LOGITS + 1, LOGITS),
+        (torch.tensor(1.0), LOGITS, torch.arange(3), None, (LOGITS[:, :1],)),
     ],
 )
 def test_logits_are_found(output: Any) -> None:
@@ -99,10 +100,6 @@ def test_features_beside_logits_are_never_trained_for_them() -> None:
 )
 def test_a_choice_wins_over_what_would_be_found(returned: Any, output: Any) -> None:
     assert torch.equal(logits_of(returned, output), LOGITS)
-
-
-def test_what_counts_beside_logits_is_told_apart() -> None:
-    assert logits_of((torch.tensor(1.0), LOGITS, torch.arange(3), None, (LOGITS[:, :1],))) is LOGITS
 
 
 @pytest.mark.parametrize(

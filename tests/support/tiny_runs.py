@@ -117,8 +117,8 @@ seed 0.2 away; bf16 on an H200 1.5e-2 to 2.3e-2 between engines (`results/benchm
 mistakes hide in this: they are what tests bit for bit are for."""
 
 
-def distance(one: Trainer, other: Trainer) -> float:
+def distance(first: Trainer, second: Trainer) -> float:
     """Relative distance of all weights and buffers."""
-    pairs = list(zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True))
+    pairs = list(zip(first.model.state_dict().values(), second.model.state_dict().values(), strict=True))
     apart = sum((a.double() - b.double()).square().sum() for a, b in pairs)
     return float((apart / sum(b.double().square().sum() for _, b in pairs)).sqrt())
