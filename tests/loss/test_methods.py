@@ -19,6 +19,7 @@ from rcad.loss.methods import SLOTS
 from rederived import REDERIVED, rcad
 from small_nets import (
     CLASSES,
+    PassCounter,
     assert_same_state,
     fitted_resnet,
     gradients,
@@ -127,8 +128,10 @@ def test_the_random_control_is_rcad_with_another_direction() -> None:
 def test_lam_zero_is_erm_bit_for_bit(name: str, fused: bool) -> None:
     batch = views(name)
     ours, plain = norm_net(dropout=0.3), norm_net(dropout=0.3)
+    counter = PassCounter(ours)
     torch.manual_seed(1)
     step(ours, METHODS[name](lam=0.0), batch, fused)
+    assert counter.forwards == 1
     torch.manual_seed(1)
     nn.functional.cross_entropy(plain(batch["x"]), batch["target"]).backward()
     assert_same_state(ours, plain, rtol=0.0, atol=0.0)

@@ -19,17 +19,7 @@ from rcad.loss.augmentations import Augmentation, Cutmix, Cutout, Flip, Mixup, P
 from rcad.loss.criterion import Criterion
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from rcad.loss.method_rows import (
-    AUTO,
-    OWN,
-    SOURCE,
-    Defaults,
-    MethodRow,
-    as_recorded,
-    check_named,
-    parse_method,
-    spelled,
-)
+from rcad.loss.method_rows import AUTO, OWN, SOURCE, Defaults, MethodRow, as_recorded, check_named, parse_method
 from rcad.loss.objective import ERM, Objective
 from rcad.loss.perturbations import Alpha, GradientStep, Norm, RandomStep
 from rcad.loss.terms import MeasureName, Term, check_terms, weight_for
@@ -103,7 +93,7 @@ class Method:
     @staticmethod
     def parse(text: str) -> Method:
         """The method that a user writes as text, e.g. "mixup + rcad(alpha=1.0)"; `str` of a method is such a text."""
-        return _built(spelled(parse_method(text)))
+        return _built(parse_method(text))
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Method:
