@@ -303,14 +303,6 @@ def test_where_nothing_can_be_remembered_a_number_is_asked_for(call: Any, says: 
         call(smooth_net(), *images())
 
 
-def test_accumulated_batches_are_looked_at_one_by_one() -> None:
-    x, y = images(8)
-    criterion, net = RCAD(), smooth_net()
-    for rows in (slice(0, 4), slice(4, 8)):
-        criterion.backward(net, x[rows], y[rows], accumulate=2)
-    assert criterion.alpha == four_digits(suggest_alpha(x, y))
-
-
 def test_a_compiled_model_changes_nothing() -> None:
     x, y = images(8)
     plain, fast = RCAD(), RCAD()
