@@ -88,7 +88,7 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     criterion.backward(nets[0][2], nets[0][:2](codes), y)
     criterion(nets[1][2], nets[1][:2](codes), y).backward()
     assert_same_state(nets[0], nets[1])
-    (said,) = criterion._said
+    (said,) = criterion._logged
     assert "(two views are part of one larger graph, which the first backward would free)" in said
 
 

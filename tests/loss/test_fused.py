@@ -183,7 +183,7 @@ def test_a_term_that_rests_leaves_the_rest_as_it_is() -> None:
         assert_equal_steps(case, deep_norm_net, x, y, step=step)
         criterion = Criterion(case.likelihood, case.terms)
         take(True, case, deep_norm_net(), x, y, criterion=criterion, step=step)
-        assert bool(criterion._said) == third
+        assert bool(criterion._logged) == third
     resting = Case((NLL, Term("rcad", "negative_entropy", 0.1, STEP, every=3)))
     assert_equal_steps(resting, deep_norm_net, x, y, step=1, weight=WEIGHT)
 

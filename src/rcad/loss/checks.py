@@ -27,7 +27,7 @@ _events: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
 
 def may_read(view: View, part: str) -> bool:
-    """Whether values may be read now: on the CPU unless told otherwise, once per model and purpose elsewhere."""
+    """Whether values may be read now: on the CPU always or, as elsewhere, once per model and part."""
     if torch.compiler.is_compiling():
         return False
     if view.x.device.type == "cpu" and view.check_always:

@@ -67,7 +67,7 @@ class Criterion:
         self._gauge = Gauge(self.asked, watch=watch)
         self.loss = self._gauge.loss()
         self._counter = StepCounter()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def __repr__(self) -> str:
         waiting = "" if self.settled else "; alpha is measured on the first batches"
@@ -169,19 +169,19 @@ class Criterion:
         if reason is None:
             own_backward = third_backward(plan, views, scaled=passes.scale is not None)
             if own_backward is not None:
-                self._say_once(f"the direction takes a backward of its own ({own_backward})")
+                self._log_once(f"the direction takes a backward of its own ({own_backward})")
             return passes.pass_by_pass(plan, views)
         if passes.runs > 1:
             raise InputError(
                 f"expected passes that can be run backward one by one for {passes.runs} runs in one batch, but {reason}"
             )
-        self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
+        self._log_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
         return passes.in_one_graph(plan, views)
 
-    def _say_once(self, words: str) -> None:
-        if words not in self._said:
-            self._said.add(words)
-            log.info(words)
+    def _log_once(self, message: str) -> None:
+        if message not in self._logged:
+            self._logged.add(message)
+            log.info(message)
 
 
 class RCAD(Criterion):

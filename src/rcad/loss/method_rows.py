@@ -190,7 +190,7 @@ def as_first_written(rows: Iterable[MethodRow]) -> Rows:
 
 
 def left_open(rows: Rows) -> list[str]:
-    """What written rows leave out though its default has changed, in words."""
+    """For a message: each parameter that written rows leave out though its default has changed."""
     return [
         f"{name}.{key}, which is read as {changed.before!r}, the default when such rows were first written, not as "
         f"today's {changed.now!r}"

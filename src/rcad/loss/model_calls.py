@@ -1,4 +1,4 @@
-"""Passes through a model: its inputs and its prediction told apart, and the model left as it was found.
+"""Passes through a model: which input may be perturbed, which output is the prediction; the model stays as it was.
 
 Statistics, mode, `.grad` and random state stay what they were, but for the one pass that trains.
 """
@@ -34,7 +34,7 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
     shape, such as those of auxiliary heads, leave the first; several of different shapes need a choice.
 
     Args:
-        choice: which part it is, where it must be said.
+        choice: which part it is, where the output alone does not tell.
     """
     if choice is not None:
         return _chosen(output, choice)

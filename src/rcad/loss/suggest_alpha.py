@@ -43,10 +43,10 @@ def nearest_other_class(
     Args:
         x: all examples (N, ...), uint8 pixels (read as [0, 1]) or floats.
         y: labels (N,).
-        sample: how many examples to ask, drawn at random; all others are still searched. None asks all.
+        sample: for how many examples, drawn at random; all are searched for neighbours. None takes all.
 
     Returns:
-        one distance per example asked, in the units of x.
+        one distance per example of the sample, in the units of x.
     """
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(

@@ -1,4 +1,4 @@
-"""What many replicas learn from, how they are measured, and what came of each."""
+"""The data of many replicas, their metrics, and the results of their training."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class StackedResult:
             computed it.
         diverged_at: the epoch after which a replica stopped because its loss was no longer finite, (R,); 0 for none.
         best_epoch: the selected epoch, (R,); 0 where none was selected.
-        snapshots: the weights after the epochs that were asked for; NaN where a replica had stopped.
+        snapshots: the weights after the epochs given to `train_stacked`; NaN where a replica had stopped.
     """
 
     epochs: int

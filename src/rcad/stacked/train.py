@@ -24,7 +24,7 @@ from rcad.train.task import Problem, check_cap, derived, method_of
 
 
 class Group:
-    """Replicas that are worked on together. One that diverges trains on unheard; the others do not notice.
+    """Replicas that are worked on together. One that diverges is no longer written down; it does not affect the others.
 
     Args:
         index: which replicas of the whole run these are; the result is written there.
@@ -57,7 +57,7 @@ class Group:
         self.generators = [torch.Generator(model.flat.device) for _ in seeds] if method.draws else []
 
     def epochs(self, count: int, batch_size: int) -> Iterator[None]:
-        """Trains from the first epoch to the last; hands over after each."""
+        """Trains from the first epoch to the last; yields after each."""
         for epoch in range(count):
             if bool(self.alive.any()):
                 self.train_epoch(epoch, batch_size)
