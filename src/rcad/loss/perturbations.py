@@ -80,10 +80,10 @@ class Move(Value):
     bounds: tuple[float, float] | None = None
     mean: Channels | None = None
     std: Channels | None = None
-    norms: ClassVar[tuple[str, ...]] = ("l2", "raw", "linf")
+    _norms: ClassVar[tuple[str, ...]] = ("l2", "raw", "linf")
 
     def __post_init__(self) -> None:
-        one_of("norm", self.norm, self.norms)
+        one_of("norm", self.norm, self._norms)
         if not isinstance(self.alpha, str) or self.alpha != AUTO:
             finite("alpha", self.alpha, minimum=0.0)
         elif self.norm != "l2":
@@ -273,7 +273,7 @@ class RandomStep(_Travel):
     Draws from `generator`, or from torch's global one when none is given.
     """
 
-    norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
+    _norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
 
     def direction_loss(self, likelihood: Likelihood) -> None:
         return None
@@ -330,7 +330,7 @@ class ProjectedAscent(_Travel):
     steps: int = 10
     step_size: float | None = None
     random_start: bool = False
-    norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
+    _norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
 
     def __post_init__(self) -> None:
         super().__post_init__()
