@@ -143,14 +143,12 @@ class Along(NamedTuple):
 
 
 @torch.no_grad()
-def along_adversarial(
-    model: Model, x: Tensor, y: Tensor, alphas: Sequence[float], likelihood: Likelihood = Categorical()
-) -> list[Along]:
+def along_adversarial(model: Model, x: Tensor, y: Tensor, alphas: Sequence[float]) -> list[Along]:
     """Accuracy and entropy at growing distances from x, in the model's present mode; the model is left as it was.
 
     The direction is taken once, at x, as RCAD does.
     """
-    forward = Forward(model)
+    forward, likelihood = Forward(model), Categorical()
     gradient = input_gradient(model, x, y, likelihood)
     right = forward(x).argmax(1) == y
     rows = []
