@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
-from rcad.train.cluster.on_ray import OnRay, _Crew, _sent
+from rcad.train.cluster.on_ray import OnRay, _Crew, _files
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Silent
 from rcad.train.scheduler import Work, schedule
@@ -91,7 +92,9 @@ def crew(place: Place, config: RunConfig, answer: Any) -> Any:
 
 def test_the_log_of_a_run_that_failed_lies_in_its_folder(tmp_path: Path) -> None:
     place, config = Place(Store.open(tmp_path / "runs"), device="cpu"), configure("digits[:60]", [("erm", ())])
-    found = crew(place, config, (("failed", "KeyError: 'x'", "on node-7, process 12\nTraceback ..."), []))
+    problem = RuntimeError("KeyError: 'x'")
+    problem.add_note("on node-7, process 12")
+    found = crew(place, config, (pickle.loads(pickle.dumps(problem)), []))
     found._ended("task")
     assert str(found.problem).startswith("KeyError: 'x'; its log is ")
     assert Path(str(found.problem).rpartition("its log is ")[2]).read_text().startswith("on node-7, process 12")
@@ -101,12 +104,12 @@ def test_files_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
     config = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
     there, here = (Place(Store.open(tmp_path / name), device="cpu") for name in ("there", "here"))
     schedule([config], there)
-    files = _sent(there.store, config)
+    files = _files(there.store, config)
     damaged = {**files, "files": {**files["files"], WEIGHTS: files["files"][WEIGHTS][:-1]}}
     with pytest.raises(InputError, match="but its files differ"):
-        crew(here, config, (("over",), [damaged]))._ended("task")
+        crew(here, config, (None, [damaged]))._ended("task")
     assert here.store.record(config) is None
-    found = crew(here, config, (("over",), [files]))
+    found = crew(here, config, (None, [files]))
     found._ended("task")
     assert found.work.listener.records == [there.store.get(config_id(config))]
     assert (here.store.folder(config_id(config)) / WEIGHTS).read_bytes() == files["files"][WEIGHTS]
@@ -216,7 +219,6 @@ schedule(configs, place)
 def test_no_record_is_lost_doubled_or_different(
     tmp_path: Path, cluster: Any, configs: list[RunConfig], sequential: Store, mode: Any
 ) -> None:
-    import pickle
 
     executor = Executor(cluster.address, store_mode=mode)
     store = Store.open(tmp_path / "runs")

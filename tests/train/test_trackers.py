@@ -21,7 +21,6 @@ from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.runs.words import said_held_out
 from rcad.train import scheduler, trackers
 from rcad.train.place import Place
 from rcad.train.progress import Silent
@@ -193,7 +192,7 @@ def test_rows_of_a_log_without_an_epoch_are_not_sent(tmp_path: Path, heard: type
 
 
 def test_whoever_searches_is_told_no_test_numbers(tmp_path: Path, heard: type[Heard]) -> None:
-    schedule([config()], place(tmp_path), told=said_held_out)
+    schedule([config()], place(tmp_path), held_out=True)
     numbers = heard.told[-1][3]
     assert "selected_val_nll" in numbers
     assert not [name for name in numbers if name.startswith(("test_a", "test_n", "last_"))]

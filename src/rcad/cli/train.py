@@ -183,7 +183,7 @@ def _trained(
     from rcad.runs.plain import config_id
     from rcad.train.place import follows, world
     from rcad.train.progress import shown
-    from rcad.train.scheduler import canonical, schedule
+    from rcad.train.scheduler import canonical_config, schedule
 
     ranks = world()
     if ranks is not None and len(configs) > 1:
@@ -191,7 +191,7 @@ def _trained(
             f"expected one run under torchrun, but got {len(configs)}; without it, --devices gives each GPU its own"
         )
     several = len(configs) == 1 and ranks is None and len(place.devices) > 1
-    wanted = {config_id(one): one for one in map(canonical, configs)}
+    wanted = {config_id(one): one for one in map(canonical_config, configs)}
     there = [run for run in wanted if place.store.folder(run).is_dir()]
     if there and not repair:
         from rcad.train.repair import refuse_damaged

@@ -88,8 +88,8 @@ def stopping(minutes: float | None = None) -> Iterator[Stop]:
             raise NotBegun(number)
 
     # Under nohup a closed terminal is ignored, and stays so.
-    heard = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, ask) for number in heard}
+    signals = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in signals}
     try:
         yield stop
     finally:
