@@ -33,7 +33,7 @@ from rcad.train.progress import SILENT, Progress
 from rcad.train.run import run
 from rcad.train.scheduler import Work, canonical_config, cost
 from rcad.train.stop import Stop, stopping
-from tiny_runs import Watcher, essence, same_weights, weights
+from tiny_runs import Watcher, essence, no_memory, same_weights, weights
 
 PATIENCE_S = 200
 
@@ -221,10 +221,10 @@ def test_runs_that_differ_in_their_seed_alone_can_be_joined(store: Store, alone:
 
 
 def test_alike_are_those_that_differ_in_seeds_alone() -> None:
-    one = config()
-    split = [replace(one, seed=seed, data=replace(one.data, seed=seed + 7)) for seed in (0, 1)]
-    other = [replace(one, data=replace(one.data, name="digits[:70]")), config(1, epochs=3), config(1, ema=0.9)]
-    assert places([one, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
+    first = config()
+    split = [replace(first, seed=seed, data=replace(first.data, seed=seed + 7)) for seed in (0, 1)]
+    other = [replace(first, data=replace(first.data, name="digits[:70]")), config(1, epochs=3), config(1, ema=0.9)]
+    assert places([first, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
 
 
 def no_disk(*args: Any) -> None:
@@ -239,10 +239,6 @@ def test_when_one_run_fails_the_others_keep_what_they_have(joined: int, store: S
     assert [store.status(config) for config in configs] == ["interrupted"] * 3
     assert len(checkpoints(store)) == 2  # the one that failed has nothing to save
     assert len(ids(go(configs, store, joined))) == 3
-
-
-def no_memory(*args: Any) -> None:
-    raise torch.OutOfMemoryError("no memory")
 
 
 @pytest.mark.parametrize(("count", "joined"), [(4, 2), (3, 3)])

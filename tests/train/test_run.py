@@ -71,13 +71,6 @@ def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
     assert not [name for name in last.metrics if name.startswith("last_")]
 
 
-def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, config = Store.open(tmp_path), small(epochs=1)
-    first = run(config, Place(store))
-    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda *args: pytest.fail("it was trained again"))
-    assert run(config, Place(store)) == first
-
-
 def table(path: Path, flip: bool) -> RunConfig:
     rows = [f"{i % 7},{(i % 7 > 3) != (flip and i % 2 == 0)}" for i in range(80)]
     path.write_text("\n".join(["x,y", *rows]))

@@ -26,7 +26,7 @@ from rcad.loss.methods import (
     compose,
     gaussian,  # also fills METHODS
 )
-from rcad.loss.model_calls import logits_of
+from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
 from rcad.loss.suggest_alpha import REAL_STEP, among_reals
 from rcad.loss.terms import weight_for
@@ -380,18 +380,13 @@ def measuring(
         on_batch: takes after each batch how many examples of how many are done.
         ranks: the processes that share the examples; each has the numbers of all of them.
     """
-    modes = [(module, module.training) for module in model.modules()]
     ranks.share_buffers(model)
-    model.eval()
     outputs: list[Tensor] = []
     rows = ranks.rows(len(x), AT_ONCE)
-    try:
+    with evaluating(model):
         for part in in_parts(x, AT_ONCE, rows):
             outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
             on_batch(min(len(outputs) * AT_ONCE, rows.stop - rows.start), rows.stop - rows.start)
-    finally:
-        for module, training in modes:
-            module.training = training
     output, y = ranks.gathered(torch.cat(outputs), len(x), AT_ONCE), y.to(problem.device)
     metrics = scores(output, y, problem.target_scale)
     if calibration and problem.target_scale is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import socket
 import tempfile
 import time
@@ -32,7 +31,7 @@ from rcad.runs.words import plural, title
 from rcad.train.place import Executor, Place
 from rcad.train.processes import Sender, make_share
 from rcad.train.scheduler import Work
-from rcad.train.stop import SIGNALS
+from rcad.train.stop import kept_handlers
 
 RETRIES = 8
 """How often Ray starts a task again whose process or node was lost."""
@@ -48,7 +47,6 @@ def connect(executor: Executor) -> Any:
     ray = need("ray", "ray", "ray")
     if ray.is_initialized():
         return ray
-    before = {number: signal.getsignal(number) for number in SIGNALS}
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     address = executor.address or os.environ.get("RAY_ADDRESS")
     if address:
@@ -57,16 +55,13 @@ def connect(executor: Executor) -> Any:
         options["num_cpus"] = cores()
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        ray.init(**options)
+        with kept_handlers():  # Ray's would end the command before anything is saved
+            ray.init(**options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         words = " ".join(str(error).split())[:200]
         raise InputError(
             f"expected a Ray cluster at {address or 'this machine'}, but got: {words}; see: ray status"
         ) from None
-    finally:
-        for number, handler in before.items():  # Ray's would end the command before anything is saved
-            with suppress(ValueError):
-                signal.signal(number, handler)
     return ray
 
 

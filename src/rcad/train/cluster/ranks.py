@@ -28,7 +28,7 @@ from rcad.loss.augmentations import Part, Source
 from rcad.train import processes
 from rcad.train.place import Place, world
 from rcad.train.step import Batch, Plan, Ranks, Stepper, Streamed, Update
-from rcad.train.stop import SIGNALS, Interrupted
+from rcad.train.stop import SIGNALS, Interrupted, kept_handlers
 
 if TYPE_CHECKING:
     from rcad.runs.config import RunConfig
@@ -252,9 +252,9 @@ def launch(
         start_method=processes.START,
         shutdown_timeout=int(SHUTDOWN_S),
     )
-    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGQUIT)}
     try:
-        answers = elastic_launch(settings, launched)(config, place, minutes, quiet, as_json)
+        with kept_handlers((*SIGNALS, signal.SIGQUIT)):  # the launcher leaves its own
+            answers = elastic_launch(settings, launched)(config, place, minutes, quiet, as_json)
     except SignalException as stop:
         raise Interrupted(stop.sigval, "stopped; the same command goes on from the last checkpoint") from None
     except ChildFailedError as error:
@@ -263,9 +263,6 @@ def launch(
             f"{LOST.format(count).split(';')[0]} (process {rank}, with {failure.exitcode}); "
             "the same command goes on from the last checkpoint"
         ) from None
-    finally:
-        for number, handler in before.items():  # the launcher leaves its own
-            signal.signal(number, handler)
     for _, answer in sorted(answers.items()):
         if isinstance(answer, Exception):
             raise answer
