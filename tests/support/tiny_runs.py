@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +14,15 @@ from torch import Tensor
 
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import Seat, Team
 from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
-from rcad.train.progress import Silent
+from rcad.train.progress import SILENT, Progress, Silent
 from rcad.train.task import method_of, model_of, prepare
 
 CPU = torch.device("cpu")
@@ -188,3 +190,35 @@ class Watcher(Silent):
         if not self.acted and self._when(self):
             self.acted = True
             os.kill(os.getpid(), self._act) if isinstance(self._act, int) else self._act()
+
+
+class Listener:
+    """Keeps the records of runs, and the places of those that are busy.
+
+    Args:
+        progress: by the places of runs; the others have a silent one.
+        on_end: takes the place of a run that has ended.
+    """
+
+    pace = 0.0
+
+    def __init__(
+        self,
+        configs: Sequence[RunConfig],
+        progress: Mapping[int, Progress] | None = None,
+        on_end: Callable[[int], None] = lambda place: None,
+    ) -> None:
+        self._ids, self._progress, self._on_end = [config_id(config) for config in configs], progress or {}, on_end
+        self.records: list[Any] = [None] * len(configs)
+        self.left: list[int] = []
+
+    def progress(self, config: RunConfig) -> Progress:
+        return self._progress.get(self._ids.index(config_id(config)), SILENT)
+
+    def ended(self, record: RunRecord) -> None:
+        place = self._ids.index(record.id)
+        self.records[place] = record
+        self._on_end(place)
+
+    def busy(self, config: RunConfig, error: BusyError) -> None:
+        self.left.append(self._ids.index(config_id(config)))

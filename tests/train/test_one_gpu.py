@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,6 @@ import torch
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.locks import BusyError
-from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import LAST, Store
 from rcad.train import one_gpu as together
@@ -33,41 +31,9 @@ from rcad.train.progress import SILENT, Progress
 from rcad.train.run import run
 from rcad.train.scheduler import Work, canonical_config, cost
 from rcad.train.stop import Stop, stopping
-from tiny_runs import Watcher, essence, no_memory, same_weights, weights
+from tiny_runs import Listener, Watcher, essence, no_memory, same_weights, weights
 
 PATIENCE_S = 200
-
-
-class Listener:
-    """Keeps the records of runs, and the places of those that are busy.
-
-    Args:
-        progress: by the places of runs; the others have a silent one.
-        on_end: takes the place of a run that has ended.
-    """
-
-    pace = 0.0
-
-    def __init__(
-        self,
-        configs: Sequence[RunConfig],
-        progress: Mapping[int, Progress] | None = None,
-        on_end: Callable[[int], None] = lambda place: None,
-    ) -> None:
-        self._ids, self._progress, self._on_end = [config_id(config) for config in configs], progress or {}, on_end
-        self.records: list[Any] = [None] * len(configs)
-        self.left: list[int] = []
-
-    def progress(self, config: RunConfig) -> Progress:
-        return self._progress.get(self._ids.index(config_id(config)), SILENT)
-
-    def ended(self, record: RunRecord) -> None:
-        place = self._ids.index(record.id)
-        self.records[place] = record
-        self._on_end(place)
-
-    def busy(self, config: RunConfig, error: BusyError) -> None:
-        self.left.append(self._ids.index(config_id(config)))
 
 
 def work_of(configs: Sequence[RunConfig], place: Place, stop: Stop | None = None, **listened: Any) -> Any:
