@@ -151,38 +151,6 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
 
 
 @pytest.mark.gpu
-def test_neighbours_on_the_gpu_change_nothing() -> None:
-    """Three runs beside each other against each alone, in the same graphs; a second lone run shows the spread."""
-    cuda = torch.device("cuda")
-    settings = config("data_augmentation + rcad", model="resnet18", channels_last=True, epochs=6)
-    with deterministic(True, cuda):
-        queues = [side_stream(cuda) for _ in range(3)]
-        together = []
-        for seed, queue in enumerate(queues):
-            with queue:
-                together.append(trainer(replace(settings, seed=seed), cuda, "graph"))
-        courses = [run.course() for run in together]
-        live = set(range(3))
-        while live:
-            for index in tuple(live):
-                with queues[index]:
-                    try:
-                        next(courses[index])
-                    except StopIteration:
-                        live.remove(index)
-        torch.cuda.synchronize()
-        alone = []
-        for seed in range(3):
-            with side_stream(cuda):
-                alone.append(trainer(replace(settings, seed=seed), cuda, "graph"))
-                assert alone[-1].fit() == "done"
-        torch.cuda.synchronize()
-    for one, other in zip(together, alone, strict=True):
-        assert distance(one, other) == 0.0
-    assert distance(alone[0], alone[1]) > 0.01
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("pauses", [1, 7, 20])
 def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
     cuda = torch.device("cuda")
