@@ -139,7 +139,7 @@ def norms_in_a_rank() -> None:
                 x, up = torch.randn(2, count, 3, side, side, dtype=torch.float64, generator=draw)
                 mine = ranks.part(count)
                 alone, layer = torch.nn.BatchNorm2d(3).double(), torch.nn.BatchNorm2d(3).double()
-                ranks.prepared(layer)
+                ranks.prepare_model(layer)
                 layer.has_all = count < ranks.size  # type: ignore[assignment]
                 whole, part = x.clone().requires_grad_(), x[mine].clone().requires_grad_()
                 alone(whole).backward(up)

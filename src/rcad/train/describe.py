@@ -46,7 +46,7 @@ def network_words(model: nn.Module) -> str:
     return f"{getattr(model, 'title', type(model).__name__)}, {sum(p.numel() for p in model.parameters()):,} parameters"
 
 
-def described(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
+def run_words(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
     """A run in one line, with the numbers that "auto" stands for."""
     rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
     steps = math.ceil(examples / config.train.batch_size)
@@ -72,7 +72,7 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
 
 
 def plan_of(config: RunConfig, place: Place) -> str:
-    """The same before anything is trained, and about how long it will take; or what stands in the way."""
+    """`run_words` before anything is trained, with an estimate of the time; or why the run cannot begin."""
     device, _ = place.resolve()
     try:
         problem = prepare(config, Reader(place)(config.data), device)
@@ -88,4 +88,4 @@ def plan_of(config: RunConfig, place: Place) -> str:
             criterion.backward(model, as_unit_float(x[rows]), y[rows])
             took = time.perf_counter() - start
     total = took * math.ceil(len(y) / size) * config.train.epochs
-    return f"{described(model, method, device, config, len(y))}, about {duration(total)} without evaluation"
+    return f"{run_words(model, method, device, config, len(y))}, about {duration(total)} without evaluation"

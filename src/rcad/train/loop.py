@@ -18,7 +18,7 @@ from rcad.runs.words import epoch_words
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
 from rcad.train.step import ALONE, Plan, Ranks, Stepper, Streamed, Update, stepper_for
-from rcad.train.task import Problem, derived, fetched, measuring
+from rcad.train.task import Problem, derived, fetch, launch_metrics
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
@@ -182,7 +182,7 @@ class Trainer:
                 self.seconds += time.perf_counter() - start
                 return "interrupted"
             val = self.problem.val
-            scores = measuring(self.selected, self.problem, *val, ranks=self.ranks) if len(val[1]) else {}
+            scores = launch_metrics(self.selected, self.problem, *val, ranks=self.ranks) if len(val[1]) else {}
             yield from self._until_done()
             finite = self._end_epoch(start, scores)
             self.seconds += time.perf_counter() - start
@@ -203,7 +203,7 @@ class Trainer:
             self.selected.load_state_dict(self.best_weights)
 
     def seed_dropout(self) -> None:
-        """Each of several processes has masks of its own."""
+        """Seeds the generator that dropout draws from; each of several processes has masks of its own."""
         own = (self.ranks.rank, self.step) if self.ranks.rank else ()
         torch.manual_seed(derived(self.config.seed, "dropout", self.epoch, *own))
 
@@ -261,7 +261,7 @@ class Trainer:
             row["accuracy"] = 100 * correct / count
         finite = math.isfinite(loss)
         if finite and scores:
-            row |= {f"val_{name}": value for name, value in fetched(scores).items()}
+            row |= {f"val_{name}": value for name, value in fetch(scores).items()}
             self._select(row)
         row["seconds"] = time.perf_counter() - start
         self.rows.append(row)

@@ -120,7 +120,7 @@ _turns = threading.RLock()
 
 
 def _new_turns() -> None:
-    """A forked process has one thread, and nobody to wait for."""
+    """In a forked process: nobody is left to release the lock that another thread held."""
     global _turns
     _turns = threading.RLock()
 

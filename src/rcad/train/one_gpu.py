@@ -216,7 +216,7 @@ class _Teams:
             self._put_off(team, runs)
 
     def _put_off(self, team: Team, runs: Sequence[RunConfig]) -> None:
-        """Later, and not joined with others any more."""
+        """Puts runs back into the queue, each by itself."""
         torch.cuda.empty_cache()
         elsewhere = sum(len(other.runs) for other in self.teams if other is not team)
         if not elsewhere and team.size == 1:

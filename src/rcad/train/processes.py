@@ -184,7 +184,7 @@ class _Crew:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Variables that a process hears only when it starts."""
+    """Inside, processes start with one thread each: they read these variables only then."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)
     try:
@@ -274,7 +274,7 @@ class _SentProgress:
 
 
 def _end_with_parent() -> None:
-    """Nobody should keep a run locked for a parent that was killed."""
+    """Ends this process with its parent, so that no run stays locked."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

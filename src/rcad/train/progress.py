@@ -23,7 +23,7 @@ class Progress(Protocol):
     """Shows how far something is. Every call is cheap: none of them makes a GPU wait."""
 
     def overall(self, done: float, total: float, text: str) -> None:
-        """So much of all that was asked for is behind; the text says what is going on."""
+        """So much of the whole work is done; the text says what is going on."""
 
     def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         """A piece of work inside it, e.g. ("decoding images", 300, 60000); a new one takes the last one's place.

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +19,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
-from rcad.train.describe import data_words, described, low_alpha, network_words
+from rcad.train.describe import data_words, low_alpha, network_words, run_words
 from rcad.train.loop import Course, Trainer, exhaust
 from rcad.train.machine import (
     deterministic,
@@ -51,25 +50,18 @@ class Stopped(Exception):
     """Asked to stop in the middle of an evaluation."""
 
 
-@dataclass(eq=False)
 class Execution:
-    """A run whose lock is held.
+    """A run whose lock is held. Of several processes that make it, the first alone reads and writes.
 
     Args:
         trainer: fresh; `course` restores it from a checkpoint where there is one.
         at_once: how many runs share the device, for the record.
-        ranks: the processes that make the run; the first alone reads and writes.
     """
 
-    config: RunConfig
-    place: Place
-    trainer: Trainer
-    at_once: int
-    ranks: Ranks = ALONE
-    started: str = field(default_factory=utc_now)
-
-    def __post_init__(self) -> None:
-        self.store, run = self.place.store, config_id(self.config)
+    def __init__(self, place: Place, trainer: Trainer, at_once: int) -> None:
+        self.place, self.trainer, self.at_once = place, trainer, at_once
+        self.config, self.ranks, self.started = trainer.config, trainer.ranks, utc_now()
+        self.store, run = place.store, config_id(self.config)
         self.folder, self.log = self.store.folder(run), self.store.log(run)
         self.checkpoint = self.store.checkpoint(run) / LAST
 
@@ -119,7 +111,7 @@ class Execution:
             write_log(self.log, saved)
 
     def _logged_rows(self) -> list[dict[str, Any]]:
-        """What the log holds; a damaged one is kept aside, and made again from the checkpoint."""
+        """The rows of the log; a damaged one is set aside, and made again from the checkpoint."""
         try:
             return read_log(self.log)
         except InputError as error:
@@ -150,16 +142,16 @@ class Execution:
         last, weights = {}, {}
         if self.config.train.selection == "best":
             # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
-            last = {f"last_{name}": value for name, value in self._measured("test", stop).items()}
+            last = self._metrics("last", stop)
             weights = {name: value.clone() for name, value in trainer.selected.state_dict().items()}
         trainer.restore_selected()
         start = time.perf_counter()
         try:
-            metrics = {f"test_{name}": value for name, value in self._measured("test", stop).items()}
+            metrics = self._metrics("test", stop)
             seconds = time.perf_counter() - start
             metrics |= last
             if len(problem.val[1]):
-                metrics |= {f"val_{name}": value for name, value in self._measured("val", stop).items()}
+                metrics |= self._metrics("val", stop)
         except Stopped:
             if weights:
                 trainer.selected.load_state_dict(weights)
@@ -175,18 +167,19 @@ class Execution:
             path.unlink(missing_ok=True)
         return record
 
-    def _measured(self, split: Literal["test", "val"], stop: Stop) -> dict[str, float]:
-        """The metrics of the weights that are there; where nobody shares them, a stop between two is a `Stopped`."""
-        problem = self.trainer.problem
+    def _metrics(self, prefix: Literal["last", "test", "val"], stop: Stop) -> dict[str, float]:
+        """Those of the current weights; `Stopped` after a batch where a single process is asked to stop."""
+        trainer, problem = self.trainer, self.trainer.problem
 
         def on_batch(done: int, total: int) -> None:
-            self.trainer.progress.detail("evaluating", done, total)
+            trainer.progress.detail("evaluating", done, total)
             if stop.is_set() and self.ranks.size == 1:
                 raise Stopped
 
-        x, y = getattr(problem, split)
-        final = split == "test"
-        return measure(self.trainer.selected, problem, x, y, calibration=final, on_batch=on_batch, ranks=self.ranks)
+        x, y = problem.val if prefix == "val" else problem.test
+        options: Any = {"calibration": prefix != "val", "on_batch": on_batch, "ranks": self.ranks}
+        metrics = measure(trainer.selected, problem, x, y, **options)
+        return {f"{prefix}_{name}": value for name, value in metrics.items()}
 
     def _write(
         self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
@@ -218,7 +211,7 @@ class Execution:
         return record
 
     def _resolved(self) -> dict[str, str]:
-        """What the config left open."""
+        """The values that the config left open."""
         # Times and memory are those of all the runs that shared the device.
         shared = f", {self.at_once} runs at once" if self.at_once > 1 else ""
         source = self.trainer.problem.source
@@ -308,16 +301,16 @@ def begin(
     stop.at_once = False
     with timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
-        trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
+        trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, seat, ranks)
     progress.note(data_words(dataset, problem))
-    progress.note(described(trainer.model, method, device, config, len(problem.train[1])))
+    progress.note(run_words(trainer.model, method, device, config, len(problem.train[1])))
     for warning in low_alpha(method, problem):
         progress.note(warning)
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
     with claim, suitable_threads(problem.train[0]):
         if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
             return record
-        return (yield from Execution(config, place, trainer, at_once, ranks).course(stop))
+        return (yield from Execution(place, trainer, at_once).course(stop))
 
 
 class _Interruptible:
@@ -333,7 +326,7 @@ class _Interruptible:
 
 
 def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
-    """A record, finished or not, belongs to the data it was made from, whatever stands under their name now."""
+    """Refuses a run that was begun on other data than those that have this name now."""
     record = store.record(config)
     if record is not None and not same_data(record.data_sha256, problem.fingerprint):
         raise InputError(

@@ -50,19 +50,19 @@ class Ranks:
 
     @property
     def words(self) -> str:
-        """What a record's `resolved` says of them."""
+        """The processes as a record's `resolved` names them; empty for one."""
         if self.size == 1:
             return ""
         return f", {self.size} processes" + ("" if self.sync_batch_norm else ", BatchNorm by process")
 
     def part(self, count: int) -> slice:
-        """This one's part of so many examples; all of them where there are fewer than processes."""
+        """This process's part of so many examples; all of them where there are fewer than processes."""
         if count < self.size:
             return slice(0, count)
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def together(self, make: Callable[[], T]) -> T:
-        """What each process makes; where one cannot, none goes on, and its reason is the error of all."""
+        """What `make` gives in each process. An InputError in one of them is raised in all."""
         if self.size == 1:
             return make()
         result: T | InputError
@@ -88,7 +88,7 @@ class Ranks:
         return values[0]  # type: ignore[return-value]
 
     def any(self, answer: bool) -> bool:
-        """Whether one of them says so."""
+        """Whether the answer is yes in at least one process."""
         if self.size == 1:
             return answer
         votes = torch.tensor([float(answer)])  # on the CPU: no GPU is waited for
@@ -114,7 +114,7 @@ class Ranks:
         part = self.part(batches)
         return slice(part.start * batch, min(part.stop * batch, count))
 
-    def gathered(self, output: Tensor, count: int, batch: int) -> Tensor:
+    def gather(self, output: Tensor, count: int, batch: int) -> Tensor:
         """The outputs for all examples, from those for `rows` in each process."""
         if len(output) == count:
             return output
@@ -126,8 +126,8 @@ class Ranks:
         torch.distributed.all_gather(outputs, padded)
         return torch.cat([rows[:size] for rows, size in zip(outputs, sizes, strict=True)])
 
-    def prepared(self, model: nn.Module) -> nn.Module:
-        """The model with BatchNorm over whole batches, under the same names."""
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model, whose BatchNorm takes the statistics of whole batches; the layers keep their names."""
         if self.size > 1 and self.sync_batch_norm:
             from rcad.train.cluster.ranks import WholeBatchNorm
 
@@ -171,7 +171,7 @@ class Streamed:
         return next(self._coming)
 
     def part(self, rows: slice) -> Streamed:
-        """These of them."""
+        """The images of these rows."""
         return Streamed(self.stream[rows], self.device)
 
     def split(self, size: int) -> Iterator[Tensor]:

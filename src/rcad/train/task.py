@@ -175,7 +175,7 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
 
 
 FILES = "files:"
-"""Begins a fingerprint that was told from the files: of images that stay on disk."""
+"""Begins a fingerprint that was computed from the files: of images that stay on disk."""
 
 
 def same_data(before: str, now: str) -> bool:
@@ -184,7 +184,7 @@ def same_data(before: str, now: str) -> bool:
 
 
 def content_hash(parts: tuple[Split, ...]) -> str:
-    """What the examples are, not where they lie: two files of one name with other contents differ."""
+    """A sha256 of the examples themselves; of images that stay on disk, of their files."""
     digest = hashlib.sha256()
     if not isinstance(parts[0].x, np.ndarray):
         for part in parts:
@@ -226,8 +226,8 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
             return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
         return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
 
-    rows = [measured(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
-    method = suited(Method.from_dict({"methods": rows}), problem.classes)
+    rows = [resolve_auto(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
+    method = match_targets(Method.from_dict({"methods": rows}), problem.classes)
     if method.growth is not None and isinstance(problem.train[0], Streamed):
         raise InputError(
             f"expected a method that leaves the training set as it is, for its images are streamed from disk, but got "
@@ -242,12 +242,12 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     return method
 
 
-def measured(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
+def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
     """A method's row with numbers for alpha="auto" and lam="auto".
 
     Args:
         labels: class labels; else regression targets.
-        measure: the distance, asked only where it is needed.
+        measure: gives alpha, a distance; called only where it is needed.
     """
     row = dict(row)
     if row.get("lam") == AUTO:
@@ -259,8 +259,12 @@ def measured(row: dict[str, Any], labels: bool, measure: Callable[[], float]) ->
     return row
 
 
-def suited(method: Method, classes: int) -> Method:
-    """The method for so many classes or, if there are 0, for regression: these need a Gaussian, which joins it."""
+def match_targets(method: Method, classes: int) -> Method:
+    """The method for so many classes; for 0, regression, with a Gaussian where it has no likelihood of its own.
+
+    Raises:
+        InputError: its likelihood is for other targets.
+    """
     if not classes and method.likelihood is None:
         return compose(gaussian(), method)
     check_cap(method)
@@ -321,7 +325,7 @@ def model_for(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> nn.Module:
-    """The same for examples of this shape, of which the data need not be there; 0 classes are a regression target."""
+    """The config's model for examples of this shape, without the data; classes=0 is regression."""
     name = config.model.name
     if name == AUTO:
         name = "mlp" if len(shape) == 1 else "small_cnn" if max(shape[1:]) <= SMALL_IMAGE else "resnet18"
@@ -355,12 +359,12 @@ AT_ONCE = 1024
 
 
 def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, **options: Any) -> dict[str, float]:
-    """The metrics of `measuring` as numbers: waits for the device."""
-    return fetched(measuring(model, problem, x, y, **options))
+    """The metrics of `launch_metrics` as numbers: waits for the device."""
+    return fetch(launch_metrics(model, problem, x, y, **options))
 
 
 @torch.no_grad()
-def measuring(
+def launch_metrics(
     model: nn.Module,
     problem: Problem,
     x: Tensor,
@@ -387,7 +391,7 @@ def measuring(
         for part in in_parts(x, AT_ONCE, rows):
             outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
             on_batch(min(len(outputs) * AT_ONCE, rows.stop - rows.start), rows.stop - rows.start)
-    output, y = ranks.gathered(torch.cat(outputs), len(x), AT_ONCE), y.to(problem.device)
+    output, y = ranks.gather(torch.cat(outputs), len(x), AT_ONCE), y.to(problem.device)
     metrics = scores(output, y, problem.target_scale)
     if calibration and problem.target_scale is None:
         labelled = Labelled.of(output, y)
@@ -397,8 +401,8 @@ def measuring(
     return metrics
 
 
-def fetched(values: dict[str, Tensor]) -> dict[str, float]:
-    """Numbers of a device, fetched in one go."""
+def fetch(values: dict[str, Tensor]) -> dict[str, float]:
+    """Numbers from a device, in one copy."""
     return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
 
 

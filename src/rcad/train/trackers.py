@@ -334,7 +334,7 @@ def track_study(
     rows: Sequence[Row] = (),
     status: str = "done",
 ) -> None:
-    """Tell of a study. It is the same one, and goes on, while its config is the same.
+    """Sends a study to the trackers; while its config is the same, it continues the same tracked run.
 
     Args:
         out: its folder; what was sent is kept in `tracking` there.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rcad.train.scheduler import Outcome, Work
 
 T = TypeVar("T")
-LOST = "expected all {} processes to go on, but one has ended; the same command goes on from the last checkpoint"
+GOES_ON = "the same command goes on from the last checkpoint"
 
 
 class _Sum(torch.autograd.Function):
@@ -179,10 +179,14 @@ def connected(device: torch.device, *, sync_batch_norm: bool = True) -> Iterator
         yield Ranks(rank, size, sync_batch_norm)
     except RuntimeError as error:
         if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
-            raise InputError(LOST.format(size)) from None
+            raise _lost(size) from None
         raise
     finally:
         torch.distributed.destroy_process_group()
+
+
+def _lost(count: int, which: str = "") -> InputError:
+    return InputError(f"expected all {count} processes to go on, but one has ended{which}; {GOES_ON}")
 
 
 def as_rank(config: RunConfig, place: Place, progress: Progress, *, minutes: float | None) -> Outcome:
@@ -256,13 +260,10 @@ def launch(
         with kept_handlers((*SIGNALS, signal.SIGQUIT)):  # the launcher leaves its own
             answers = elastic_launch(settings, launched)(config, place, minutes, quiet, as_json)
     except SignalException as stop:
-        raise Interrupted(stop.sigval, "stopped; the same command goes on from the last checkpoint") from None
+        raise Interrupted(stop.sigval, f"stopped; {GOES_ON}") from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        raise InputError(
-            f"{LOST.format(count).split(';')[0]} (process {rank}, with {failure.exitcode}); "
-            "the same command goes on from the last checkpoint"
-        ) from None
+        raise _lost(count, f" (process {rank}, with {failure.exitcode})") from None
     for _, answer in sorted(answers.items()):
         if isinstance(answer, Exception):
             raise answer
