@@ -21,7 +21,7 @@ from rcad.train.progress import (
     Portion,
     Progress,
     Silent,
-    shown,
+    show_progress,
     watched,
 )
 
@@ -147,7 +147,7 @@ def test_a_command_in_a_notebook_overwrites_its_line(clock: Clock, capsys: pytes
 
 def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     def kind(**options: bool) -> type:
-        with shown(**options) as progress:
+        with show_progress(**options) as progress:
             return type(progress)
 
     assert (kind(), kind(quiet=True), kind(as_json=True)) == (Lines, Silent, Silent)

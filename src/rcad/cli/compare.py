@@ -55,14 +55,14 @@ def compare(
     from rcad.cli.request import parse_seeds
     from rcad.cli.screen import say, say_json, show_parts, warn
     from rcad.report.terminal import part_lines
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     numbers = parse_seeds(None, seeds or "10", training.setting)
     from rcad.study.backends import Stopped
     from rcad.study.compare import compare as compared
 
     try:
-        with shown(quiet=quiet, as_json=as_json, answer_first=True) as progress:
+        with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
             found = compared(
                 source.required,
                 methods,

@@ -60,11 +60,11 @@ def fetch_data(
     from rcad.cli.screen import say
     from rcad.data.download import fetch
     from rcad.errors import InputError, expanded
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     if data_dir is None:
         raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
-    with shown() as progress:
+    with show_progress() as progress:
         told = partial(progress.detail, f"fetching {name}", unit="B")
         files = fetch(name, expanded(data_dir), extra=extra, progress=told)
     for file in files:
@@ -94,10 +94,10 @@ def import_data(
     from rcad.cli.screen import say, say_json
     from rcad.data.registry import load
     from rcad.errors import expanded
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     place = None if name is None else check_name(name, Path(path), reading.data_dir)
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         told = partial(progress.detail, "reading")
         dataset = load(path, **reading.places, progress=told, **reading.main, **reading.own)
     if place is not None:

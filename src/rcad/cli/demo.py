@@ -37,10 +37,10 @@ def demo(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rcad.cli.screen import say, say_json, show_parts
     from rcad.errors import expanded
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     folder = expanded(out)
-    with shown(quiet=quiet or as_json) as progress:
+    with show_progress(quiet=quiet or as_json) as progress:
         progress.overall(0, 100, "loading torch, scipy and matplotlib")
         from rcad.demo.acts import run_demo
 

@@ -65,7 +65,7 @@ def evaluate(
 ) -> None:
     from rcad.cli.screen import say, say_json
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.stop import Interrupted
 
     suites = parse_suites(suite)
@@ -74,7 +74,7 @@ def evaluate(
     from rcad.study.evaluations import evaluate_run
 
     try:
-        with shown(quiet=quiet or as_json) as progress:
+        with show_progress(quiet=quiet or as_json) as progress:
             report = evaluate_run(
                 runs_,
                 suites,

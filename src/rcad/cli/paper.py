@@ -264,11 +264,11 @@ def report(
     from rcad.errors import InputError
     from rcad.paper.report import build
     from rcad.runs.words import plural
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     if not any(file.suffix in (".json", ".gz") for file in results.rglob("*")):
         raise InputError(f"expected records of studies in {results}, but there are none; e.g. rcad paper run F5 first")
-    with shown(answer_first=True) as progress:
+    with show_progress(answer_first=True) as progress:
         files = build(results, out, progress)
     for file in files:
         if file.parent == out:
@@ -288,10 +288,10 @@ def _no_options(name: str, given: dict[str, object]) -> None:
 def _run_suite(order: Order) -> None:
     from rcad.cli.screen import warn
     from rcad.paper.run import make_suite
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.scheduler import Outcome
 
-    with shown() as progress:
+    with show_progress() as progress:
         outcome = make_suite(order, progress, warn)
     if isinstance(outcome, Outcome):
         warn(outcome.words())
@@ -301,9 +301,9 @@ def _run_suite(order: Order) -> None:
 
 def _run_study(name: str, suite: Suite, again: bool, track: tuple[str, ...]) -> None:
     from rcad.paper.run import make_study
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
-    with shown() as progress:
+    with show_progress() as progress:
         told = progress.detail
         outcome = make_study(name, suite.scale, suite.out, suite.data, told, again=again, track=track)  # type: ignore[arg-type]
     again_words = "the numbers were there already, with the same settings; --again computes them again"

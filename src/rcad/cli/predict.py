@@ -37,12 +37,12 @@ def predict(
     from rcad.predict.predictor import load, write_csv
     from rcad.runs.store import NEWEST
     from rcad.runs.words import plural, title
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     predictor = load(run, runs=runs, device=device)
     if run == NEWEST and not (quiet or as_json):
         say(f"run {predictor.record.id}: {title(predictor.record.config)}")
-    with shown(quiet=quiet, as_json=as_json) as progress:
+    with show_progress(quiet=quiet, as_json=as_json) as progress:
 
         def told(done: int, total: int) -> None:
             progress.detail("predicting", done, total)

@@ -50,18 +50,18 @@ def suggest_alpha(
     from rcad.errors import InputError
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.task import prepare, read
 
     data = source.required
     config = configure({"name": data, **reading.main, **reading.own}, [("erm", ())], recipe="small", epochs=EPOCHS)
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
         raise InputError(
             f"expected class labels to measure alpha, but {data} has regression targets; choose alpha by rcad tune"
         )
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         told = partial(progress.detail, "measuring")
         distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=told)
     distances = distances[apart(distances)]
@@ -71,7 +71,7 @@ def suggest_alpha(
         say(f"{data}: {len(problem.train[1]):,} training examples, inputs of shape {shape}")
         low, high = alpha / 2, 2 * alpha
         say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         rows = _along(config, problem, alpha, progress) if check else []
     flip = flip_distance(rows)
     if figure is not None:

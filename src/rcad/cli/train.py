@@ -182,7 +182,7 @@ def _trained(
     from rcad.cli.screen import warn
     from rcad.runs.plain import config_id
     from rcad.train.place import follows, world
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.scheduler import canonical_config, schedule
 
     ranks = world()
@@ -197,7 +197,7 @@ def _trained(
         from rcad.train.repair import refuse_damaged
 
         refuse_damaged(place.store, there, warn)
-    with shown(quiet=quiet or follows(), as_json=as_json) as progress:
+    with show_progress(quiet=quiet or follows(), as_json=as_json) as progress:
         if there and repair and not follows():
             from rcad.train.repair import repair as mend
 

@@ -64,13 +64,13 @@ def tune(
 ) -> None:
     from rcad.cli.request import parse_seeds
     from rcad.cli.screen import say, say_json, show_parts, warn
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     numbers = parse_seeds(None, seeds, training.setting)
     from rcad.report.document import Command
     from rcad.study.tune import tune as tuned
 
-    with shown(quiet=quiet, as_json=as_json, answer_first=True) as progress:
+    with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
         found = tuned(
             source.required,
             method,

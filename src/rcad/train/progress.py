@@ -80,7 +80,7 @@ KERNEL = "JPY_PARENT_PID"
 """Set for a notebook's kernel and so for its `!rcad train`: what looks like a terminal there cannot move its cursor."""
 
 
-def shown(
+def show_progress(
     *, quiet: bool = False, as_json: bool = False, answer_first: bool = False
 ) -> AbstractContextManager[Progress]:
     """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON; `answer_first` as in `Lines`."""

@@ -20,7 +20,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.words import plural, said, said_held_out, title
+from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
@@ -331,7 +331,7 @@ class _Bookkeeper:
     def _report_end(self, record: RunRecord) -> None:
         already = record.id in self.already
         if self._notes:
-            self.whole.note(said_held_out(record, already) if self._held_out else said(record, already, most=2))
+            self.whole.note(held_out_words(record, already) if self._held_out else said(record, already, most=2))
         if self._observer is not None:
             self._observer.ended(record)
 

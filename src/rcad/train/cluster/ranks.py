@@ -274,13 +274,13 @@ def launch(
 def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool, as_json: bool) -> Outcome | Exception:
     """One process of `launch`; an error is an answer as well."""
     from rcad.loss.own import imported
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once
     follows = os.environ["RANK"] != "0"
     try:
         imported(config.method)
-        with shown(quiet=quiet or follows, as_json=as_json) as progress:
+        with show_progress(quiet=quiet or follows, as_json=as_json) as progress:
             return as_rank(config, place, progress, minutes=minutes)
     except Exception as error:
         return processes.portable(error)
