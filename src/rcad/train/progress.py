@@ -162,7 +162,8 @@ class Lines:
             self._piece = _Clock(0.0)  # the next of this name is another one, with a time of its own
 
     def note(self, text: str) -> None:
-        self._print(text)
+        with suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
+            print(visible(text), file=sys.stderr if self._answer_first else sys.stdout, flush=True)
 
     def _is_due(self, name: str) -> bool:
         now = time.monotonic()
@@ -171,11 +172,8 @@ class Lines:
         return due
 
     def _say(self, text: str) -> None:
-        self._print(text)
-
-    def _print(self, text: str) -> None:
-        with suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
-            print(visible(text), file=sys.stderr if self._answer_first else sys.stdout, flush=True)
+        """A line that says how far the work is."""
+        self.note(text)
 
 
 class Overwritten(Lines):
@@ -195,7 +193,7 @@ class Overwritten(Lines):
 
     def note(self, text: str) -> None:
         self._say("")
-        self._print(text)
+        super().note(text)
 
     def _say(self, text: str) -> None:
         if text or self._length:
@@ -214,9 +212,6 @@ class Cell(Lines):
         self._handle: Any = None
 
     def note(self, text: str) -> None:
-        self._say(text)
-
-    def _say(self, text: str) -> None:
         bundle = {"text/plain": text}
         if self._handle is None:
             self._handle = self._display(bundle, raw=True, display_id=True)
