@@ -114,7 +114,7 @@ def test_a_known_name_in_parquet_has_its_classes(tmp_path):
 
 
 def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
-    monkeypatch.setitem(registry.READERS, "toy", toy)
+    monkeypatch.setitem(registry.READERS, "toy", f"{__name__}:toy")
     dataset = registry.load("toy", data_dir=tmp_path, size=3)
     assert len(dataset.train) == 3
     assert dataset.name == "toy"

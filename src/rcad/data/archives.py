@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
-from rcad.data.cache import check_room, fingerprint, kept
+from rcad.data.cache import build_once, check_room, fingerprint, holding
 from rcad.data.files import DISK_ERRORS, reason
 from rcad.errors import InputError
 
@@ -115,7 +115,8 @@ def unpacked(archive: Path, cache_dir: Path | str | None = None, check: Callable
             check(archive)
         extract(archive, folder)
 
-    target = kept(cache_dir, f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}", build)
+    name = f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}"
+    target = build_once(cache_dir, name, build, holding())
     inside = [path for path in target.iterdir() if not path.name.startswith((".", "__MACOSX"))]
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
 

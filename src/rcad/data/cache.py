@@ -27,21 +27,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, make_folder, writing
-from rcad.errors import InputError, expanded, shaped
+from rcad.data.files import digest, exclusive_lock, make_folder, reading, writing
+from rcad.errors import InputError, expanded
 
+T = TypeVar("T")
 FORMAT = 1
 # Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
 DECODING = 3
 MANIFEST = "manifest.json"
-_ARRAY = {"shape": [int], "dtype": str, "bytes": int, "sha256": str}
-_MANIFEST = {"classes": [str], "note": str, "arrays": {str: _ARRAY}}
 CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
 SUMMED = 1 << 30
@@ -89,11 +88,7 @@ def cached(
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]
-    entry = kept(cache_dir, f"images/{kind}-{key}", lambda folder: _seal(folder, build(folder)), open_entry)
-    dataset = open_entry(entry)
-    if dataset is None:
-        raise InputError(f"expected the new cache {entry} to open, but it does not; check the disk, or {REMEDY}")
-    return dataset
+    return build_once(cache_dir, f"images/{kind}-{key}", lambda folder: _seal(folder, build(folder)), open_entry)
 
 
 def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
@@ -108,10 +103,11 @@ def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
     if manifest is None:
         return None
     try:
-        arrays = {name: _open_array(entry / name, described) for name, described in manifest["arrays"].items()}
-        if sums and sum(one["bytes"] for one in manifest["arrays"].values()) <= SUMMED:
-            state = tuple((entry / name).stat().st_mtime_ns for name in manifest["arrays"])
-            if not _sums_match(entry, manifest["checksum"], state):
+        sizes = {name: stored["bytes"] for name, stored in manifest["arrays"].items()}
+        arrays = {name: _open_array(entry / name, size) for name, size in sizes.items()}
+        if sums and sum(sizes.values()) <= SUMMED:
+            times = tuple((entry / name).stat().st_mtime_ns for name in (MANIFEST, *sizes))
+            if not _sums_match(entry, times):
                 return None
         return Dataset(
             name=entry.name,
@@ -127,14 +123,14 @@ def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
 
 
 @lru_cache(maxsize=64)
-def _sums_match(entry: Path, manifest: str, modified: tuple[int, ...]) -> bool:
-    """Whether the arrays are what was written; the manifest's own sum and their times tell one state from another."""
+def _sums_match(entry: Path, times: tuple[int, ...]) -> bool:
+    """Whether the arrays are what was written; the files' modification times tell one state from another."""
     return next(_changed(entry), None) is None
 
 
 def _changed(entry: Path) -> Iterator[Path]:
     arrays = (_read_manifest(entry) or {"arrays": {}})["arrays"]
-    return (entry / name for name, described in arrays.items() if digest(entry / name) != described["sha256"])
+    return (entry / name for name, stored in arrays.items() if digest(entry / name) != stored["sha256"])
 
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
@@ -162,7 +158,7 @@ def emptied(entry: Path) -> str:
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
     """Everything of our own making in the cache, what killed processes left included, and how many bytes it takes."""
     root = cache_root(cache_dir)
-    found = [
+    paths = [
         path
         for kind, name in _OWN_NAMES.items()
         if (root / kind).is_dir()
@@ -170,7 +166,7 @@ def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
         if name.fullmatch(path.name)
     ]
     return {
-        path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in sorted(found)
+        path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in sorted(paths)
     }
 
 
@@ -211,47 +207,50 @@ def _written(folder: Path) -> Iterator[None]:
         yield
 
 
-def kept(
-    cache_dir: Path | str | None, name: str, build: Callable[[Path], None], opens: Callable[[Path], Any] = Path.is_dir
-) -> Path:
-    """The folder of this name in the cache, built the first time: beside its place, and renamed when it is whole.
+def build_once(
+    cache_dir: Path | str | None, name: str, build: Callable[[Path], None], open_folder: Callable[[Path], T | None]
+) -> T:
+    """What `open_folder` gives for the folder of this name in the cache.
+
+    The first time the folder is built: beside its place, and renamed when it is whole.
 
     Args:
         build: fills the folder it is given; once, whoever else tries. What a killed process left is removed.
-        opens: what is true of a whole folder.
+        open_folder: returns None where the folder is missing or damaged.
     """
     folder = cache_root(cache_dir) / name
     prefix = f".{folder.name}.partial-"
-    if opens(folder):
-        return folder
+    if (content := open_folder(folder)) is not None:
+        return content
     with _written(folder.parent), exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
-        if opens(folder):
-            return folder
+        if (content := open_folder(folder)) is not None:
+            return content
         if held:  # only a killed process can have left these
             for stale in folder.parent.glob(f"{prefix}*"):
                 _discard(stale)
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+        partial_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
         try:
-            build(made)
-            _publish(made, folder, opens)
+            build(partial_folder)
+            _publish(partial_folder, folder, open_folder)
         finally:
-            _discard(made)
-    return folder
+            _discard(partial_folder)
+    if (content := open_folder(folder)) is None:
+        raise InputError(f"expected the new cache {folder} to open, but it does not; check the disk, or {REMEDY}")
+    return content
+
+
+def holding(*names: str) -> Callable[[Path], Path | None]:
+    """Opens a folder that has files of these names, for `build_once`."""
+    return lambda folder: folder if folder.is_dir() and all((folder / name).is_file() for name in names) else None
 
 
 def _seal(folder: Path, described: Described) -> None:
     """Write the manifest. Everything reaches the disk first: after a power cut, a name must not outlive its data."""
     arrays = {}
     for path in sorted(folder.glob("*.npy")):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
         with path.open("rb") as file:
             os.fsync(file.fileno())
-        arrays[path.name] = {
-            "shape": array.shape,
-            "dtype": str(array.dtype),
-            "bytes": path.stat().st_size,
-            "sha256": digest(path),
-        }
+        arrays[path.name] = {"bytes": path.stat().st_size, "sha256": digest(path)}
     manifest = {"format": FORMAT, "classes": described.classes, "note": described.note, "arrays": arrays}
     manifest |= {"omissions": described.omissions} if described.omissions else {}
     with (folder / MANIFEST).open("w", encoding="utf-8") as out:
@@ -260,49 +259,39 @@ def _seal(folder: Path, described: Described) -> None:
         os.fsync(out.fileno())
 
 
-def _publish(made: Path, entry: Path, opens: Callable[[Path], Any]) -> None:
+def _publish(built: Path, entry: Path, open_folder: Callable[[Path], Any]) -> None:
     """Rename into place. Where another process was faster its entry stays, unless that one is broken."""
     try:
-        os.rename(made, entry)
+        os.rename(built, entry)
     except OSError:
-        if opens(entry):
+        if open_folder(entry) is not None:
             return
         broken = Path(tempfile.mkdtemp(prefix=f".{entry.name}.partial-", dir=entry.parent))
         with contextlib.suppress(FileNotFoundError):
             os.rename(entry, broken / "broken")
         _discard(broken)
-        os.rename(made, entry)
+        os.rename(built, entry)
 
 
 def _read_manifest(entry: Path) -> dict[str, Any] | None:
+    """The manifest as it was written; None where it is missing or changed."""
     try:
-        manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
-        checksum = manifest["checksum"]
-        rest = {key: value for key, value in manifest.items() if key != "checksum"}
+        manifest: dict[str, Any] = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+        checksum = manifest.pop("checksum")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # absent, cut short, no object
         return None
-    if checksum != _checksum(rest) or manifest.get("format") != FORMAT:
-        return None
-    try:
-        found: dict[str, Any] = shaped("the manifest", manifest, _MANIFEST)
-        shaped("omissions", found.get("omissions", []), [str])
-    except InputError:
-        return None
-    return found
+    return manifest if checksum == _checksum(manifest) and manifest["format"] == FORMAT else None
 
 
 def _checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _open_array(path: Path, described: Mapping[str, Any]) -> npt.NDArray[Any]:
-    if path.stat().st_size != described["bytes"]:
+def _open_array(path: Path, size: int) -> npt.NDArray[Any]:
+    if path.stat().st_size != size:
         raise ValueError("size differs from the manifest")
-    mapped = np.load(path, mmap_mode="c", allow_pickle=False)
-    if list(mapped.shape) != described["shape"] or str(mapped.dtype) != described["dtype"]:
-        raise ValueError("header differs from the manifest")
     # A plain view: indexing a memmap subclass costs more and prints as one.
-    return np.asarray(mapped)
+    return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
 def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None = None) -> str:
@@ -313,32 +302,26 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
         root: the names hashed are relative to this folder, because readers take splits and classes from them.
         cache_dir: of the cache, which remembers content hashes.
     """
-    stats = [(file, _stat(file)) for file in sorted(files)]
+    stats = []
+    for file in sorted(files):
+        with reading(file):
+            stats.append((file, file.stat()))
     total = sum(stat.st_size for _, stat in stats)
     if len(stats) > CONTENT_FILES or total > CONTENT_BYTES:
         return hashed("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
-    remembered = (
-        cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
-    )
+    memory = cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
     try:
-        known = remembered.read_text(encoding="ascii").strip()
+        remembered = memory.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        known = ""
-    if re.fullmatch("[0-9a-f]{64}", known):
-        return known
+        remembered = ""
+    if re.fullmatch("[0-9a-f]{64}", remembered):
+        return remembered
     content = hashed("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
     newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_SECONDS:
-        with _written(remembered.parent):
-            remembered.write_text(f"{content}\n", encoding="ascii")
+        with _written(memory.parent):
+            memory.write_text(f"{content}\n", encoding="ascii")
     return content
-
-
-def _stat(file: Path) -> os.stat_result:
-    try:
-        return file.stat()
-    except OSError as error:
-        raise InputError(f"expected {file} to be readable, but got: {error.strerror}; check the file") from None
 
 
 def _identity(file: Path, stat: os.stat_result) -> str:

@@ -28,6 +28,10 @@ Progress = Callable[[int, int], None]
 """Called with how much is done, and of how much."""
 
 
+def no_progress(done: int, total: int) -> None:
+    """For callers that show none."""
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """Examples and their targets.

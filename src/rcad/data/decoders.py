@@ -25,35 +25,19 @@ import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.errors import InputError, cores
 
+if TYPE_CHECKING:
+    from rcad.data.decoding import Decoding
+
 WORTH_PROCESSES = 1000
 """Images in a set from which on processes are worth their start; threads decode smaller ones by themselves."""
 Pixels = npt.NDArray[np.uint8]
-
-
-class Job(Protocol):
-    """What is to be decoded; it is pickled on its way to a process."""
-
-    @property
-    def root(self) -> str:
-        """Whose images these are, for an error."""
-
-    def run(self) -> Any:
-        """Does it, and gives what is to be said of it."""
-
-
-class PixelJob(Job, Protocol):
-    """One that decodes into an array, or into an open file on the way there."""
-
-    def fill(self, out: Pixels) -> Any: ...
-
-    def into(self, file: int) -> Job: ...
 
 
 class Decoder:
@@ -72,7 +56,7 @@ class Decoder:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
 
-    def run(self, job: Job) -> Any:
+    def run(self, job: Decoding) -> Any:
         """What the job gives, or the error that it ended in; an exception where the process has died."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -98,9 +82,9 @@ def serve() -> None:
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            job: Job = pickle.load(sys.stdin.buffer)
+            job: Decoding = pickle.load(sys.stdin.buffer)
             try:
-                answer = job.run()
+                answer: Any = job.run()
             except (InputError, OSError) as error:
                 answer = error
             except Exception as error:
@@ -124,11 +108,11 @@ class Decoders:
         self._processes = processes and hasattr(os, "preadv")
         self._thread = threading.local()
 
-    def submit(self, job: Job) -> Future[Any]:
+    def submit(self, job: Decoding) -> Future[Any]:
         """What the job gives."""
         return self._pool.submit(self._ask, job) if self._processes else self._pool.submit(job.run)
 
-    def submit_pixels(self, job: PixelJob, out: Pixels) -> Future[None]:
+    def submit_pixels(self, job: Decoding, out: Pixels) -> Future[None]:
         """Nothing, but `out` is filled."""
         return self._pool.submit(self._fetch, job, out) if self._processes else self._pool.submit(job.fill, out)
 
@@ -143,12 +127,12 @@ class Decoders:
         for decoder in self.started:
             decoder.end()
 
-    def _fetch(self, job: PixelJob, out: Pixels) -> None:
+    def _fetch(self, job: Decoding, out: Pixels) -> None:
         file = self._decoder().file.fileno()
         self._ask(job.into(file))
         os.preadv(file, [out.data.cast("B")], 0)
 
-    def _ask(self, job: Job) -> Any:
+    def _ask(self, job: Decoding) -> Any:
         decoder = self._decoder()
         try:
             answer = decoder.run(job)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.cache import allocate, emptied
-from rcad.data.dataset import Progress
+from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
 from rcad.data.files import read_bytes, reason
 from rcad.data.images import ColourError, decode, is_grey
@@ -28,6 +28,7 @@ SOURCE_LENGTH = 512
 """Images in a source at most: short enough to share among processes."""
 LARGEST_SIZE = 4096
 _BUFFER = 1 << 20
+T = TypeVar("T")
 Encoded = tuple[str, bytes | InputError]
 """How an error names an image, and its bytes or why there are none."""
 Shape = tuple[int, int, int]
@@ -91,35 +92,35 @@ class ParquetRows:
             yield f"{self.root} row {row}", data or no_bytes(f"{self.root} row {row}")
 
 
-class Part(NamedTuple):
-    """Where an image lies in a file of many, its CRC-32, and how an error names it."""
-
-    origin: str
-    start: int
-    end: int
-    crc: int
-
-
 @dataclass(frozen=True)
 class FileParts:
-    """Images one after the other in a file of the cache; an empty one was none in its source."""
+    """Images one after the other in a file of the cache; an empty one was none in its source.
+
+    Args:
+        names: how an error names each image.
+        starts, ends: where each lies in the file.
+        sums: the CRC-32 of each.
+    """
 
     root: str
-    parts: Sequence[Part]
+    names: Sequence[str]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    sums: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.names)
 
     def images(self) -> Iterator[Encoded]:
         with open(self.root, "rb") as file:
-            for part in self.parts:
-                file.seek(part.start)
-                data = file.read(part.end - part.start)
-                if zlib.crc32(data) != part.crc:
-                    changed = f"expected {part.origin} as it was unpacked, but its bytes in {self.root} have changed"
-                    yield part.origin, InputError(f"{changed}; {emptied(Path(self.root).parent)}")
+            for name, start, end, crc in zip(self.names, self.starts, self.ends, self.sums, strict=True):
+                file.seek(start)
+                data = file.read(end - start)
+                if zlib.crc32(data) != crc:
+                    changed = f"expected {name} as it was unpacked, but its bytes in {self.root} have changed"
+                    yield name, InputError(f"{changed}; {emptied(Path(self.root).parent)}")
                 else:
-                    yield part.origin, data or no_bytes(part.origin)
+                    yield name, data or no_bytes(name)
 
 
 Source = ImageFiles | ParquetRows | FileParts
@@ -146,18 +147,13 @@ class Reading:
     skip_bad: bool = False
     stream: bool | None = False
     cache_dir: Path | None = None
-    progress: Progress | None = None
+    progress: Progress = no_progress
 
     def __post_init__(self) -> None:
         if self.size is not None:
             whole("size", self.size, minimum=1)
             if self.size > LARGEST_SIZE:
                 raise InputError(f"expected size to be at most {LARGEST_SIZE} pixels, but got {self.size}")
-
-    def told(self, done: int, total: int) -> None:
-        """Reports progress to whoever wants to know."""
-        if self.progress is not None:
-            self.progress(done, total)
 
 
 class ImageSet(NamedTuple):
@@ -176,6 +172,25 @@ class ImageSet(NamedTuple):
     classes: tuple[str, ...]
     note: str
     omissions: tuple[str, ...] = ()
+
+    def good_rows(self, bad: Iterable[int]) -> dict[str, npt.NDArray[np.int64]]:
+        """By split the rows of the images that can be read; an InputError where there is none.
+
+        Args:
+            bad: the places of broken images, counted over all splits.
+        """
+        places, rows, first = np.asarray([*bad], np.int64), {}, 0
+        for split, y in self.labels.items():
+            rows[split] = np.setdiff1d(np.arange(len(y)), places - first)
+            if not len(rows[split]):
+                raise all_broken(self.sources[split])
+            first += len(y)
+        return rows
+
+    def skipped(self, problems: Iterable[str]) -> tuple[str, ...]:
+        """A sentence on the images left out, if any: how many, and what is wrong with one of them."""
+        problems, total = tuple(problems), sum(map(len, self.labels.values()))
+        return (f"{len(problems)} of {total} images skipped, e.g.: {without_advice(problems[0])}",) if problems else ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +215,9 @@ class Decoding:
     def root(self) -> str:
         return self.source.root
 
+    def __len__(self) -> int:
+        return len(self.source)
+
     def into(self, file: int) -> Decoding:
         return replace(self, output=file)
 
@@ -208,7 +226,7 @@ class Decoding:
         bad = {}
         with open(self.output, "r+b", _BUFFER, closefd=isinstance(self.output, str)) as out:
             out.seek(self.offset)
-            for place, image in enumerate(self._images()):
+            for place, image in enumerate(self.images()):
                 if isinstance(image, str):
                     bad[place] = image
                     image = np.zeros(self.shape, np.uint8)
@@ -217,10 +235,11 @@ class Decoding:
 
     def fill(self, out: Pixels) -> None:
         """Decodes into (N, C, H, W), without skipping any."""
-        for place, image in enumerate(self._images()):
+        for place, image in enumerate(self.images()):
             out[place] = image
 
-    def _images(self) -> Iterator[Pixels | str]:
+    def images(self) -> Iterator[Pixels | str]:
+        """The pixels of each image, or with `skip_bad` what is wrong with it."""
         for origin, data in self.source.images():
             try:
                 image = decode(content(data), origin, self.size, grey=self.shape[0] == 1)
@@ -250,61 +269,61 @@ def in_parts(root: Path, names: Sequence[str]) -> list[ImageFiles]:
     return [ImageFiles(str(root), names[k : k + SOURCE_LENGTH]) for k in range(0, len(names), SOURCE_LENGTH)]
 
 
-def decode_splits(folder: Path, found: ImageSet, how: Reading) -> tuple[str, ...]:
+def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
     """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
 
     Returns:
         A sentence on the images left out, if any.
     """
-    grey, height, width = first_image(found.sources["train"], how)
-    bad: dict[str, dict[int, str]] = {}
-    for channels in (1, 3) if grey else (3,):
+    bad = in_one_shape(images.sources["train"], how, lambda shape: _decode_all(folder, images, shape, how))
+    for split, rows in images.good_rows(bad).items():
+        y = images.labels[split]
+        if len(rows) < len(y):
+            _keep(folder / f"{split}_x.npy", rows)
+        np.save(folder / f"{split}_y.npy", y[rows])
+    return images.skipped(bad.values())
+
+
+def in_one_shape(sources: Sequence[Source], how: Reading, work: Callable[[Shape], T]) -> T:
+    """What `work` gives for the shape of the first image; for three channels where only the first ones are grey."""
+    grey, height, width = first_image(sources, how)
+    if grey:
         try:
-            bad = _decode_all(folder, found, (channels, height, width), how)
-        except ColourError:  # not all are grey: begin again
-            continue
-        break
-    for split, y in found.labels.items():
-        kept = kept_of(len(y), bad[split], found.sources[split])
-        if len(kept) < len(y):
-            _keep(folder / f"{split}_x.npy", kept)
-        np.save(folder / f"{split}_y.npy", y[kept])
-    return skipped([problem for problems in bad.values() for problem in problems.values()], found)
+            return work((1, height, width))
+        except ColourError:  # begin again
+            pass
+    return work((3, height, width))
 
 
-def _decode_all(folder: Path, found: ImageSet, shape: Shape, how: Reading) -> dict[str, dict[int, str]]:
-    """Decode every source; by split, the places of the bad images and what is wrong with them."""
+def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> dict[int, str]:
+    """Decode every source; the places of the bad images, counted over all splits, and what is wrong with them."""
     jobs = []
-    for split, sources in found.sources.items():
-        output, first = folder / f"{split}_x.npy", 0
+    for split, sources in images.sources.items():
+        output = folder / f"{split}_x.npy"
         offset = allocate(output, (sum(map(len, sources)), *shape))
         for source in sources:
-            start = offset + first * math.prod(shape)
-            job = Decoding(source, shape, how.size, how.skip_bad, output=str(output), offset=start)
-            jobs.append((split, first, job))
-            first += len(source)
-    bad: dict[str, dict[int, str]] = {split: {} for split in found.sources}
-    total, done = sum(map(len, found.labels.values())), 0
-    with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
-        for split, first, job, answer in [(*one, decoders.submit(one[2])) for one in jobs]:
-            bad[split] |= {first + place: why for place, why in answer.result().items()}
-            done += len(job.source)
-            how.told(done, total)
+            jobs.append(Decoding(source, shape, how.size, how.skip_bad, output=str(output), offset=offset))
+            offset += len(source) * math.prod(shape)
+    bad: dict[int, str] = {}
+    first = 0
+    for job, problems in zip(jobs, run_all(jobs, how), strict=True):
+        bad |= {first + place: problem for place, problem in problems.items()}
+        first += len(job)
     return bad
 
 
-def kept_of(count: int, bad: Sequence[int] | Mapping[int, str], sources: Sequence[Source]) -> npt.NDArray[np.int64]:
-    """The places of so many images that are not among the bad ones; an InputError where all are."""
-    kept = np.setdiff1d(np.arange(count), list(bad))
-    if not len(kept):
-        raise InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
-    return kept
+def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[Any]:
+    """What the jobs give, in their order, while all cores work on those that follow."""
+    done, total = 0, sum(map(len, jobs))
+    with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
+        for job, answer in [(job, decoders.submit(job)) for job in jobs]:
+            yield answer.result()
+            done += len(job)
+            how.progress(done, total)
 
 
-def skipped(problems: Sequence[str], found: ImageSet) -> tuple[str, ...]:
-    """A sentence on the images left out, if any: how many, and what is wrong with one; what to do was done."""
-    total = sum(map(len, found.labels.values()))
-    return (f"{len(problems)} of {total} images skipped, e.g.: {without_advice(problems[0])}",) if problems else ()
+def all_broken(sources: Sequence[Source]) -> InputError:
+    return InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
 
 
 def without_advice(problem: str) -> str:
@@ -321,18 +340,18 @@ def first_image(sources: Sequence[Source], how: Reading) -> tuple[bool, int, int
         except InputError:
             if not how.skip_bad:
                 raise
-    raise InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
+    raise all_broken(sources)
 
 
-def _keep(path: Path, kept: npt.NDArray[np.int64]) -> None:
+def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
     """Rewrite an array with these of its images."""
     images = np.load(path, mmap_mode="r")
     partial = path.with_suffix(".kept")
-    offset = allocate(partial, (len(kept), *images.shape[1:]))
+    offset = allocate(partial, (len(rows), *images.shape[1:]))
     with partial.open("r+b") as out:
         out.seek(offset)
-        for start in range(0, len(kept), SOURCE_LENGTH):
-            out.write(images[kept[start : start + SOURCE_LENGTH]].data)
+        for start in range(0, len(rows), SOURCE_LENGTH):
+            out.write(images[rows[start : start + SOURCE_LENGTH]].data)
     os.replace(partial, path)
 
 

@@ -11,19 +11,25 @@ from pathlib import Path
 
 from rcad.errors import InputError
 
-_BLOCK = 1 << 20
 # What a full or read-only disk says, as opposed to a damaged source or a lost connection.
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses about `path` into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
+
+
 def read_bytes(path: Path) -> bytes:
     """A file's bytes, or one line on why they cannot be read."""
-    try:
+    with reading(path):
         if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe may have no end
             raise InputError(f"expected {path} to be a file, but it is something else; check the path")
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
 
 
 def reason(error: Exception) -> str:
@@ -33,21 +39,15 @@ def reason(error: Exception) -> str:
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
     """The hexadecimal digest of a file's bytes."""
-    hasher = hashlib.new(algorithm, usedforsecurity=False)
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                hasher.update(block)
-    except OSError as error:
-        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
-    return hasher.hexdigest()
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def check_md5(path: Path, expected: str, remedy: str) -> None:
     """Compare a file with its published md5; `remedy` is what the message tells the user to do when they differ."""
-    found = digest(path, "md5")
-    if found != expected:
-        raise InputError(f"expected md5 {expected} for {path}, but got {found}; {remedy}")
+    got = digest(path, "md5")
+    if got != expected:
+        raise InputError(f"expected md5 {expected} for {path}, but got {got}; {remedy}")
 
 
 def make_folder(folder: Path, purpose: str, remedy: str) -> None:

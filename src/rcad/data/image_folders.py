@@ -9,11 +9,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rcad.data.dataset import Dataset, Progress, check_several
+from rcad.data.dataset import Dataset, check_several
 from rcad.data.decoding import ImageSet, Reading, in_parts
 from rcad.data.images import is_image_name
 from rcad.data.streams import Stream, read_images
@@ -30,15 +30,7 @@ TRAIN_NAMES, TEST_NAMES = ("train", "training"), ("test", "testing", "val", "val
 ClassFiles = Mapping[str, Sequence[str]]
 
 
-def load(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    size: int | None = None,
-    skip_bad: bool = False,
-    stream: bool | None = None,
-) -> Dataset:
+def load(name_or_path: str, **reading: Any) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
     Returns:
@@ -46,20 +38,20 @@ def load(
         for a plain root/<class>. Of root/test and root/val together only the first is read, and the note says so:
         examples to select by are held out from root/train.
     """
-    how = Reading(size, skip_bad, stream, cache_dir, progress)
-    root = Path(name_or_path)
-    found = split_folders(root) or {"train": root}
-    splits = {split: _class_files(root, folder) for split, folder in found.items()}
+    how, root = Reading(**reading), Path(name_or_path)
+    folders = split_folders(root) or {"train": root}
+    splits = {split: _class_files(root, folder) for split, folder in folders.items()}
     classes = tuple(splits["train"])
-    check_several(classes, str(found["train"]))
+    check_several(classes, str(folders["train"]))
     for name in splits.get("test", ()):
         if name not in classes:
             raise InputError(
-                f"expected the classes of {found['train']} in {found['test']}, "
+                f"expected the classes of {folders['train']} in {folders['test']}, "
                 f"but got {name!r} as well; rename or remove it"
             )
     dataset = read(root, splits, classes, how)
-    unread = [one.name for one in _named(root, TEST_NAMES) if _has_folders(one) and one != found.get("test")]
+    tests = [folder for folder in _named(root, TEST_NAMES) if class_folders(folder)]
+    unread = [folder.name for folder in tests if folder != folders.get("test")]
     note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
     return replace(dataset, note=note)
 
@@ -82,8 +74,8 @@ def read(
     labels = {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
     paths = [root / name for files in names.values() for name in files]
     note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
-    found = ImageSet({split: in_parts(root, files) for split, files in names.items()}, labels, classes, note)
-    dataset = read_images(kind, [*paths, *extra_files], root, lambda: found, how, classes=classes)
+    images = ImageSet({split: in_parts(root, files) for split, files in names.items()}, labels, classes, note)
+    dataset = read_images(kind, [*paths, *extra_files], root, lambda: images, how, classes=classes)
     if isinstance(dataset.train.x, Stream):
         return dataset
     # A copy of a folder finds the cache of the first, with its name.
@@ -96,10 +88,10 @@ def split_folders(root: Path) -> dict[str, Path] | None:
     A folder "train" without folders in it, and with no test set beside it, is a class: the one of trains.
     """
     train, tests = _named(root, TRAIN_NAMES)[:1], _named(root, TEST_NAMES)
-    if not train or not (tests or _has_folders(train[0])):
+    if not train or not (tests or class_folders(train[0])):
         return None
     # ImageNet's test folder has no labels, hence no class folders: its validation folder serves.
-    labelled = [folder for folder in tests if _has_folders(folder)]
+    labelled = [folder for folder in tests if class_folders(folder)]
     return {"train": train[0]} | ({"test": labelled[0]} if labelled else {})
 
 
@@ -114,10 +106,6 @@ def _named(root: Path, names: Sequence[str]) -> list[Path]:
     return [folders[name] for name in names if name in folders]
 
 
-def _has_folders(folder: Path) -> bool:
-    return bool(class_folders(folder))
-
-
 def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:
     classes = {child.name: _images_below(root, child) for child in class_folders(folder)}
     if not classes:
@@ -127,24 +115,22 @@ def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:
 
 def _images_below(root: Path, folder: Path) -> list[str]:
     """Image names relative to `root`, sorted, at any depth; a folder that cannot be a class ends the search."""
-    found: list[str] = []
+    images: list[str] = []
     others = 0
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _leads_back(parent, name)]
-        images = [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
-        found += images
-        others += len(names) + len(folders) - len(images)
-        if others > max(MOST_OTHERS, len(found)):
+        here = [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
+        images += here
+        others += len(names) + len(folders) - len(here)
+        if others > max(MOST_OTHERS, len(images)):
             raise InputError(
                 f"expected a folder of images for each class, but {folder} has over {MOST_OTHERS:,} other files and "
                 f"folders; check that {root} is the right one"
             )
-    if not found:
-        what = (
-            f"none among {others:,} other files and folders; check that {root} is the right one" if others else "none"
-        )
-        raise InputError(f"expected images in {folder}, but got {what}; every folder in it names a class")
-    return sorted(found)
+    if not images:
+        among = f" among {others:,} other files and folders; check that {root} is the right one" if others else ""
+        raise InputError(f"expected images in {folder}, but got none{among}; every folder in it names a class")
+    return sorted(images)
 
 
 def _leads_back(parent: str, name: str) -> bool:
@@ -172,14 +158,10 @@ def load_labelled(
     name_or_path: str,
     *,
     data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
     labels: str | None = None,
     file_column: str | None = None,
     label_column: str | None = None,
-    size: int | None = None,
-    skip_bad: bool = False,
-    stream: bool | None = None,
+    **reading: Any,
 ) -> Dataset:
     """Images of one folder, labelled by a table; in the order of the table.
 
@@ -188,19 +170,19 @@ def load_labelled(
         labels: the table: a path, or a name in that folder or below `data_dir`; by default found.
         file_column: the column of file names, with or without suffix; by default found.
         label_column: the column of classes; by default the only other one, or one called label, class, ...
-        skip_bad: leave out rows without a label or an image, and images that cannot be decoded; the note counts them.
+        reading: as of `Reading`; `skip_bad` leaves out rows without a label or an image too.
     """
-    how = Reading(size, skip_bad, stream, cache_dir, progress)
+    how = Reading(**reading)
     root = Path(name_or_path)
     found = _located(root, labels, data_dir, file_column)
     table = read_table(found.file)
     files, target = column_position(table, found.column, "file_column"), _label_column(table, found, label_column)
-    table, unlabelled = with_targets(table, target, skip_bad)
+    table, unlabelled = with_targets(table, target, how.skip_bad)
     known = _by_name(found.images)
     text = as_text(table, files)
     names = [None if code < 0 else known.get(text.levels[code]) for code in text.codes.tolist()]
     missing = [row for row, name in enumerate(names) if name is None]
-    if missing and not (skip_bad and len(missing) < len(names) - 1):
+    if missing and not (how.skip_bad and len(missing) < len(names) - 1):
         got = text.levels[text.codes[missing[0]]] if text.codes[missing[0]] >= 0 else ""
         more = f", as are {len(missing) - 1} more of {len(names)}" if len(missing) > 1 else ""
         raise InputError(

@@ -10,15 +10,17 @@ their classes. Its official test images have no labels and are left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.archives import unpacked
 from rcad.data.cache import Described, cached
-from rcad.data.dataset import Dataset, Progress, check_labels, check_several
+from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
 from rcad.data.files import read_bytes, reason
 from rcad.data.image_folders import ClassFiles, read
@@ -26,8 +28,8 @@ from rcad.data.images import is_image_name
 from rcad.data.registry import OFFICIAL
 from rcad.errors import InputError, need
 
-Images = npt.NDArray[np.uint8]
-Labels = npt.NDArray[np.int64]
+Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images (N, 3, 32, 32) and labels (N,)."""
 PIXELS = 3 * 32 * 32
 _CIFAR_FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar10": {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
@@ -39,17 +41,13 @@ _CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
 _ANNOTATIONS = "val/val_annotations.txt"
 
 
-def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:
     """CIFAR-10 from cifar-10-binary.tar.gz or the folder of its .bin files: uint8 images of 3x32x32, labels 0..9."""
     return _load_cifar("cifar10", Path(name_or_path), "fine", cache_dir, progress)
 
 
 def load_cifar100(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    labels: str = "fine",
+    name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, labels: str = "fine"
 ) -> Dataset:
     """CIFAR-100 alike; `labels` are "fine", 0..99, or "coarse", 0..19."""
     if labels not in ("fine", "coarse"):
@@ -57,26 +55,23 @@ def load_cifar100(
     return _load_cifar("cifar100", Path(name_or_path), labels, cache_dir, progress)
 
 
-def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, progress: Progress | None) -> Dataset:
-    splits = _CIFAR_FILES[name]
+def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, progress: Progress) -> Dataset:
     root = _folder(name, path, cache_dir)
-    files = {file: root / file for split in splits.values() for file in split}
-    for file in files.values():
-        _check_there(file, path)
+    files = {split: _check_there(root, names, path) for split, names in _CIFAR_FILES[name].items()}
     names = root / _CIFAR_NAMES[name, labels]
     classes = {"fine": OFFICIAL[name].classes, "coarse": tuple(f"superclass {i}" for i in range(20))}[labels]
     if names.is_file():
         text = names.read_text(encoding="utf-8", errors="replace").split()
         classes = tuple(text) if len(text) == len(classes) else classes
 
-    def build(folder: Path) -> Described:
-        def part(file: str) -> tuple[Images, Labels]:
-            return _cifar_records(read_bytes(files[file]), f"{path}:{file}", name, labels, len(classes))
+    def read_part(file: Path) -> Examples:
+        return _cifar_records(read_bytes(file), f"{path}:{file.name}", name, labels, len(classes))
 
-        _save_parts(folder, splits, part, progress)
+    def build(folder: Path) -> Described:
+        _save_parts(folder, files, read_part, progress)
         return Described(classes, f"{name}, binary version, from {path.name}")
 
-    return cached(name, [*files.values()], root, {"labels": labels, "classes": classes}, build, cache_dir)
+    return cached(name, [*chain(*files.values())], root, {"labels": labels, "classes": classes}, build, cache_dir)
 
 
 def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
@@ -84,12 +79,30 @@ def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
     return path if path.is_dir() else unpacked(path, cache_dir, OFFICIAL[name].check)
 
 
-def _check_there(file: Path, origin: Path) -> None:
-    if not file.is_file():
-        raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
+def _check_there(root: Path, names: Sequence[str], origin: Path) -> list[Path]:
+    """The files of these names in `root`; a message calls the folder `origin`."""
+    for file in (root / name for name in names):
+        if not file.is_file():
+            raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
+    return [root / name for name in names]
 
 
-def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: int) -> tuple[Images, Labels]:
+def _save_parts(
+    folder: Path, files: Mapping[str, Sequence[Path]], read_part: Callable[[Path], Examples], progress: Progress
+) -> None:
+    """Write the images and labels of each split, which come file by file; `progress` counts those."""
+    done, total = 0, sum(map(len, files.values()))
+    for split, parts in files.items():
+        examples = []
+        for file in parts:
+            examples.append(read_part(file))
+            done += 1
+            progress(done, total)
+        for letter, arrays in zip("xy", zip(*examples, strict=True), strict=True):
+            np.save(folder / f"{split}_{letter}.npy", np.concatenate(arrays))
+
+
+def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: int) -> Examples:
     """Split one file into images (N, 3, 32, 32) and labels (N,). CIFAR-100 puts the coarse label first."""
     label_bytes = 1 if name == "cifar10" else 2
     record = label_bytes + PIXELS
@@ -104,11 +117,7 @@ def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: 
 
 
 def load_svhn(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    extra: bool = False,
+    name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, extra: bool = False
 ) -> Dataset:
     """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
 
@@ -120,24 +129,21 @@ def load_svhn(
     """
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
-    splits = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
-    files = {part: folder / f"{part}_32x32.mat" for parts in splits.values() for part in parts}
-    for file in files.values():
-        _check_there(file, folder)
+    parts = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
+    files = {
+        split: _check_there(folder, [f"{part}_32x32.mat" for part in names], folder) for split, names in parts.items()
+    }
 
     def build(target: Path) -> Described:
-        def part(name: str) -> tuple[Images, Labels]:
-            OFFICIAL["svhn"].check(files[name])
-            return _read_svhn(files[name])
-
-        _save_parts(target, splits, part, progress)
+        _save_parts(target, files, _read_svhn, progress)
         return Described(OFFICIAL["svhn"].classes, "SVHN, cropped digits" + (", with extra" if extra else ""))
 
-    return cached("svhn", [*files.values()], folder, {"extra": extra, "check": True}, build, cache_dir)
+    return cached("svhn", [*chain(*files.values())], folder, {"extra": extra, "check": True}, build, cache_dir)
 
 
-def _read_svhn(file: Path) -> tuple[Images, Labels]:
+def _read_svhn(file: Path) -> Examples:
     """One file: X is (32, 32, 3, N) uint8, y is (N, 1) with labels 1..10."""
+    OFFICIAL["svhn"].check(file)
     try:
         content = need("scipy.io", "scipy").loadmat(file, variable_names=["X", "y"])
     except (ImportError, MemoryError):
@@ -156,20 +162,11 @@ def _read_svhn(file: Path) -> tuple[Images, Labels]:
     return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), labels % 10
 
 
-def load_tiny_imagenet(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    size: int | None = None,
-) -> Dataset:
+def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
     """Tiny ImageNet from its zip or the unpacked folder: uint8 images of 3x64x64, labels 0..199 by the sorted wnids."""
-    how = Reading(size, cache_dir=cache_dir, progress=progress)
-    path = Path(name_or_path)
-    root = _folder("tiny-imagenet", path, cache_dir)
-    texts = [root / "wnids.txt", root / _ANNOTATIONS]
-    for text in texts:
-        _check_there(text, path)
+    how, path = Reading(**reading), Path(name_or_path)
+    root = _folder("tiny-imagenet", path, how.cache_dir)
+    texts = _check_there(root, ("wnids.txt", _ANNOTATIONS), path)
     names = [file.relative_to(root).as_posix() for part in ("train", "val") for file in (root / part).rglob("*")]
     wnids, annotations = (text.read_text(encoding="utf-8", errors="replace") for text in texts)
     classes, splits = _sort_tiny(wnids, annotations, names, str(path))
@@ -218,22 +215,3 @@ def _tiny_annotations(text: str, classes: Sequence[str], origin: str) -> dict[st
             )
         labels[fields[0]] = fields[1]
     return labels
-
-
-def _save_parts(
-    folder: Path,
-    splits: Mapping[str, Iterable[str]],
-    part: Callable[[str], tuple[Images, Labels]],
-    progress: Progress | None,
-) -> None:
-    """Write the images and labels of each split, which come in parts; `progress` counts those."""
-    done, total = 0, sum(len(tuple(names)) for names in splits.values())
-    for split, names in splits.items():
-        pairs = []
-        for name in names:
-            pairs.append(part(name))
-            done += 1
-            if progress is not None:
-                progress(done, total)
-        for what, arrays in zip("xy", zip(*pairs, strict=True), strict=True):
-            np.save(folder / f"{split}_{what}.npy", np.concatenate(arrays))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import hashed, kept
-from rcad.data.dataset import Dataset, Progress, Split
+from rcad.data.cache import build_once, hashed, holding
+from rcad.data.dataset import Dataset, Progress, Split, no_progress
 from rcad.data.files import read_bytes, reason
 from rcad.errors import InputError, need
 
@@ -144,7 +144,7 @@ def load_embedded(name_or_path: str) -> Dataset:
     return Dataset(name_or_path, "classification", split, classes=classes, columns=names, note=note)
 
 
-def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:
     """The digits as class folders of PNG files in the cache, every fifth in val/; streamed from there."""
     from rcad.data import image_folders
 
@@ -157,7 +157,7 @@ def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: 
             home.mkdir(parents=True, exist_ok=True)
             pillow.fromarray(pixels[0]).save(home / f"{k:04}.png")
 
-    folder = kept(cache_dir, f"unpacked/{hashed(name_or_path)[:32]}", write)
+    folder = build_once(cache_dir, f"unpacked/{hashed(name_or_path)[:32]}", write, holding())
     return image_folders.load(str(folder), cache_dir=cache_dir, progress=progress, stream=True)
 
 

@@ -7,7 +7,7 @@ import importlib.util
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -141,16 +141,22 @@ def read_table(path: Path, *, least: int = 2) -> Table:
     return table
 
 
+def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """The tables whose names begin with a split, by split ("train", "test", "valid") and sorted."""
+    splits: dict[str, list[Path]] = {}
+    for path in sorted(paths):
+        if match := _SPLIT.fullmatch(path.name.lower()):
+            splits.setdefault("valid" if match[1].startswith("val") else match[1], []).append(path)
+    return splits
+
+
 def split_tables(folder: Path) -> dict[str, list[Path]]:
     """The tables of a folder by split, "train" and perhaps "test" (else valid); none where no table is called train."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(path for home in (folder, folder / "data") if home.is_dir() for path in home.iterdir()):
-        if match := _SPLIT.fullmatch(path.name.lower()):
-            found.setdefault("valid" if match[1].startswith("val") else match[1], []).append(path)
-    if "train" not in found:
+    splits = split_files(path for home in (folder, folder / "data") if home.is_dir() for path in home.iterdir())
+    if "train" not in splits:
         return {}
-    tests = found.get("test") or found.get("valid")
-    return {"train": found["train"]} | ({"test": tests} if tests else {})
+    tests = splits.get("test") or splits.get("valid")
+    return {"train": splits["train"]} | ({"test": tests} if tests else {})
 
 
 def joined(tables: Sequence[Table], path: Path) -> Table:
