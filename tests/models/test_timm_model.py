@@ -15,7 +15,6 @@ from rcad.cli.main import run as command
 from rcad.errors import LONGEST, InputError, MissingExtraError
 from rcad.models import build
 from rcad.models.timm_model import import_timm
-from rcad.models.weights import load_weights
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
 from rcad.train.place import Place
@@ -55,11 +54,11 @@ def test_the_network_s_own_statistics_are_layer_zero(timm: Any) -> None:
 
 @pytest.mark.usefixtures("timm")
 def test_weights_go_to_another_number_of_classes(tmp_path: Path) -> None:
-    one, other = build("timm:test_vit", **IMAGE), build("timm:test_vit", num_outputs=3, in_shape=(3, 32, 32))
-    torch.save(one.state_dict(), tmp_path / "one.pt")
-    load_weights(other, tmp_path / "one.pt", skip_head=True)
+    source = build("timm:test_vit", **IMAGE)
+    torch.save(source.state_dict(), tmp_path / "w.pt")
+    target = build("timm:test_vit", num_outputs=3, in_shape=(3, 32, 32), weights=tmp_path / "w.pt")
     x = torch.rand(2, 3, 32, 32)
-    assert torch.equal(one.eval().features(x), other.eval().features(x))
+    assert torch.equal(source.eval().features(x), target.eval().features(x))
 
 
 @pytest.mark.usefixtures("timm")
@@ -130,15 +129,15 @@ def test_pretrained_weights_see_pixels_as_they_were_trained_to(
 ) -> None:
     if of_a_file and channels == 1:
         with pytest.raises(InputError, match="the file's network takes images of 3 channels"):
-            build(f"timm:{NET}", num_outputs=5, in_shape=(1, 64, 64), weights=weights, skip_head=None)
+            build(f"timm:{NET}", num_outputs=5, in_shape=(1, 64, 64), weights=weights)
         return
+    source = weights if of_a_file else "pretrained"
     data: dict[str, Any] = {"mean": (0.1,) * channels, "std": (0.9,) * channels}
-    source = {"weights": weights, "skip_head": None} if of_a_file else {"weights": "pretrained"}
-    model: Any = build(f"timm:{NET}", num_outputs=5, in_shape=(channels, 64, 64), **data, **source).eval()
+    model: Any = build(f"timm:{NET}", num_outputs=5, in_shape=(channels, 64, 64), **data, weights=source).eval()
     net = timm.create_model(NET, pretrained=True, num_classes=0, in_chans=channels).eval()
     own = timm.get_pretrained_cfg(NET)
     mean, std = (
-        torch.tensor(one).mean() if channels == 1 else torch.tensor(one)[:, None, None] for one in (own.mean, own.std)
+        torch.tensor(rgb).mean() if channels == 1 else torch.tensor(rgb)[:, None, None] for rgb in (own.mean, own.std)
     )
     x = torch.rand(2, channels, 64, 64)
     torch.testing.assert_close(model.features(x), net((x - mean) / std))
@@ -167,11 +166,6 @@ def test_says_why_there_are_no_pretrained_weights(name: str, side: int, message:
     with pytest.raises(InputError, match=message) as caught:
         build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), **how)  # type: ignore[arg-type]
     assert len(str(caught.value)) < LONGEST
-
-
-def test_only_timm_has_pretrained_weights() -> None:
-    with pytest.raises(InputError, match="expected a file of weights for resnet18, but got 'pretrained'"):
-        build("resnet18", **IMAGE, weights="pretrained")
 
 
 @pytest.mark.usefixtures("weights")

@@ -342,7 +342,6 @@ def model_for(
             width=config.model.width,
             hidden=config.model.hidden,
             weights=config.model.weights,
-            skip_head=None,
         )
 
 
