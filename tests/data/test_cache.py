@@ -229,7 +229,7 @@ def test_root_is_argument_then_environment_then_home(tmp_path, monkeypatch):
 
 def test_a_cache_that_cannot_be_written_is_one_line(source, tmp_path, monkeypatch):
     source.cache_dir = source.file
-    with pytest.raises(InputError, match=r"^expected a cache folder.*RCAD_CACHE$"):
+    with pytest.raises(InputError, match=r"^expected to write the cache in .*RCAD_CACHE$"):
         source.load()
 
     def full_disk(folder):

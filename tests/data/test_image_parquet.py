@@ -59,7 +59,7 @@ def test_shards_keep_their_order(folder, image, label, struct):
 
 
 def test_row_groups_longer_than_a_run_are_cut(folder, monkeypatch):
-    monkeypatch.setattr(image_parquet, "SOURCE_LENGTH", 3)
+    monkeypatch.setattr("rcad.data.decoding.SOURCE_LENGTH", 3)
     write(folder / "train.parquet", list(range(10)), [0, 1] * 5, group=7)
     assert reds(load(folder).train) == list(range(10))
 

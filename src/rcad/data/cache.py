@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, make_folder, reading, writing
+from rcad.data.files import digest, exclusive_lock, reading, writing
 from rcad.errors import InputError, expanded
 
 T = TypeVar("T")
@@ -55,6 +55,7 @@ _OWN_NAMES = {
 # A file changed this recently may change again within the clock's tick and keep its size and times.
 _SETTLED_SECONDS = 2.0
 REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
+SPACE = f"free some space there, or {REMEDY}"
 
 
 @dataclass(frozen=True)
@@ -199,14 +200,6 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
     return int(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).offset)
 
 
-@contextlib.contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    """A folder of the cache is made, and what is wrong with the disk is one line."""
-    make_folder(folder, "cache", REMEDY)
-    with writing(folder.parent, "cache", f"free some space there, or {REMEDY}"):
-        yield
-
-
 def build_once(
     cache_dir: Path | str | None, name: str, build: Callable[[Path], None], open_folder: Callable[[Path], T | None]
 ) -> T:
@@ -222,7 +215,7 @@ def build_once(
     prefix = f".{folder.name}.partial-"
     if (content := open_folder(folder)) is not None:
         return content
-    with _written(folder.parent), exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
+    with writing(folder.parent, "cache", SPACE), exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
         if (content := open_folder(folder)) is not None:
             return content
         if held:  # only a killed process can have left these
@@ -319,7 +312,7 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
     content = hashed("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
     newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_SECONDS:
-        with _written(memory.parent):
+        with writing(memory.parent, "cache", SPACE):
             memory.write_text(f"{content}\n", encoding="ascii")
     return content
 

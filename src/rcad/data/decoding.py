@@ -25,7 +25,7 @@ from rcad.data.images import ColourError, decode, is_grey
 from rcad.errors import InputError, need, whole
 
 SOURCE_LENGTH = 512
-"""Images in a source at most: short enough to share among processes."""
+"""Images that a process takes at a time: few enough to share the work."""
 LARGEST_SIZE = 4096
 _BUFFER = 1 << 20
 T = TypeVar("T")
@@ -74,6 +74,9 @@ class ParquetRows:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    def take(self, rows: range) -> ParquetRows:
+        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
 
     def images(self) -> Iterator[Encoded]:
         parquet = need("pyarrow.parquet", "pyarrow")
@@ -264,11 +267,6 @@ def content(data: bytes | InputError) -> bytes:
     return data
 
 
-def in_parts(root: Path, names: Sequence[str]) -> list[ImageFiles]:
-    """Names below a folder, as sources of at most SOURCE_LENGTH."""
-    return [ImageFiles(str(root), names[k : k + SOURCE_LENGTH]) for k in range(0, len(names), SOURCE_LENGTH)]
-
-
 def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
     """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
 
@@ -301,15 +299,21 @@ def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> d
     for split, sources in images.sources.items():
         output = folder / f"{split}_x.npy"
         offset = allocate(output, (sum(map(len, sources)), *shape))
-        for source in sources:
-            jobs.append(Decoding(source, shape, how.size, how.skip_bad, output=str(output), offset=offset))
-            offset += len(source) * math.prod(shape)
+        for part in (part for source in sources for part in cut(source)):
+            jobs.append(Decoding(part, shape, how.size, how.skip_bad, output=str(output), offset=offset))
+            offset += len(part) * math.prod(shape)
     bad: dict[int, str] = {}
     first = 0
     for job, problems in zip(jobs, run_all(jobs, how), strict=True):
         bad |= {first + place: problem for place, problem in problems.items()}
         first += len(job)
     return bad
+
+
+def cut(source: Any) -> list[Any]:
+    """A source in parts of at most SOURCE_LENGTH images."""
+    count = len(source)
+    return [source.take(range(k, min(k + SOURCE_LENGTH, count))) for k in range(0, count, SOURCE_LENGTH)]
 
 
 def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rcad.data.cache import build_once, hashed, holding
 from rcad.data.dataset import Progress
-from rcad.data.files import make_folder, reason
+from rcad.data.files import reason
 from rcad.data.images import is_image_name
 from rcad.errors import InputError, need
 from rcad.hub import Address, Repository
@@ -136,7 +136,6 @@ def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progr
         examples = "MNIST, FashionMNIST, CIFAR10, SVHN, Flowers102, OxfordIIITPet"
         raise InputError(f"expected the name of a torchvision data set, e.g. {examples}, but got {name!r}")
     root = (data_dir or cache_dir) / "torchvision"
-    make_folder(root, "data", "pass another data_dir= (--data-dir)")
 
     def build(folder: Path) -> None:
         opened = {split: _opened(make, name, root, split) for split in ("train", "test")}
@@ -168,6 +167,7 @@ def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
     elif split == "test":
         return None
     try:
+        root.mkdir(parents=True, exist_ok=True)
         return make(str(root), **options)
     except Exception as error:
         raise InputError(

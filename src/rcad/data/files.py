@@ -50,20 +50,11 @@ def check_md5(path: Path, expected: str, remedy: str) -> None:
         raise InputError(f"expected md5 {expected} for {path}, but got {got}; {remedy}")
 
 
-def make_folder(folder: Path, purpose: str, remedy: str) -> None:
-    """Create `folder` and its parents, or say in one line why not."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"expected a {purpose} folder that can be written, but got {folder} ({error.strerror}); {remedy}"
-        ) from None
-
-
 @contextlib.contextmanager
 def writing(folder: Path, purpose: str, remedy: str) -> Iterator[None]:
-    """Turn what the file system refuses (no space, no permission) into one line."""
+    """Make `folder`, and turn what the file system refuses (no space, no permission) into one line."""
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         reason = error.strerror or str(error)

@@ -6,7 +6,8 @@ root/<class>/*.png, or root/train/<class>/*.jpg with root/val or root/test besid
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rcad.data.dataset import Dataset, check_several
-from rcad.data.decoding import ImageSet, Reading, in_parts
+from rcad.data.decoding import ImageFiles, ImageSet, Reading
 from rcad.data.images import is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
@@ -74,7 +75,7 @@ def read(
     labels = {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
     paths = [root / name for files in names.values() for name in files]
     note = f"{len(paths):,} images in {len(classes)} classes from {root.name}"
-    images = ImageSet({split: in_parts(root, files) for split, files in names.items()}, labels, classes, note)
+    images = ImageSet({split: [ImageFiles(str(root), files)] for split, files in names.items()}, labels, classes, note)
     dataset = read_images(kind, [*paths, *extra_files], root, lambda: images, how, classes=classes)
     if isinstance(dataset.train.x, Stream):
         return dataset
@@ -146,11 +147,18 @@ LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "y")
 _LOOKED_AT = 50
 
 
-class Found(NamedTuple):
-    """Where the images and the table are, and which column names the files."""
+class Labelled(NamedTuple):
+    """Images that a table labels.
+
+    Attributes:
+        images: their folder.
+        names: of the images, by themselves and without suffix where that names one.
+        column: of the table, which names the files.
+    """
 
     images: Path
-    file: Path
+    names: Mapping[str, str]
+    table: Table
     column: str
 
 
@@ -173,105 +181,101 @@ def load_labelled(
         reading: as of `Reading`; `skip_bad` leaves out rows without a label or an image too.
     """
     how = Reading(**reading)
-    root = Path(name_or_path)
-    found = _located(root, labels, data_dir, file_column)
-    table = read_table(found.file)
-    files, target = column_position(table, found.column, "file_column"), _label_column(table, found, label_column)
+    images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)
+    files, target = column_position(table, column, "file_column"), _label_column(table, column, label_column)
     table, unlabelled = with_targets(table, target, how.skip_bad)
-    known = _by_name(found.images)
     text = as_text(table, files)
-    names = [None if code < 0 else known.get(text.levels[code]) for code in text.codes.tolist()]
-    missing = [row for row, name in enumerate(names) if name is None]
-    if missing and not (how.skip_bad and len(missing) < len(names) - 1):
+    chosen = [None if code < 0 else names.get(text.levels[code]) for code in text.codes.tolist()]
+    missing = [row for row, name in enumerate(chosen) if name is None]
+    if missing and not (how.skip_bad and len(missing) < len(chosen) - 1):
         got = text.levels[text.codes[missing[0]]] if text.codes[missing[0]] >= 0 else ""
-        more = f", as are {len(missing) - 1} more of {len(names)}" if len(missing) > 1 else ""
+        more = f", as are {len(missing) - 1} more of {len(chosen)}" if len(missing) > 1 else ""
         raise InputError(
-            f"expected the image {got[:80]!r} of {table.where(missing[0], files)} in {found.images}, but it is "
+            f"expected the image {got[:80]!r} of {table.where(missing[0], files)} in {images}, but it is "
             f"missing{more}; correct the table, or pass --skip-bad"
         )
-    y, classes = class_labels(table.take(np.flatnonzero([name is not None for name in names])), target)
-    chosen = [name for name in names if name is not None]
+    y, classes = class_labels(table.take(np.flatnonzero([name is not None for name in chosen])), target)
+    present = [name for name in chosen if name is not None]
     counts = ((unlabelled, "a label"), (len(missing), "an image"))
-    skipped = tuple(f"{count} row{'s' if count > 1 else ''} without {what} skipped" for count, what in counts if count)
-    top = Path(os.path.commonpath([found.images.absolute(), found.file.parent.absolute()]))
-    note = f"{len(chosen):,} images in {len(classes)} classes from {found.images.name}, labels in {found.file.name}"
+    skipped = tuple(f"{count} row{'s' if count > 1 else ''} without {part} skipped" for count, part in counts if count)
+    top = Path(os.path.commonpath([images.absolute(), table.path.parent.absolute()]))
+    note = f"{len(present):,} images in {len(classes)} classes from {images.name}, labels in {table.path.name}"
+    image_set = ImageSet({"train": [ImageFiles(str(images), present)]}, {"train": y}, classes, note, skipped)
+    paths = [images.absolute() / name for name in sorted(set(present))] + [table.path.absolute()]
+    return read_images("labels", paths, top, lambda: image_set, how, file=column, label=table.names[target])
 
-    images = ImageSet({"train": in_parts(found.images, chosen)}, {"train": y}, classes, note, skipped)
-    paths = [found.images.absolute() / name for name in sorted(set(chosen))] + [found.file.absolute()]
-    return read_images("labels", paths, top, lambda: images, how, file=found.column, label=table.names[target])
 
-
-def find_labels(folder: Path) -> Found | None:
+def find_labels(folder: Path) -> Labelled | None:
     """The one table beside a flat folder of images whose every name it holds; None where it is not that plain."""
     tables = [path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv") and path.is_file()]
-    named = [path for path in tables if path.stem.lower() in LABEL_FILES] or tables
-    if len(named) != 1:
+    usual = [path for path in tables if path.stem.lower() in LABEL_FILES] or tables
+    if len(usual) != 1:
         return None
-    for images in [folder / name for name in IMAGE_FOLDERS] + [folder]:
-        if not images.is_dir() or not (known := _by_name(images)):
-            continue
+    for images, names in _image_folders(folder):
         try:
-            table = read_table(named[0])
+            table = read_table(usual[0])
         except InputError:
             return None
-        column = _file_column(table, known)
-        if column is not None:
-            return Found(images, named[0], column)
+        if column := _file_column(table, names):
+            return Labelled(images, names, table, column)
     return None
 
 
-def _located(folder: Path, labels: str | None, data_dir: Path | None, file_column: str | None) -> Found:
+def _located(folder: Path, labels: str | None, data_dir: Path | None, file_column: str | None) -> Labelled:
     if labels is None:
-        found = find_labels(folder)
-        assert found is not None, "the layout was recognised by it"
-        return found if file_column is None else found._replace(column=file_column)
-    given = expanded(labels)
-    places = [given, folder / given, folder.parent / given, *([data_dir / given] if data_dir else [])]
+        labelled = find_labels(folder)
+        assert labelled is not None, "the layout was recognised by it"
+        return labelled if file_column is None else labelled._replace(column=file_column)
+    path = expanded(labels)
+    places = [path, folder / path, folder.parent / path, *([data_dir / path] if data_dir else [])]
     file = next((place for place in places if place.is_file()), None)
     if file is None:
         raise InputError(f"expected a table of labels at {labels}, but there is none, nor in {folder}; check the path")
-    inside = [folder / name for name in IMAGE_FOLDERS]
-    images = next((place for place in (folder, *inside) if place.is_dir() and _by_name(place)), None)
+    images, names = next(_image_folders(folder), (None, {}))
     if images is None:
         raise InputError(f"expected images in {folder}, but got none; name their folder (--images)")
-    column = file_column or _file_column(read_table(file), _by_name(images))
+    table = read_table(file)
+    column = file_column or _file_column(table, names)
     if column is None:
         raise InputError(
             f"expected a column of {file} that names the images in {images}, but found none; pass file_column= "
             "(--file-column)"
         )
-    return Found(images, file, column)
+    return Labelled(images, names, table, column)
 
 
-def _by_name(folder: Path) -> Mapping[str, str]:
-    """The images right in a folder by name, and by name without suffix where that names one."""
-    names = [entry.name for entry in os.scandir(folder) if is_image_name(entry.name) and entry.is_file()]
-    stems: dict[str, str] = {}
-    for name in names:
-        stem = name.rpartition(".")[0]
-        stems[stem] = "" if stem in stems else name
-    return {stem: name for stem, name in stems.items() if name} | {name: name for name in names}
+def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """The folder and those in it that may hold the images, where they do; the images by name, with and without suffix.
+
+    Without suffix a name stands for an image where it is the only one.
+    """
+    for place in (folder, *(folder / name for name in IMAGE_FOLDERS)):
+        entries = os.scandir(place) if place.is_dir() else ()
+        names = [entry.name for entry in entries if is_image_name(entry.name) and entry.is_file()]
+        stems = [name.rpartition(".")[0] for name in names]
+        count = Counter(stems)
+        if names:
+            yield place, {s: n for s, n in zip(stems, names, strict=True) if count[s] == 1} | {n: n for n in names}
 
 
-def _file_column(table: Table, known: Mapping[str, str]) -> str | None:
+def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
     """The first column of which the first rows all name images."""
-    for j, name in enumerate(table.names):
+    for j, column in enumerate(table.names):
         text = as_text(table, j)
         first = text.codes[:_LOOKED_AT].tolist()
-        if sum(code >= 0 and text.levels[code] in known for code in first) > len(first) / 2:
-            return name
+        if sum(code >= 0 and text.levels[code] in names for code in first) > len(first) / 2:
+            return column
     return None
 
 
-def _label_column(table: Table, found: Found, asked: str | None) -> int:
-    if asked is not None:
-        return column_position(table, asked, "label_column")
-    others = [name for name in table.names if name != found.column]
-    usual = [name for name in others if name.lower() in LABEL_COLUMNS]
-    chosen = others if len(others) == 1 else usual
-    if len(chosen) != 1:
+def _label_column(table: Table, file_column: str, chosen: str | None) -> int:
+    if chosen is not None:
+        return column_position(table, chosen, "label_column")
+    columns = [name for name in table.names if name != file_column]
+    usual = columns if len(columns) == 1 else [name for name in columns if name.lower() in LABEL_COLUMNS]
+    if len(usual) != 1:
         raise InputError(
-            f"expected one column of classes in {found.file}, but got {some_names(others) or 'none'}; pass "
+            f"expected one column of classes in {table.path}, but got {some_names(columns) or 'none'}; pass "
             "label_column= (--label-column)"
         )
-    return table.names.index(chosen[0])
+    return table.names.index(usual[0])

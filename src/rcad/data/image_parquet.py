@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, check_labels, check_several, count_classes
-from rcad.data.decoding import SOURCE_LENGTH, ImageSet, ParquetRows, Reading, Source
+from rcad.data.decoding import ImageSet, ParquetRows, Reading, Source
 from rcad.data.files import reason
 from rcad.data.streams import read_images
 from rcad.data.table_files import split_files
@@ -153,15 +153,13 @@ class _Shard:
         return labels
 
     def sources(self) -> list[ParquetRows]:
-        """The images, in pieces of at most SOURCE_LENGTH rows."""
-        parts, first = [], 0
+        """The images, by row group."""
+        groups, first = [], 0
         for group in range(self.file.metadata.num_row_groups):
             rows = self.file.metadata.row_group(group).num_rows
-            for start in range(0, rows, SOURCE_LENGTH):
-                stop = min(start + SOURCE_LENGTH, rows)
-                parts.append(ParquetRows(str(self.path), self.leaf or "", group, first, start, stop))
+            groups.append(ParquetRows(str(self.path), self.leaf or "", group, first, 0, rows))
             first += rows
-        return parts
+        return groups
 
     def class_names(self) -> tuple[str, ...] | None:
         """The names that the datasets library leaves in the schema's metadata, where it did."""

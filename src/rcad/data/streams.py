@@ -23,7 +23,6 @@ from rcad.data.cache import DECODING, Described, build_once, cached, check_room,
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, standing
 from rcad.data.decoding import (
-    SOURCE_LENGTH,
     Decoding,
     FileParts,
     ImageFiles,
@@ -31,6 +30,7 @@ from rcad.data.decoding import (
     Reading,
     Shape,
     Source,
+    cut,
     decode_splits,
     first_image,
     in_one_shape,
@@ -230,12 +230,11 @@ def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading)
 
 def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
     """Decode every image once."""
-    count = len(encoded)
-    chunks = [encoded.take(range(k, min(k + SOURCE_LENGTH, count))) for k in range(0, count, SOURCE_LENGTH)]
+    parts = cut(encoded)
 
     def survey(shape: Shape) -> Survey:
-        jobs = [Looking(chunk, shape, how.size, how.skip_bad) for chunk in chunks]
-        moments, bad = np.zeros((2, count, shape[0]), np.int64), {}
+        jobs = [Looking(part, shape, how.size, how.skip_bad) for part in parts]
+        moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
         for place, image in enumerate(image for answer in run_all(jobs, how) for image in answer):
             if isinstance(image, str):
                 bad[place] = image
@@ -244,7 +243,7 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
         places, reasons = np.asarray(list(bad), np.int64), np.asarray(list(bad.values()), np.str_)
         return Survey(np.asarray(shape), moments, places, reasons)
 
-    return in_one_shape(chunks, how, survey)
+    return in_one_shape(parts, how, survey)
 
 
 def _encoded(

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,11 @@ class Text:
             places: dict[str, int] = {}
             codes = [-1 if v is None else places.setdefault(v, len(places)) for v in self._values]
             return list(places), np.asarray(codes, dtype=np.int64)
-        found = self._values.dictionary_encode()
+        encoded = self._values.dictionary_encode()
         levels: dict[str, int] = {}
-        texts = (text.strip() for text in found.dictionary.to_pylist())
+        texts = (text.strip() for text in encoded.dictionary.to_pylist())
         place = [-1 if text.lower() in MISSING else levels.setdefault(text, len(levels)) for text in texts]
-        return list(levels), np.asarray(place, dtype=np.int64)[found.indices.to_numpy()]
+        return list(levels), np.asarray(place, dtype=np.int64)[encoded.indices.to_numpy()]
 
     @property
     def levels(self) -> list[str]:
@@ -54,6 +55,14 @@ class Text:
     @property
     def codes(self) -> npt.NDArray[np.int64]:
         return self.coded[1]
+
+    def texts(self, rows: Any = slice(None)) -> list[str | None]:
+        """The text of each row, or of these rows; None for missing."""
+        return [None if k < 0 else self.levels[k] for k in self.codes[rows].tolist()]
+
+    def row_of(self, level: str) -> int:
+        """The first row with this text."""
+        return int(np.argmax(self.codes == self.levels.index(level)))
 
     @cached_property
     def numbers(self) -> Numbers | None:
@@ -67,8 +76,7 @@ class Text:
                 if not np.isnan(cast).any():
                     return cast
         values = [number_of(level) for level in self.levels]
-        known = np.asarray([np.nan if v is None else v for v in values] + [np.nan])
-        return None if None in values else known[self.codes]
+        return None if None in values else np.asarray([*values, np.nan], dtype=np.float64)[self.codes]
 
 
 Column = Numbers | Text
@@ -100,13 +108,7 @@ class Table:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Table:
         """These rows, in this order."""
-        columns: list[Column] = []
-        for column in self.columns:
-            if isinstance(column, Text):
-                chosen = column.codes[rows].tolist()
-                columns.append(Text([None if k < 0 else column.levels[k] for k in chosen]))
-            else:
-                columns.append(column[rows])
+        columns = (Text(part.texts(rows)) if isinstance(part, Text) else part[rows] for part in self.columns)
         return Table(self.path, self.names, tuple(columns), len(rows), lambda row: self.line(int(rows[row])))
 
 
@@ -160,16 +162,19 @@ def split_tables(folder: Path) -> dict[str, list[Path]]:
 
 
 def joined(tables: Sequence[Table], path: Path) -> Table:
-    """Tables with the same columns one below the other."""
+    """Tables with the same columns one below the other; one alone is itself."""
     first = tables[0]
+    if len(tables) == 1:
+        return first
     for other in tables[1:]:
         if missing := [name for name in first.names if name not in other.names]:
             raise InputError(f"expected a column {missing[0]!r} in {other.path} as in {first.path}, but it is missing")
     columns: list[Column] = []
     for name in first.names:
         parts = [table.columns[table.names.index(name)] for table in tables]
-        numbers_ = [part for part in parts if not isinstance(part, Text)]
-        columns.append(np.concatenate(numbers_) if len(numbers_) == len(parts) else Text(_texts(parts)))
+        numeric = [part for part in parts if not isinstance(part, Text)]
+        texts = (part.texts() if isinstance(part, Text) else _written(part) for part in parts)
+        columns.append(np.concatenate(numeric) if len(numeric) == len(parts) else Text([*chain(*texts)]))
     starts = np.cumsum([0, *map(len, tables)])
 
     def line(row: int) -> str:
@@ -179,14 +184,8 @@ def joined(tables: Sequence[Table], path: Path) -> Table:
     return Table(path, first.names, tuple(columns), int(starts[-1]), line)
 
 
-def _texts(parts: Sequence[Column]) -> list[str | None]:
-    found: list[str | None] = []
-    for part in parts:
-        if isinstance(part, Text):
-            found += [None if k < 0 else part.levels[k] for k in part.codes.tolist()]
-        else:
-            found += [None if np.isnan(value) else repr(value) for value in part.tolist()]
-    return found
+def _written(values: Numbers) -> list[str | None]:
+    return [None if np.isnan(value) else repr(value) for value in values.tolist()]
 
 
 def _read_text(path: Path) -> Table:
