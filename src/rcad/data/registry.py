@@ -24,9 +24,7 @@ from typing import Any, NamedTuple
 
 from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress, no_progress
-from rcad.data.decoding import Reading
 from rcad.data.files import check_md5
-from rcad.data.images import is_image_name
 from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
 from rcad.errors import InputError, command, expanded
 
@@ -388,6 +386,8 @@ def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
         recognised = recognise(unpacked(recognised.path, cache_dir))
     if recognised is not None:
         return recognised
+    from rcad.data.images import is_image_name
+
     if path.is_dir() and any(map(is_image_name, _names(path))):
         raise InputError(
             f"expected labels for the images in {path}, but it holds neither class folders nor a table; give "
@@ -405,6 +405,8 @@ def _call(reader: str, name_or_path: str, reading: dict[str, Any], options: dict
     function: Callable[..., Dataset] = pkgutil.resolve_name(reader)
     parameters = [*inspect.signature(function).parameters]
     if "reading" in parameters:
+        from rcad.data.decoding import Reading
+
         parameters += [field.name for field in dataclasses.fields(Reading)]
     own = [name for name in parameters if name not in ("name_or_path", "reading", *reading)]
     for option in options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import pkgutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
@@ -12,21 +13,15 @@ from typing import Any
 import torch
 
 from rcad.errors import InputError, check_parameters, shown
-from rcad.models.convnets import SmallCNN, resnet18, resnet34, resnet50, wrn16_8, wrn28_10
 from rcad.models.layers import Model
-from rcad.models.mlp import MLP
 from rcad.models.weights import load_weights
 
-NETWORKS: dict[str, Callable[..., Model]] = {
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet50": resnet50,
-    "wrn28_10": wrn28_10,
-    "wrn16_8": wrn16_8,
-    "small_cnn": SmallCNN,
-    "mlp": MLP,
+NETWORKS = {
+    **{name: f"convnets:{name}" for name in ("resnet18", "resnet34", "resnet50", "wrn28_10", "wrn16_8")},
+    "small_cnn": "convnets:SmallCNN",
+    "mlp": "mlp:MLP",
 }
-"""A network's signature says which options it has."""
+"""Each network by its module, imported when it is used, and its class; its signature says which options it has."""
 TIMM = "timm:"
 MODELS: tuple[str, ...] = (*NETWORKS, f"{TIMM}NAME")
 """The names that `build` knows; NAME is any of timm's."""
@@ -96,7 +91,8 @@ def _network(name: str) -> Callable[..., Model]:
         near = difflib.get_close_matches(name, NETWORKS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
         raise InputError(f"expected a model out of {', '.join(MODELS)}, but got {name!r}; {hint}")
-    return NETWORKS[name]
+    network: Callable[..., Model] = pkgutil.resolve_name(f"rcad.models.{NETWORKS[name]}")
+    return network
 
 
 def _check_width(network: str, width: int, make: Callable[[], Model]) -> None:
