@@ -118,9 +118,9 @@ def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
     dataset = registry.load("toy", data_dir=tmp_path, size=3)
     assert len(dataset.train) == 3
     assert dataset.name == "toy"
-    with pytest.raises(InputError, match=r"the option size, but got 'sise'; did you mean 'size'\?"):
+    with pytest.raises(InputError, match=r"to be one of size, but got 'sise'; did you mean 'size'\?"):
         registry.load("toy", sise=3)
-    with pytest.raises(InputError, match=r"^expected for digits no option, but got 'size'; leave it out$"):
+    with pytest.raises(InputError, match=r"^expected an option for digits not to be given .*, but got 'size'$"):
         registry.load("digits", size=8)
 
 

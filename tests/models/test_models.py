@@ -225,15 +225,15 @@ IMAGE: dict[str, Any] = {"num_outputs": 3, "in_shape": (3, 8, 8)}
     ("name", "options", "message"),
     [
         ("resnet81", {}, r"but got 'resnet81'; did you mean 'resnet18'\?"),
-        ("transformer", {}, "but got 'transformer'; choose one of these"),
-        ("resnet18", {"dropout": 0.1}, "for resnet18, but got 'dropout'"),
-        ("mlp", {"norm": "batch"}, "for mlp, but got 'norm'"),
-        ("small_cnn", {"stem": "cifar"}, "for small_cnn, but got 'stem'"),
+        ("transformer", {}, "one of resnet18, .*, timm:NAME, but got 'transformer'$"),
+        ("resnet18", {"dropout": 0.1}, "an option of resnet18 to be one of .*, but got 'dropout'"),
+        ("mlp", {"norm": "batch"}, "an option of mlp to be one of .*, but got 'norm'"),
+        ("small_cnn", {"stem": "cifar"}, "an option of small_cnn to be one of .*, but got 'stem'"),
         ("resnet18", {"in_shape": (10,)}, "take 'mlp' for tables"),
         ("small_cnn", {"in_shape": (1, 3, 3)}, "at least 4x4 pixels, but got 3x3; take 'mlp'"),
         ("resnet18", {"weights": "nowhere.pt"}, "found none at nowhere.pt"),
         ("resnet18", {"weights": "pretrained"}, "expected a file of weights for resnet18, but got 'pretrained'"),
-        ("timm:resnet18", {"norm": "group"}, "for timm:resnet18, but got 'norm'"),
+        ("timm:resnet18", {"norm": "group"}, "an option of timm:resnet18 to be one of .*, but got 'norm'"),
     ],
 )
 def test_what_cannot_be_built_is_said_in_one_line(name: str, options: dict[str, Any], message: str) -> None:

@@ -108,13 +108,13 @@ def _named(root: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:
-    classes = {child.name: _images_below(root, child) for child in class_folders(folder)}
+    classes = {child.name: images_below(root, child) for child in class_folders(folder)}
     if not classes:
         raise InputError(f"expected one sub-folder per class in {folder}, but got none; sort the images into folders")
     return classes
 
 
-def _images_below(root: Path, folder: Path) -> list[str]:
+def images_below(root: Path, folder: Path) -> list[str]:
     """Image names relative to `root`, sorted, at any depth; a folder that cannot be a class ends the search."""
     images: list[str] = []
     others = 0

@@ -9,7 +9,6 @@ their classes. Its official test images have no labels and are left out.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -23,10 +22,9 @@ from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
 from rcad.data.files import read_bytes, reason
-from rcad.data.image_folders import ClassFiles, read
-from rcad.data.images import is_image_name
+from rcad.data.image_folders import images_below, read
 from rcad.data.registry import OFFICIAL
-from rcad.errors import InputError, need
+from rcad.errors import InputError, need, one_of
 
 Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images (N, 3, 32, 32) and labels (N,)."""
@@ -50,8 +48,7 @@ def load_cifar100(
     name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, labels: str = "fine"
 ) -> Dataset:
     """CIFAR-100 alike; `labels` are "fine", 0..99, or "coarse", 0..19."""
-    if labels not in ("fine", "coarse"):
-        raise InputError(f"expected labels to be 'fine' or 'coarse', but got {labels!r}")
+    one_of("labels", labels, ("fine", "coarse"))
     return _load_cifar("cifar100", Path(name_or_path), labels, cache_dir, progress)
 
 
@@ -167,51 +164,19 @@ def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
     how, path = Reading(**reading), Path(name_or_path)
     root = _folder("tiny-imagenet", path, how.cache_dir)
     texts = _check_there(root, ("wnids.txt", _ANNOTATIONS), path)
-    names = [file.relative_to(root).as_posix() for part in ("train", "val") for file in (root / part).rglob("*")]
     wnids, annotations = (text.read_text(encoding="utf-8", errors="replace") for text in texts)
-    classes, splits = _sort_tiny(wnids, annotations, names, str(path))
-    return read(root, splits, classes, how, "tiny-imagenet", texts)
-
-
-def _sort_tiny(
-    wnids: str, annotations: str, names: Sequence[str], origin: str
-) -> tuple[tuple[str, ...], dict[str, ClassFiles]]:
-    """Class names, and for each split the image names by class."""
     classes = tuple(sorted(wnids.split()))
-    check_several(classes, f"{origin} (wnids.txt)")
-    labels = _tiny_annotations(annotations, classes, origin)
-    train: dict[str, list[str]] = defaultdict(list)
-    test: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
-        parts = PurePosixPath(name).parts
-        if not is_image_name(name):
-            continue
-        if parts[0] == "train" and len(parts) > 2:
-            train[parts[1]].append(name)
-        elif parts[0] == "val" and parts[-1] in labels:
-            test[labels[parts[-1]]].append(name)
-    for wnid in classes:
-        if not train[wnid]:
-            raise InputError(f"expected images in train/{wnid} of {origin}, but got none; unpack or download it again")
-    found = sum(map(len, test.values()))
-    if found != len(labels):
-        raise InputError(
-            f"expected the {len(labels)} images of {_ANNOTATIONS} in {origin}, but got {found}; "
-            "unpack or download it again"
-        )
-    return classes, {"train": train, "test": test}
-
-
-def _tiny_annotations(text: str, classes: Sequence[str], origin: str) -> dict[str, str]:
-    """wnid by validation file name; lines are "file<tab>wnid<tab>box"."""
-    labels, allowed = {}, set(classes)
-    for number, line in enumerate(text.splitlines(), 1):
-        fields = line.split("\t")
-        if len(fields) < 2 or fields[1] not in allowed:
-            got = fields[1] if len(fields) > 1 else line
+    check_several(classes, f"{path} (wnids.txt)")
+    train = {wnid: images_below(root, root / "train" / wnid) for wnid in classes}
+    test: dict[str, list[str]] = {wnid: [] for wnid in classes}
+    by_name = {PurePosixPath(name).name: name for name in images_below(root, root / "val")}
+    for number, line in enumerate(annotations.splitlines(), 1):
+        name, wnid, *_ = (*line.split("\t"), "")
+        if wnid not in test or name not in by_name:
             raise InputError(
-                f"expected a class of wnids.txt in {origin}:{_ANNOTATIONS} line {number}, "
-                f"but got {got[:40]!r}; download it again"
+                f"expected an image of val/ and a class of wnids.txt in {path}:{_ANNOTATIONS} line {number}, but got "
+                f"{line[:40]!r}; download it again"
             )
-        labels[fields[0]] = fields[1]
-    return labels
+        test[wnid].append(by_name[name])
+    splits = {"train": train, "test": {wnid: sorted(names) for wnid, names in test.items()}}
+    return read(root, splits, classes, how, "tiny-imagenet", texts)

@@ -26,7 +26,7 @@ from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress, no_progress
 from rcad.data.files import check_md5
 from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
-from rcad.errors import InputError, command, expanded
+from rcad.errors import InputError, command, expanded, one_of
 
 
 @dataclass(frozen=True)
@@ -410,11 +410,7 @@ def _call(reader: str, name_or_path: str, reading: dict[str, Any], options: dict
         parameters += [field.name for field in dataclasses.fields(Reading)]
     own = [name for name in parameters if name not in ("name_or_path", "reading", *reading)]
     for option in options:
-        if option not in own:
-            close = difflib.get_close_matches(option, own, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
-            expected = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
-            raise InputError(f"expected for {name_or_path} {expected}, but got {option!r}{hint}")
+        one_of(f"an option for {name_or_path}", option, own)
     if reading["stream"] and "stream" not in parameters:
         raise InputError(f"expected class folders or Parquet shards to stream, but got {name_or_path}; read it whole")
     return function(name_or_path, **{key: value for key, value in reading.items() if key in parameters}, **options)

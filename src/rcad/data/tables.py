@@ -23,7 +23,7 @@ from rcad.data.table_encoder import (
     style_of,
 )
 from rcad.data.table_files import Table, Text, joined, read_table, split_tables
-from rcad.errors import InputError, expanded
+from rcad.errors import InputError, expanded, one_of
 
 AnyTask = Literal["auto", "classification", "regression"]
 
@@ -63,8 +63,7 @@ def load(
         1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
         labels in the order of `classes`, or regression targets like x. `encoder` encodes new rows alike.
     """
-    if task not in get_args(AnyTask):
-        raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
+    one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)
     files = split_tables(path) if path.is_dir() else {"train": [path]}
     if not files:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rcad.errors import InputError, check_parameters, shown
+from rcad.errors import InputError, check_parameters, one_of, shown
 from rcad.models.layers import Model
 from rcad.models.weights import load_weights
 
@@ -66,10 +65,7 @@ def build(
     parameters = set(signature(network).parameters)
     own = parameters - {"num_outputs", "in_shape", "channels"}
     for option in options:
-        if option not in own:
-            raise InputError(
-                f"expected options out of {', '.join(sorted(own))} for {name}, but got {option!r}; leave it out"
-            )
+        one_of(f"an option of {name}", option, sorted(own))
     if "stem" in own:
         options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
     size = {"in_shape": shape} if "in_shape" in parameters else {"channels": shape[0]}
@@ -87,10 +83,7 @@ def _network(name: str) -> Callable[..., Model]:
         from rcad.models.timm_model import TimmModel
 
         return partial(TimmModel, name.removeprefix(TIMM))
-    if name not in NETWORKS:
-        near = difflib.get_close_matches(name, NETWORKS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "choose one of these"
-        raise InputError(f"expected a model out of {', '.join(MODELS)}, but got {name!r}; {hint}")
+    one_of("the model", name, MODELS)
     network: Callable[..., Model] = pkgutil.resolve_name(f"rcad.models.{NETWORKS[name]}")
     return network
 
