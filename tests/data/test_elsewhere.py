@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data.conftest import shard
 from hub_server import Hub, digests, point_to, serving
 from made import png
 from one_line import one_line
@@ -44,16 +44,10 @@ def rows(count: int, first: int = 0) -> bytes:
     return "\n".join(["a,b,colour", *lines]).encode() + b"\n"
 
 
-def shard(labels: list[int], names: list[str] | None = None) -> bytes:
+def pets(folder: Path, labels: list[int]) -> bytes:
     """Images in Parquet as the Hub has them."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = arrow.table({"image": [{"bytes": png(seed=k)} for k in range(len(labels))], "label": labels})
-    if names:
-        features = f'{{"info": {{"features": {{"label": {{"names": {names}}}}}}}}}'.replace("'", '"')
-        table = table.replace_schema_metadata({"huggingface": features})
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    return buffer.getvalue()
+    metadata = {"huggingface": '{"info": {"features": {"label": {"names": ["cat", "dog"]}}}}'}
+    return shard(folder / "shard.parquet", labels, labels, metadata=metadata).read_bytes()
 
 
 def test_tables_come_with_their_test_split(hub: Hub) -> None:
@@ -99,16 +93,14 @@ def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
     assert found.test.y.tolist() == [15.0, 17.5]
 
 
-def test_images_in_parquet_keep_their_class_names(hub: Hub) -> None:
-    names = ["cat", "dog"]
-    files = {"plain/train-00000-of-00002.parquet": shard([0, 1], names)}
-    files |= {"plain/train-00001-of-00002.parquet": shard([1, 0], names), "plain/test-0.parquet": shard([1], names)}
-    hub.put("datasets/me/pets", files)
-    found = load("hf:me/pets")
-    assert found.is_image
-    assert found.classes == ("cat", "dog")
-    assert found.train.y.tolist() == [0, 1, 1, 0]
-    assert found.test.y.tolist() == [1]
+def test_images_in_parquet_keep_their_class_names(hub: Hub, tmp_path: Path) -> None:
+    files = {"plain/train-00000-of-00002.parquet": [0, 1], "plain/train-00001-of-00002.parquet": [1, 0]}
+    files["plain/test-0.parquet"] = [1]
+    hub.put("datasets/me/pets", {name: pets(tmp_path, labels) for name, labels in files.items()})
+    dataset = load("hf:me/pets")
+    assert dataset.is_image
+    assert dataset.classes == ("cat", "dog")
+    assert (dataset.train.y.tolist(), dataset.test.y.tolist()) == ([0, 1, 1, 0], [1])
 
 
 def test_images_in_class_folders(hub: Hub) -> None:

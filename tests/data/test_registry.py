@@ -7,8 +7,8 @@ import tarfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from data.conftest import shard, write
 from rcad.data import registry
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import recognise
@@ -17,10 +17,7 @@ from rcad.errors import InputError, MissingExtraError
 
 @pytest.fixture
 def pets(tmp_path):
-    for i, name in enumerate(("cat", "dog")):
-        (tmp_path / "pets" / name).mkdir(parents=True)
-        Image.new("RGB", (4, 4), (i, 0, 0)).save(tmp_path / "pets" / name / "a.png")
-    return tmp_path / "pets"
+    return write(tmp_path / "pets", cat__a=0, dog__a=1)
 
 
 def toy(name_or_path, *, data_dir, cache_dir, progress, size=1):
@@ -96,19 +93,12 @@ def test_names_are_looked_for_in_the_data_folder(tmp_path):
 
 
 def test_a_known_name_in_parquet_has_its_classes(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    image = (Image.new("RGB", (32, 32)), tmp_path / "a.png")
-    image[0].save(image[1])
-    column = pa.array([{"bytes": image[1].read_bytes()}] * 2)
-    (tmp_path / "cifar100").mkdir()
     path = tmp_path / "cifar100" / "train-00000-of-00001.parquet"
-    pq.write_table(pa.table({"img": column, "fine_label": [0, 99]}), path)
+    shard(path, [1, 2], [0, 99], names=("img", "fine_label"))
     dataset = registry.load("cifar100", data_dir=tmp_path, cache_dir=tmp_path / "cache")
     assert dataset.name == "cifar100"
     assert (dataset.classes[0], dataset.classes[99]) == ("apple", "worm")
-    pq.write_table(pa.table({"img": column, "fine_label": [0, 100]}), path)
+    shard(path, [1, 2], [0, 100], names=("img", "fine_label"))
     with pytest.raises(InputError, match="from 0 to 99, but got 100"):
         registry.load("cifar100", data_dir=tmp_path, cache_dir=tmp_path / "cache")
 
