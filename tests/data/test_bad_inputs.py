@@ -207,6 +207,10 @@ PLAIN = {
     "name too long": (lambda t: "x" * 5000, "at x{120}, but got: File name too long"),
     "npz lengths differ": (lambda t: npz(t, x=PIXELS, y=Y[:3]), r"x \(4, 3, 5, 5\) and y \(3,\)"),
     "npz seven channels": (lambda t: npz(t, x=np.zeros((4, 7, 5, 5), np.uint8), y=Y), "1 or 3 channels"),
+    "npz channels twice": (
+        lambda t: npz(t, x=np.zeros((4, 3, 5, 3), np.uint8), y=Y),
+        r"but got both in shape \(4, 3, 5, 3\); store",
+    ),
     "npz label negative": (lambda t: npz(t, x=PIXELS, y=Y - 1), "from 0, but got -1 in .*d.npz example 0"),
     "npz test label too large": (
         lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS, y_test=Y + 1),
