@@ -84,9 +84,11 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Decoder]]:
     """Streams of any size are decoded by processes of this test's own; those that were started."""
-    decoders._standing.cache_clear()
+    decoders._decoders_of.cache_clear()
     own = Decoders(2)
-    monkeypatch.setattr(decoders, "_standing", lambda pid, processes: own if processes else Decoders(processes=False))
+    monkeypatch.setattr(
+        decoders, "_decoders_of", lambda pid, processes: own if processes else Decoders(processes=False)
+    )
     monkeypatch.setattr(streams, "WORTH_PROCESSES", 0)
     yield own.started
     own.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from one_line import one_line
 from rcad.data import archives
-from rcad.data.archives import check_member, extract, unpacked
+from rcad.data.archives import check_member, extract, unpack
 from rcad.errors import InputError
 
 
@@ -51,11 +51,11 @@ FILE, LINK = stat.S_IFREG | 0o644, stat.S_IFLNK | 0o777
 )
 def test_good_archives_are_unpacked_once(tmp_path, make):
     archive = make(tmp_path)
-    folder = unpacked(archive, tmp_path / "cache")
+    folder = unpack(archive, tmp_path / "cache")
     assert folder.name == "top"
     assert (folder / "x.txt").read_bytes() == b"hello"
     (folder / "x.txt").write_bytes(b"kept!")
-    assert (unpacked(archive, tmp_path / "cache") / "x.txt").read_bytes() == b"kept!"
+    assert (unpack(archive, tmp_path / "cache") / "x.txt").read_bytes() == b"kept!"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_bad_members_stop_everything(tmp_path, make, name, kind, problem):
     good = ("good.bin", tarfile.REGTYPE if make is make_tar else FILE)
     archive = make(tmp_path / ("a.tar.gz" if make is make_tar else "a.zip"), good, (name, kind))
     with one_line(str(archive), match=problem):
-        unpacked(archive, tmp_path / "in" / "cache")
+        unpack(archive, tmp_path / "in" / "cache")
     assert not list((tmp_path / "in" / "cache" / "unpacked").glob("[!.]*"))
     assert not list(tmp_path.rglob("evil"))
 
@@ -103,7 +103,7 @@ def test_truncation_and_a_flipped_byte_are_named(tmp_path, keep, suffix):
         archive = make_tar(tmp_path / "a.tar.gz", ("x" * 50, tarfile.REGTYPE))
     archive.write_bytes(archive.read_bytes()[:keep] if keep != "flip" else archive.read_bytes().replace(b"ll", b"lj"))
     with one_line(archive.name, match=r"^expected .*whole archive.*download it again$"):
-        unpacked(archive, tmp_path / "cache")
+        unpack(archive, tmp_path / "cache")
 
 
 def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
 
     monkeypatch.setattr("shutil.copyfileobj", full)
     with pytest.raises(InputError, match=r"expected to write the cache in .*No space left.*RCAD_CACHE"):
-        unpacked(archive, tmp_path / "cache")
+        unpack(archive, tmp_path / "cache")
 
 
 def sparse_tar(path, length):
@@ -160,7 +160,7 @@ def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
         monkeypatch.setattr(archives, "SMALL", 1 << 16)
         monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
     with pytest.raises(InputError, match=said):
-        unpacked(archive, tmp_path / "cache")
+        unpack(archive, tmp_path / "cache")
     assert [path.suffix for path in (tmp_path / "cache" / "unpacked").iterdir()] == [".lock"]
 
 
@@ -168,4 +168,4 @@ def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
     archive = make_tar(tmp_path / "a.tar.gz", ("x" * 3000, tarfile.REGTYPE))
     monkeypatch.setattr(archives, "_LONGEST_HEADER", 2000)
     with pytest.raises(InputError, match="to be a whole archive"):
-        unpacked(archive, tmp_path / "cache")
+        unpack(archive, tmp_path / "cache")

@@ -248,9 +248,9 @@ def test_a_process_that_was_killed_is_one_line_and_is_replaced(tmp_path: Path, p
 PROGRAM = """
 import os, signal, sys
 import numpy as np
-from rcad.data.decoders import standing
+from rcad.data.decoders import shared_decoders
 from rcad.data.decoding import Decoding, ImageFiles
-decoders = standing(processes=True)
+decoders = shared_decoders(processes=True)
 job = Decoding(ImageFiles(os.path.dirname(sys.argv[1]), ["a.png"]), (3, 6, 6), None)
 decoders.submit_pixels(job, np.empty((1, 3, 6, 6), np.uint8)).result()
 print(decoders.started[0].process.pid, flush=True)

@@ -93,7 +93,7 @@ def extract(archive: Path, folder: Path) -> None:
                 shutil.copyfileobj(source, out)
 
 
-def unpacked(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
+def unpack(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
     """The folder that holds the archive's files, unpacked into the cache the first time.
 
     Where everything lies in one top folder, that folder is returned.

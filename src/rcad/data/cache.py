@@ -147,11 +147,11 @@ def verify(entry: Path) -> str | None:
             f"expected a whole cache in {entry}, but its manifest or sizes do not match; it is rebuilt when next used"
         )
     for path in _changed(entry):
-        return f"expected {path} to match its checksum, but its bytes have changed; {emptied(entry)}"
+        return f"expected {path} to match its checksum, but its bytes have changed; {clearing_advice(entry)}"
     return None
 
 
-def emptied(entry: Path) -> str:
+def clearing_advice(entry: Path) -> str:
     """What makes a damaged entry of the cache anew."""
     return f"to make it again when next used: rcad data clear --yes --cache-dir {shlex.quote(str(entry.parents[1]))}"
 

@@ -57,7 +57,7 @@ class Decoder:
         )
 
     def run(self, job: Decoding) -> Any:
-        """What the job gives, or the error that it ended in; an exception where the process has died."""
+        """The job's result, or the error that it ended in; raises where the process has died."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         pickle.dump(job, self.process.stdin)
@@ -76,7 +76,7 @@ class Decoder:
 
 
 def serve() -> None:
-    """The program of a process: jobs on stdin; what they give, or an error, on stdout."""
+    """The program of a process: jobs come on stdin, their results or errors go to stdout."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # its parent decides, and may want one more batch
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
@@ -99,7 +99,7 @@ class Decoders:
 
     Args:
         count: of the threads; by default one for each core that is ours.
-        processes: False: the threads run them.
+        processes: where False, the threads run the jobs themselves.
     """
 
     def __init__(self, count: int | None = None, *, processes: bool = True) -> None:
@@ -109,11 +109,11 @@ class Decoders:
         self._thread = threading.local()
 
     def submit(self, job: Decoding) -> Future[Any]:
-        """What the job gives."""
+        """Run a job; its result, later."""
         return self._pool.submit(self._ask, job) if self._processes else self._pool.submit(job.run)
 
     def submit_pixels(self, job: Decoding, out: Pixels) -> Future[None]:
-        """Nothing, but `out` is filled."""
+        """Fill `out` with the pixels of a job, later."""
         return self._pool.submit(self._fetch, job, out) if self._processes else self._pool.submit(job.fill, out)
 
     def close(self) -> None:
@@ -155,13 +155,13 @@ class Decoders:
         return decoder
 
 
-def standing(processes: bool) -> Decoders:
+def shared_decoders(processes: bool) -> Decoders:
     """The decoders of all streams in this process, which end with it; a fork has none of its parent's."""
-    return _standing(os.getpid(), processes)
+    return _decoders_of(os.getpid(), processes)
 
 
 @functools.cache
-def _standing(pid: int, processes: bool) -> Decoders:
+def _decoders_of(pid: int, processes: bool) -> Decoders:
     decoders = Decoders(processes=processes)
     atexit.register(lambda: decoders.close() if os.getpid() == pid else None)
     return decoders

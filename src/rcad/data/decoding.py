@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import allocate, emptied
+from rcad.data.cache import allocate, clearing_advice
 from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
 from rcad.data.files import read_bytes, reason
@@ -49,7 +49,7 @@ class ImageFiles:
         return len(self.names)
 
     def take(self, rows: Sequence[int]) -> ImageFiles:
-        """These of them."""
+        """The images at these rows."""
         return ImageFiles(self.root, [self.names[row] for row in rows])
 
     def images(self) -> Iterator[Encoded]:
@@ -121,7 +121,7 @@ class FileParts:
                 data = file.read(end - start)
                 if zlib.crc32(data) != crc:
                     changed = f"expected {name} as it was unpacked, but its bytes in {self.root} have changed"
-                    yield name, InputError(f"{changed}; {emptied(Path(self.root).parent)}")
+                    yield name, InputError(f"{changed}; {clearing_advice(Path(self.root).parent)}")
                 else:
                     yield name, data or no_bytes(name)
 
@@ -202,7 +202,7 @@ class Decoding:
 
     Args:
         skip_bad: leave out images that cannot be decoded, else the first is an InputError.
-        known: whether the shape was that of all images before.
+        surveyed: whether all images had this shape when the run began.
         output: a file, or an open one, where the pixels go from `offset` on.
     """
 
@@ -210,7 +210,7 @@ class Decoding:
     shape: Shape
     size: int | None
     skip_bad: bool = False
-    known: bool = False
+    surveyed: bool = False
     output: str | int = ""
     offset: int = 0
 
@@ -222,6 +222,7 @@ class Decoding:
         return len(self.source)
 
     def into(self, file: int) -> Decoding:
+        """The same, with its pixels in an open file."""
         return replace(self, output=file)
 
     def run(self) -> dict[int, str]:
@@ -254,7 +255,7 @@ class Decoding:
                 yield str(error)
                 continue
             if image.shape != self.shape:
-                if self.known:
+                if self.surveyed:
                     raise InputError(f"expected {origin} as it was when the run began, but its size has changed")
                 raise SizesDifferError(differing(self.shape, image.shape, origin))
             yield image
@@ -303,10 +304,8 @@ def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> d
             jobs.append(Decoding(part, shape, how.size, how.skip_bad, output=str(output), offset=offset))
             offset += len(part) * math.prod(shape)
     bad: dict[int, str] = {}
-    first = 0
-    for job, problems in zip(jobs, run_all(jobs, how), strict=True):
+    for first, problems in run_all(jobs, how):
         bad |= {first + place: problem for place, problem in problems.items()}
-        first += len(job)
     return bad
 
 
@@ -316,12 +315,12 @@ def cut(source: Any) -> list[Any]:
     return [source.take(range(k, min(k + SOURCE_LENGTH, count))) for k in range(0, count, SOURCE_LENGTH)]
 
 
-def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[Any]:
-    """What the jobs give, in their order, while all cores work on those that follow."""
+def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[tuple[int, Any]]:
+    """What the jobs give, in their order, each with the number of images before; all cores work on those ahead."""
     done, total = 0, sum(map(len, jobs))
     with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
         for job, answer in [(job, decoders.submit(job)) for job in jobs]:
-            yield answer.result()
+            yield done, answer.result()
             done += len(job)
             how.progress(done, total)
 

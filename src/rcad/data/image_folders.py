@@ -20,7 +20,7 @@ from rcad.data.images import is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
 from rcad.data.table_files import Table, read_table
-from rcad.data.tables import class_labels, column_position, some_names, with_targets
+from rcad.data.tables import class_labels, column_position, list_names, with_targets
 from rcad.errors import InputError, expanded
 
 MOST_OTHERS = 100_000
@@ -275,7 +275,7 @@ def _label_column(table: Table, file_column: str, chosen: str | None) -> int:
     usual = columns if len(columns) == 1 else [name for name in columns if name.lower() in LABEL_COLUMNS]
     if len(usual) != 1:
         raise InputError(
-            f"expected one column of classes in {table.path}, but got {some_names(columns) or 'none'}; pass "
+            f"expected one column of classes in {table.path}, but got {list_names(columns) or 'none'}; pass "
             "label_column= (--label-column)"
         )
     return table.names.index(usual[0])

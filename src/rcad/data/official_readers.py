@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.archives import unpacked
+from rcad.data.archives import unpack
 from rcad.data.cache import Described, cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
@@ -62,7 +62,17 @@ def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, prog
         classes = tuple(text) if len(text) == len(classes) else classes
 
     def read_part(file: Path) -> Examples:
-        return _cifar_records(read_bytes(file), f"{path}:{file.name}", name, labels, len(classes))
+        """A record is the label, of CIFAR-100 the coarse one before the fine one, and the pixels."""
+        data, origin, label_bytes = read_bytes(file), f"{path}:{file.name}", 1 if name == "cifar10" else 2
+        record = label_bytes + PIXELS
+        if not data or len(data) % record:
+            raise InputError(
+                f"expected {origin} to hold records of {record} bytes, but got {len(data)} bytes; download it again"
+            )
+        table = np.frombuffer(data, np.uint8).reshape(-1, record)
+        column = table[:, label_bytes - 1 if labels == "fine" else 0]
+        y = check_labels(column, len(classes), lambda index: f"{origin} image {index}")
+        return table[:, label_bytes:].reshape(-1, 3, 32, 32), y
 
     def build(folder: Path) -> Described:
         _save_parts(folder, files, read_part, progress)
@@ -73,7 +83,7 @@ def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, prog
 
 def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
     """The folder of an official set; its archive is unpacked into the cache."""
-    return path if path.is_dir() else unpacked(path, cache_dir, OFFICIAL[name].check)
+    return path if path.is_dir() else unpack(path, cache_dir, OFFICIAL[name].check)
 
 
 def _check_there(root: Path, names: Sequence[str], origin: Path) -> list[Path]:
@@ -97,20 +107,6 @@ def _save_parts(
             progress(done, total)
         for letter, arrays in zip("xy", zip(*examples, strict=True), strict=True):
             np.save(folder / f"{split}_{letter}.npy", np.concatenate(arrays))
-
-
-def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: int) -> Examples:
-    """Split one file into images (N, 3, 32, 32) and labels (N,). CIFAR-100 puts the coarse label first."""
-    label_bytes = 1 if name == "cifar10" else 2
-    record = label_bytes + PIXELS
-    if not data or len(data) % record:
-        raise InputError(
-            f"expected {origin} to hold records of {record} bytes, but got {len(data)} bytes; download it again"
-        )
-    table = np.frombuffer(data, np.uint8).reshape(-1, record)
-    column = 1 if name == "cifar100" and labels == "fine" else 0
-    checked = check_labels(table[:, column], n_classes, lambda index: f"{origin} image {index}")
-    return table[:, label_bytes:].reshape(-1, 3, 32, 32), checked
 
 
 def load_svhn(

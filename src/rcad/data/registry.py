@@ -381,9 +381,9 @@ def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
     if has_labels and path.is_dir() and (recognised is None or recognised.layout == "folders"):
         return Recognised("labels", path)
     if recognised is not None and recognised.layout == "archive":
-        from rcad.data.archives import unpacked
+        from rcad.data.archives import unpack
 
-        recognised = recognise(unpacked(recognised.path, cache_dir))
+        recognised = recognise(unpack(recognised.path, cache_dir))
     if recognised is not None:
         return recognised
     from rcad.data.images import is_image_name

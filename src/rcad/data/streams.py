@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from rcad.data.cache import DECODING, Described, build_once, cached, check_room, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
-from rcad.data.decoders import WORTH_PROCESSES, Pixels, standing
+from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import (
     Decoding,
     FileParts,
@@ -61,7 +61,7 @@ class Packed:
         return len(self.ends)
 
     def take(self, rows: Sequence[int]) -> FileParts:
-        """These of them."""
+        """The images at these rows."""
         index = np.asarray(rows)
         shards = np.searchsorted(self.firsts, index, side="right") - 1
         places = zip(self.origins[shards], (index - self.firsts[shards]).tolist(), strict=True)
@@ -131,7 +131,7 @@ class Stream:
         return len(self.rows)
 
     def __getitem__(self, index: Index | slice) -> Stream:
-        """These of the images; nothing is decoded."""
+        """The images at these places, as a stream; nothing is decoded."""
         return replace(self, rows=self.rows[index])
 
     def copy(self) -> Pixels:
@@ -151,7 +151,7 @@ class Stream:
         Args:
             empty: makes the array that a batch is decoded into; asked once a batch, in the order of the batches.
         """
-        decoders = standing(processes=len(self) >= WORTH_PROCESSES)
+        decoders = shared_decoders(processes=len(self) >= WORTH_PROCESSES)
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
         try:
             for index in indices:
@@ -160,7 +160,7 @@ class Stream:
                 coming.append((pixels, []))
                 for k in range(0, len(rows), CHUNK):
                     chunk = self.encoded.take(rows[k : k + CHUNK])
-                    job = Decoding(chunk, self.image_shape, self.size, known=True)
+                    job = Decoding(chunk, self.image_shape, self.size, surveyed=True)
                     coming[-1][1].append(decoders.submit_pixels(job, pixels[k : k + CHUNK]))
                 if len(coming) > AHEAD:
                     yield _done(coming.popleft())
@@ -235,11 +235,12 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
     def survey(shape: Shape) -> Survey:
         jobs = [Looking(part, shape, how.size, how.skip_bad) for part in parts]
         moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
-        for place, image in enumerate(image for answer in run_all(jobs, how) for image in answer):
-            if isinstance(image, str):
-                bad[place] = image
-            else:
-                moments[:, place] = image
+        for first, answers in run_all(jobs, how):
+            for place, image in enumerate(answers, first):
+                if isinstance(image, str):
+                    bad[place] = image
+                else:
+                    moments[:, place] = image
         places, reasons = np.asarray(list(bad), np.int64), np.asarray(list(bad.values()), np.str_)
         return Survey(np.asarray(shape), moments, places, reasons)
 

@@ -259,7 +259,7 @@ def check_numbers(table: Table, column: int) -> None:
         )
 
 
-def often(column: Text, most: int) -> tuple[str | None, ...]:
+def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:
     """The levels of a column, sorted; of more than `most` the most frequent. None is last where values are missing."""
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels)).tolist()
     frequent = sorted(range(len(counts)), key=lambda k: (-counts[k], column.levels[k]))[:most]

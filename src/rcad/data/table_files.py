@@ -161,7 +161,7 @@ def split_tables(folder: Path) -> dict[str, list[Path]]:
     return {"train": splits["train"]} | ({"test": tests} if tests else {})
 
 
-def joined(tables: Sequence[Table], path: Path) -> Table:
+def join_tables(tables: Sequence[Table], path: Path) -> Table:
     """Tables with the same columns one below the other; one alone is itself."""
     first = tables[0]
     if len(tables) == 1:

@@ -22,7 +22,7 @@ from rcad.data.table_encoder import (
     numbers,
     style_of,
 )
-from rcad.data.table_files import Table, Text, joined, read_table, split_tables
+from rcad.data.table_files import Table, Text, join_tables, read_table, split_tables
 from rcad.errors import InputError, expanded, one_of
 
 AnyTask = Literal["auto", "classification", "regression"]
@@ -68,7 +68,7 @@ def load(
     files = split_tables(path) if path.is_dir() else {"train": [path]}
     if not files:
         raise InputError(f"expected a table called train in {path}, but got none; rename the tables after their split")
-    parts = {split: joined([read_table(file) for file in names], path) for split, names in files.items()}
+    parts = {split: join_tables([read_table(file) for file in names], path) for split, names in files.items()}
     t = _target_position(parts["train"], target)
     target_name = parts["train"].names[t]
     for name in drop:
@@ -79,7 +79,7 @@ def load(
         del parts["test"]
     labelled = [with_targets(part, part.names.index(target_name), skip_bad) for part in parts.values()]
     skipped, rows = sum(count for _, count in labelled), len(labelled[0][0])  # `rows` to train on, then those to test
-    table = joined([part for part, _ in labelled], path)
+    table = join_tables([part for part, _ in labelled], path)
     encoder = TableEncoder.fit(table, [j for j, name in enumerate(table.names) if j != t and name not in drop])
     omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
     if not encoder.codes:
@@ -144,7 +144,7 @@ def _lists_images(path: Path) -> str:
 
 def _target_position(table: Table, target: str | int | None) -> int:
     if target is None:
-        hint = _lists_images(table.path) or f"; choose a target out of {some_names(table.names)}"
+        hint = _lists_images(table.path) or f"; choose a target out of {list_names(table.names)}"
         raise NoTargetError(f"expected the name of the column to predict, but got none{hint}")
     if isinstance(target, str) and target not in table.names:
         try:
@@ -162,12 +162,12 @@ def _target_position(table: Table, target: str | int | None) -> int:
 def column_position(table: Table, name: str, option: str) -> int:
     if name not in table.names:
         near = difflib.get_close_matches(name, table.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {some_names(table.names)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {list_names(table.names)}"
         raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
     return table.names.index(name)
 
 
-def some_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """The first of these names, for a message of one line."""
     more = ", ..." if len(names) > 8 else ""
     return ", ".join(" ".join(name.split())[:40] for name in names[:8]) + more
