@@ -63,27 +63,27 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Rows start..stop of one row group; `first` is the row group's first row in the shard."""
+    """Rows of one row group; `first` is the row group's first row in the shard."""
 
     root: str
     column: str
     group: int
     first: int
-    start: int
-    stop: int
+    rows: range
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return len(self.rows)
 
     def take(self, rows: range) -> ParquetRows:
-        return replace(self, start=self.start + rows.start, stop=self.start + rows.stop)
+        """The images at these rows."""
+        return replace(self, rows=self.rows[rows.start : rows.stop])
 
     def images(self) -> Iterator[Encoded]:
         parquet = need("pyarrow.parquet", "pyarrow")
         try:
             # One thread: every core already has its own process.
             table = parquet.ParquetFile(self.root).read_row_group(self.group, [self.column], use_threads=False)
-            column = table.column(0).slice(self.start, len(self))
+            column = table.column(0).slice(self.rows.start, len(self.rows))
             chunks = [c.field("bytes") if hasattr(c, "field") else c for c in column.chunks]
             encoded = [value for chunk in chunks for value in chunk.to_pylist()]
         except Exception as error:  # Arrow has no common base for what a damaged file raises
@@ -91,7 +91,7 @@ class ParquetRows:
                 f"expected {self.root} to be a whole Parquet file, "
                 f"but row group {self.group} cannot be read ({reason(error)}); fetch it again"
             ) from None
-        for row, data in enumerate(encoded, self.first + self.start):
+        for row, data in enumerate(encoded, self.first + self.rows.start):
             yield f"{self.root} row {row}", data or no_bytes(f"{self.root} row {row}")
 
 

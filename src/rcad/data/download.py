@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
 import time
 import urllib.error
 import urllib.request
@@ -95,7 +94,7 @@ def _receive(url: str, part: Path, progress: Progress) -> bool:
             part.unlink()
         return whole
     with response:
-        resumed = response.status == 206 and _range_start(response) == have
+        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if response.status == 206 and not resumed:
             part.unlink()
             return False
@@ -109,8 +108,3 @@ def _receive(url: str, part: Path, progress: Progress) -> bool:
                 progress(have, total)
     # A server that cuts the connection ends the stream like one that is done; only the length tells them apart.
     return total == 0 or have == total
-
-
-def _range_start(response: http.client.HTTPResponse) -> int:
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else -1

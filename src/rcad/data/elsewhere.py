@@ -144,7 +144,9 @@ def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progr
         for split, images in splits.items():
             rows = []
             for image, label in (images[k] for k in range(len(images))):
-                rows.append((_png(image), int(label)))
+                buffer = io.BytesIO()
+                image.save(buffer, "PNG")  # without loss
+                rows.append((buffer.getvalue(), int(label)))
                 done += 1
                 if done % 256 == 0:
                     progress(done, total)
@@ -173,13 +175,6 @@ def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
         raise InputError(
             f"expected torchvision's {name} ({split}) in {root}, or to download it, but got: {reason(error)}"
         ) from None
-
-
-def _png(image: Any) -> bytes:
-    """Without loss."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def _write_shard(path: Path, rows: Sequence[tuple[bytes, int]], classes: Sequence[Any] | None) -> None:

@@ -41,7 +41,13 @@ def load(name_or_path: str, **reading: Any) -> Dataset:
     """
     how, root = Reading(**reading), Path(name_or_path)
     folders = split_folders(root) or {"train": root}
-    splits = {split: _class_files(root, folder) for split, folder in folders.items()}
+    splits = {}
+    for split, folder in folders.items():
+        splits[split] = {child.name: images_below(root, child) for child in class_folders(folder)}
+        if not splits[split]:
+            raise InputError(
+                f"expected one sub-folder per class in {folder}, but got none; sort the images into folders"
+            )
     classes = tuple(splits["train"])
     check_several(classes, str(folders["train"]))
     for name in splits.get("test", ()):
@@ -105,13 +111,6 @@ def _named(root: Path, names: Sequence[str]) -> list[Path]:
     """The folders in `root` that have one of these names, in the order of the names."""
     folders = {child.name.lower(): child for child in class_folders(root)}
     return [folders[name] for name in names if name in folders]
-
-
-def _class_files(root: Path, folder: Path) -> dict[str, list[str]]:
-    classes = {child.name: images_below(root, child) for child in class_folders(folder)}
-    if not classes:
-        raise InputError(f"expected one sub-folder per class in {folder}, but got none; sort the images into folders")
-    return classes
 
 
 def images_below(root: Path, folder: Path) -> list[str]:

@@ -157,7 +157,7 @@ class _Shard:
         groups, first = [], 0
         for group in range(self.file.metadata.num_row_groups):
             rows = self.file.metadata.row_group(group).num_rows
-            groups.append(ParquetRows(str(self.path), self.leaf or "", group, first, 0, rows))
+            groups.append(ParquetRows(str(self.path), self.leaf or "", group, first, range(rows)))
             first += rows
         return groups
 

@@ -37,7 +37,7 @@ def load_weights(model: Model, path: str | Path) -> None:
         log.warning("%s has %d outputs, but %d are needed: the last layer starts anew", path, *outputs)
         stored, own = ({k: v for k, v in state.items() if not k.startswith(head)} for state in (stored, own))
     for key in own:
-        if key not in stored and not _may_lack(key):
+        if key not in stored and not key.startswith("normalize.") and not key.endswith("num_batches_tracked"):
             raise InputError(
                 f"expected {key!r} of a {type(model).__name__} in {path}, but it is missing; if the weights are of "
                 "another network, name that one (--model)"
@@ -63,10 +63,6 @@ def _first_layer(stored: Tensor, own: Tensor) -> str:
         return f"; the file's network takes images of {stored.shape[1]} channels"
     large = stored.shape[2] == 7 and own.shape[2] == 3
     return "; a ResNet has ImageNet's first layer for images above 64 pixels (--size 224)" if large else ""
-
-
-def _may_lack(key: str) -> bool:
-    return key.startswith("normalize.") or key.endswith("num_batches_tracked")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
