@@ -154,6 +154,10 @@ PLAIN = {
         lambda t: pets(t, dog__b_dot_png=red(1, 6, 4)),
         "4x4 like the first, but got 6x4 in .*dog/b.png; pass size=",
     ),
+    "train folder unsorted": (
+        lambda t: write(t / "s", bus__a=1, train__b=2, test__c=3),
+        "^expected one sub-folder per class in .*train, but got none",
+    ),
     "test class unknown": (
         lambda t: write(t / "s", train__a__1_dot_png=red(1), train__b__1_dot_png=red(1), val__c__1_dot_png=red(1)),
         "but got 'c' as well",

@@ -36,8 +36,7 @@ def test_size_takes_the_centred_square():
     pixels = np.zeros((4, 12, 3), np.uint8)
     pixels[:, 4:8] = 200
     assert (decode(encode(pixels), "x", size=4) == 200).all()
-    halved = decode(encode(pixels), "x", size=2)
-    assert halved.shape == (3, 2, 2)
+    assert decode(encode(pixels), "x", size=2).shape == (3, 2, 2)
     same = noise(6, 6, 3)
     np.testing.assert_array_equal(decode(encode(same), "x", size=6), same.transpose(2, 0, 1))
 
@@ -56,7 +55,7 @@ def test_broken_images_are_named(data, problem):
     with pytest.raises(InputError, match=problem) as caught:
         decode(data, "folder/cat.png")
     assert "folder/cat.png" in str(caught.value)
-    assert "0x" not in str(caught.value)
+    assert "0x" not in str(caught.value), "no address of a buffer"
 
 
 def make_files(folder, count, shape=(6, 5, 3)):

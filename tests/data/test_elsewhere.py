@@ -49,24 +49,22 @@ def pets(folder: Path, labels: list[int]) -> bytes:
     return shard(folder / "shard.parquet", labels, labels, metadata=metadata).read_bytes()
 
 
-def test_tables_come_with_their_test_split(hub: Hub) -> None:
+def test_tables_come_with_their_test_split(hub: Hub, tmp_path: Path) -> None:
     commit = hub.put("datasets/me/rows", {"README.md": b"#", "train.csv": rows(40), "test.csv": rows(10, 40)})
-    found = load("hf:me/rows", target="colour")
-    assert (len(found.train), found.test and len(found.test), found.classes) == (40, 10, ("u", "v"))
-    assert found.source == f"hf:me/rows@{commit}"
-    assert found.train.x[:3].tolist() == [[0, 0], [1, 1], [2, 2]]
-    assert found.test.x[0].tolist() == [40, 1]
-    assert found.note.startswith("hf:me/rows: 50 rows, the last 10 for the test; 2 of 3 columns")
+    dataset = load("hf:me/rows", target="colour")
+    assert (len(dataset.train), dataset.test and len(dataset.test), dataset.classes) == (40, 10, ("u", "v"))
+    assert dataset.source == f"hf:me/rows@{commit}"
+    assert dataset.train.x[:3].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert dataset.test.x[0].tolist() == [40, 1]
+    assert dataset.note.startswith("hf:me/rows: 50 rows, the last 10 for the test; 2 of 3 columns")
     alone = load("hf:me/rows:test", target="colour")
     assert (len(alone.train), alone.test) == (10, None)
-
-
-def test_a_test_table_without_the_target_is_left_out(hub: Hub) -> None:
-    hidden = b"a,b\n1,2\n2,3\n"
-    hub.put("datasets/me/rows", {"train.csv": rows(40), "test.csv": hidden})
-    found = load("hf:me/rows", target="colour")
-    assert found.test is None
-    assert "left out: the test table, which has no 'colour'" in found.note
+    elsewhere = {"../../train.csv": rows(9), "a/../../train.csv": rows(9)}  # names that leave the folder
+    hub.put("datasets/me/rows", {"train.csv": rows(40), "test.csv": b"a,b\n1,2\n2,3\n", **elsewhere})
+    hidden = load("hf:me/rows", target="colour")
+    assert (len(hidden.train), hidden.test) == (40, None)
+    assert "left out: the test table, which has no 'colour'" in hidden.note
+    assert not list(tmp_path.glob("*.csv"))
 
 
 def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
@@ -77,29 +75,26 @@ def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
 
     files = {"data/train-00000-of-00002.parquet": part(1, 2, 3), "data/train-00001-of-00002.parquet": part(4, 5)}
     hub.put("datasets/me/shards", {**files, "data/validation-00000-of-00001.parquet": part(6, 7)})
-    found = load("hf:me/shards", target="y", task="regression")
-    assert found.train.x[:, 0].tolist() == [1, 2, 3, 4, 5]
-    assert found.test.y.tolist() == [15.0, 17.5]
+    dataset = load("hf:me/shards", target="y", task="regression")
+    assert dataset.train.x[:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert dataset.test.y.tolist() == [15.0, 17.5]
 
 
-def test_images_in_parquet_keep_their_class_names(hub: Hub, tmp_path: Path) -> None:
+def test_images_in_parquet_and_in_class_folders(hub: Hub, tmp_path: Path) -> None:
     files = {"plain/train-00000-of-00002.parquet": [0, 1], "plain/train-00001-of-00002.parquet": [1, 0]}
     files["plain/test-0.parquet"] = [1]
     hub.put("datasets/me/pets", {name: pets(tmp_path, labels) for name, labels in files.items()})
-    dataset = load("hf:me/pets")
-    assert dataset.is_image
-    assert dataset.classes == ("cat", "dog")
-    assert (dataset.train.y.tolist(), dataset.test.y.tolist()) == ([0, 1, 1, 0], [1])
-
-
-def test_images_in_class_folders(hub: Hub) -> None:
-    every = [f"{split}/{name}/{k}.png" for split in ("train", "test") for name in ("cat", "dog") for k in range(3)]
-    hub.put("datasets/me/folders", {path: png(seed=k) for k, path in enumerate(every)})
-    found = load("hf:me/folders")
-    assert found.classes == ("cat", "dog")
-    assert (len(found.train), found.test and len(found.test)) == (6, 6)
-    alone = load("hf:me/folders:train")
-    assert (len(alone.train), alone.test, alone.classes) == (6, None, ("cat", "dog"))
+    names = [f"{split}/{name}/{k}.png" for split in ("train", "test") for name in ("cat", "dog") for k in range(3)]
+    hub.put("datasets/me/folders", {path: png(seed=k) for k, path in enumerate(names)})
+    for name, train, test in (
+        ("hf:me/pets", [0, 1, 1, 0], [1]),
+        ("hf:me/folders", [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]),
+        ("hf:me/folders:train", [0, 0, 0, 1, 1, 1], None),
+    ):
+        dataset = load(name)
+        assert dataset.is_image
+        assert dataset.classes == ("cat", "dog")
+        assert (dataset.train.y.tolist(), dataset.test and dataset.test.y.tolist()) == (train, test)
 
 
 def test_a_revision_is_what_it_was_and_stands_in_the_record(hub: Hub, tmp_path: Path) -> None:
@@ -163,12 +158,6 @@ def test_a_file_is_verified_once_unless_nobody_can_tell(
             assert memory.read_text() != text
     monkeypatch.setattr("rcad.hub._digest", lambda path, length: pytest.fail("read again"))
     load("hf:me/rows", target="colour")
-
-
-def test_names_that_leave_the_folder_are_not_followed(hub: Hub, tmp_path: Path) -> None:
-    hub.put("datasets/me/rows", {"../../train.csv": rows(9), "a/../../train.csv": rows(9), "train.csv": rows(40)})
-    assert len(load("hf:me/rows", target="colour").train) == 40
-    assert not list(tmp_path.glob("*.csv"))
 
 
 @pytest.mark.parametrize(
