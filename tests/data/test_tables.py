@@ -349,10 +349,10 @@ def test_columns_that_name_the_rows_are_named_and_left_out(read: Read) -> None:
 
 
 def test_rows_without_a_target_are_skipped_on_request_and_counted(read: Read) -> None:
-    data = read("c,a,y\nu,1,0.5\nv,2,\nu,3,na\nw,4,1.5\n", skip_bad=True)
-    assert data.train.y.tolist() == [0.5, 1.5]
-    assert data.train.x[:, -1].tolist() == [1, 4]
+    data = read("c,a,y\nu,1,0.5\nv,2,\nu,3,na\nw,4,1.5\n,5,2.5\n", skip_bad=True)
+    assert data.train.y.tolist() == [0.5, 1.5, 2.5]
     assert data.columns == ("c=u", "c=w", "c=?", "a")
+    assert data.train.x.tolist() == [[1, 0, 0, 1], [0, 1, 0, 4], [0, 0, 1, 5]]
     assert "; 2 rows without a target skipped" in data.note
 
 
