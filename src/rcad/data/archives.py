@@ -135,7 +135,7 @@ class _Header(tarfile.TarInfo):
 
 @contextlib.contextmanager
 def _opened(archive: Path) -> Iterator[Iterable[Member]]:
-    """The members of an archive that is open meanwhile, read as they are asked for."""
+    """Open an archive and iterate over its members."""
     if archive.name.lower().endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             yield (_zip_member(zipped, info) for info in zipped.infolist())

@@ -60,7 +60,7 @@ SPACE = f"free some space there, or {REMEDY}"
 
 @dataclass(frozen=True)
 class Described:
-    """What a builder says about its arrays: class names in label order, a line for people, what was left out."""
+    """What a builder reports with its arrays: class names in label order, a note for people, what was left out."""
 
     classes: tuple[str, ...]
     note: str
@@ -152,12 +152,12 @@ def verify(entry: Path) -> str | None:
 
 
 def clearing_advice(entry: Path) -> str:
-    """What makes a damaged entry of the cache anew."""
+    """Advice for a message: how a damaged entry of the cache is built again."""
     return f"to make it again when next used: rcad data clear --yes --cache-dir {shlex.quote(str(entry.parents[1]))}"
 
 
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
-    """Everything of our own making in the cache, what killed processes left included, and how many bytes it takes."""
+    """Bytes of every file and folder in the cache that rcad made, including those that killed processes left."""
     root = cache_root(cache_dir)
     paths = [
         path
@@ -185,7 +185,7 @@ _discard = partial(shutil.rmtree, ignore_errors=True)
 
 
 def check_room(folder: Path, required: int, purpose: str) -> None:
-    """So many bytes must be free there to do something."""
+    """Raise an InputError unless `required` bytes are free in `folder`."""
     free = shutil.disk_usage(folder).free
     if required > free:
         raise InputError(
@@ -203,7 +203,7 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
 def build_once(
     cache_dir: Path | str | None, name: str, build: Callable[[Path], None], open_folder: Callable[[Path], T | None]
 ) -> T:
-    """What `open_folder` gives for the folder of this name in the cache.
+    """Open the folder of this name in the cache.
 
     The first time the folder is built: beside its place, and renamed when it is whole.
 

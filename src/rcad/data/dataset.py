@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """For callers that show none."""
+    """The default: progress is not shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int
 
 
 def check_several(classes: Sequence[str], origin: str) -> None:
-    """Classification needs two classes."""
+    """Raise an InputError unless there are at least two classes."""
     if len(classes) < 2:
         got = f"only {classes[0]!r}" if classes else "none"
         raise InputError(f"expected at least 2 classes in {origin}, but got {got}; add examples of another class")
@@ -141,7 +141,7 @@ _SUBSET, _HOLDOUT, _TEST, _CLASSES = range(4)
 
 
 class Splits(NamedTuple):
-    """Which examples are for what. `train` and `val` index `Dataset.train`.
+    """Which examples train, validate and test. `train` and `val` index `Dataset.train`.
 
     `test` indexes `Dataset.test` where `test_source` is "own", else `Dataset.train`.
     """
@@ -274,8 +274,8 @@ def resolve(
         pool = pool[subset(dataset.train.y[pool], n, seed=seed, balanced=balanced and labelled)]
     train, val = pool, pool[:0]
     if validation > 0:
-        rest, held = holdout(dataset.train.y[pool], validation, seed=seed, stratified=labelled)
-        train, val = pool[rest], pool[held]
+        remaining, held = holdout(dataset.train.y[pool], validation, seed=seed, stratified=labelled)
+        train, val = pool[remaining], pool[held]
     return Splits(train, val, test, index_hash(train), index_hash(val), index_hash(test), source)
 
 

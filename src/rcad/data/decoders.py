@@ -65,7 +65,7 @@ class Decoder:
         return pickle.load(self.process.stdout)
 
     def end(self) -> int:
-        """Ends the process; the code it ended with."""
+        """End the process and return its exit code."""
         self.process.kill()
         code = self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.file):
@@ -117,7 +117,7 @@ class Decoders:
         return self._pool.submit(self._fetch, job, out) if self._processes else self._pool.submit(job.fill, out)
 
     def close(self) -> None:
-        """Drops what is not begun, and ends the processes at once."""
+        """Drop the jobs that have not begun and end the processes at once."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._end()
         self._pool.shutdown()
@@ -147,7 +147,7 @@ class Decoders:
         return answer
 
     def _decoder(self) -> Decoder:
-        """This thread's own."""
+        """The process of this thread, started at its first job."""
         decoder: Decoder | None = getattr(self._thread, "decoder", None)
         if decoder is None:
             decoder = self._thread.decoder = Decoder()

@@ -35,7 +35,7 @@ Shape = tuple[int, int, int]
 
 
 class SizesDifferError(InputError):
-    """Images of one set that are not of one size, where no size to bring them to was given."""
+    """Images of one set differ in size, and no `size` to resize them to was given."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class FileParts:
-    """Images one after the other in a file of the cache; an empty one was none in its source.
+    """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
 
     Args:
         names: how an error names each image.
@@ -130,7 +130,7 @@ Source = ImageFiles | ParquetRows | FileParts
 
 
 def no_bytes(origin: str) -> InputError:
-    """An image that is only named where it should be stored."""
+    """The error for an image whose bytes are not stored, only its path."""
     return InputError(f"expected image bytes in {origin}, but got none; store the bytes, not only the path")
 
 
@@ -226,7 +226,7 @@ class Decoding:
         return replace(self, output=file)
 
     def run(self) -> dict[int, str]:
-        """Writes the pixels; which images are bad, by place, and why. In their place are zeros."""
+        """Write the pixels, zeros for bad images; returns what is wrong with those, by place."""
         bad = {}
         with open(self.output, "r+b", _BUFFER, closefd=isinstance(self.output, str)) as out:
             out.seek(self.offset)
@@ -238,7 +238,7 @@ class Decoding:
         return bad
 
     def fill(self, out: Pixels) -> None:
-        """Decodes into (N, C, H, W), without skipping any."""
+        """Decode into an array (N, C, H, W)."""
         for place, image in enumerate(self.images()):
             out[place] = image
 
@@ -262,7 +262,7 @@ class Decoding:
 
 
 def content(data: bytes | InputError) -> bytes:
-    """The bytes, or the reason why there are none is raised."""
+    """The bytes; raises the error that stands in their place."""
     if isinstance(data, InputError):
         raise data
     return data
@@ -284,7 +284,7 @@ def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ..
 
 
 def in_one_shape(sources: Sequence[Source], how: Reading, work: Callable[[Shape], T]) -> T:
-    """What `work` gives for the shape of the first image; for three channels where only the first ones are grey."""
+    """Call `work` with the shape of the first image, and again with three channels where a later one has colour."""
     grey, height, width = first_image(sources, how)
     if grey:
         try:
@@ -295,7 +295,7 @@ def in_one_shape(sources: Sequence[Source], how: Reading, work: Callable[[Shape]
 
 
 def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> dict[int, str]:
-    """Decode every source; the places of the bad images, counted over all splits, and what is wrong with them."""
+    """Decode every source; returns what is wrong with bad images, by their place over all splits."""
     jobs = []
     for split, sources in images.sources.items():
         output = folder / f"{split}_x.npy"
@@ -316,7 +316,7 @@ def cut(source: Any) -> list[Any]:
 
 
 def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[tuple[int, Any]]:
-    """What the jobs give, in their order, each with the number of images before; all cores work on those ahead."""
+    """Run jobs on all cores; yields (number of images before the job, its result) in their order."""
     done, total = 0, sum(map(len, jobs))
     with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
         for job, answer in [(job, decoders.submit(job)) for job in jobs]:
@@ -330,7 +330,7 @@ def all_broken(sources: Sequence[Source]) -> InputError:
 
 
 def without_advice(problem: str) -> str:
-    """A refusal, "expected ..., but got ...; what to do", without what to do."""
+    """The message of a refusal, "expected ..., but got ...; advice", without the advice."""
     return problem.rpartition("; ")[0] or problem
 
 
@@ -347,7 +347,7 @@ def first_image(sources: Sequence[Source], how: Reading) -> tuple[bool, int, int
 
 
 def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
-    """Rewrite an array with these of its images."""
+    """Rewrite an array of images with these rows only."""
     images = np.load(path, mmap_mode="r")
     partial = path.with_suffix(".kept")
     offset = allocate(partial, (len(rows), *images.shape[1:]))
@@ -359,7 +359,7 @@ def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
 
 
 def differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:
-    """What is said of an image of another size than the first."""
+    """The message about an image that differs in size from the first."""
     first, other = (f"{shape[2]}x{shape[1]}" for shape in (expected, got))
     return (
         f"expected every image to be {first} like the first, but got {other} in {origin}; "

@@ -29,7 +29,7 @@ SHARD = "{}-00000-of-00001.parquet"
 
 
 class Brought(NamedTuple):
-    """A folder on this machine, and what exactly it holds, for the record."""
+    """A folder on this machine, and the exact edition of the data in it, for the record."""
 
     folder: Path
     source: str
@@ -158,7 +158,7 @@ def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progr
 
 
 def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
-    """A split, in the way that this set calls them; None where it has no test set."""
+    """A split, by the keyword that this set has for splits; None where it has no test set."""
     keywords = inspect.signature(make).parameters
     options: dict[str, Any] = {"download": True} if "download" in keywords else {}
     if "train" in keywords:

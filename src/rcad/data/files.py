@@ -33,7 +33,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def reason(error: Exception) -> str:
-    """What another's exception says, as a part of one line."""
+    """The message of a library's exception, shortened to fit into one line."""
     return " ".join(str(error).split())[:100] or type(error).__name__
 
 

@@ -116,25 +116,27 @@ def _named(root: Path, names: Sequence[str]) -> list[Path]:
 def images_below(root: Path, folder: Path) -> list[str]:
     """Image names relative to `root`, sorted, at any depth; a folder that cannot be a class ends the search."""
     images: list[str] = []
-    others = 0
+    other_files = 0
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _leads_back(parent, name)]
-        here = [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
-        images += here
-        others += len(names) + len(folders) - len(here)
-        if others > max(MOST_OTHERS, len(images)):
+        added = [os.path.relpath(os.path.join(parent, name), root) for name in names if is_image_name(name)]
+        images += added
+        other_files += len(names) + len(folders) - len(added)
+        if other_files > max(MOST_OTHERS, len(images)):
             raise InputError(
                 f"expected a folder of images for each class, but {folder} has over {MOST_OTHERS:,} other files and "
                 f"folders; check that {root} is the right one"
             )
     if not images:
-        among = f" among {others:,} other files and folders; check that {root} is the right one" if others else ""
+        among = (
+            f" among {other_files:,} other files and folders; check that {root} is the right one" if other_files else ""
+        )
         raise InputError(f"expected images in {folder}, but got none{among}; every folder in it names a class")
     return sorted(images)
 
 
 def _leads_back(parent: str, name: str) -> bool:
-    """Whether a link goes to a folder that it lies in: following it would have no end."""
+    """Whether a link points to a folder above itself: following it would never end."""
     path = os.path.join(parent, name)
     return os.path.islink(path) and Path(os.path.realpath(parent)).is_relative_to(os.path.realpath(path))
 
@@ -205,7 +207,7 @@ def load_labelled(
 
 
 def find_labels(folder: Path) -> Labelled | None:
-    """The one table beside a flat folder of images whose every name it holds; None where it is not that plain."""
+    """The table beside a flat folder of images that names them; None unless exactly one fits."""
     tables = [path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv") and path.is_file()]
     usual = [path for path in tables if path.stem.lower() in LABEL_FILES] or tables
     if len(usual) != 1:
@@ -244,10 +246,7 @@ def _located(folder: Path, labels: str | None, data_dir: Path | None, file_colum
 
 
 def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """The folder and those in it that may hold the images, where they do; the images by name, with and without suffix.
-
-    Without suffix a name stands for an image where it is the only one.
-    """
+    """Folders at or in `folder` that hold images, and their images by name, and without suffix where that is unique."""
     for place in (folder, *(folder / name for name in IMAGE_FOLDERS)):
         entries = os.scandir(place) if place.is_dir() else ()
         names = [entry.name for entry in entries if is_image_name(entry.name) and entry.is_file()]
@@ -258,7 +257,7 @@ def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
 
 
 def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
-    """The first column of which the first rows all name images."""
+    """The first column in which most of the first rows name images."""
     for j, column in enumerate(table.names):
         text = as_text(table, j)
         first = text.codes[:_LOOKED_AT].tolist()

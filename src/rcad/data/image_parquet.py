@@ -125,12 +125,12 @@ class _Shard:
     def __len__(self) -> int:
         return int(self.file.metadata.num_rows)
 
-    def _column(self, what: str, names: Sequence[str], remedy: str) -> str:
+    def _column(self, role: str, names: Sequence[str], remedy: str) -> str:
         for name in names:
             if name in self.schema.names:
                 return name
         raise InputError(
-            f"expected the {what} column {' or '.join(names)} in {self.path}, but got {', '.join(self.schema.names)}; "
+            f"expected the {role} column {' or '.join(names)} in {self.path}, but got {', '.join(self.schema.names)}; "
             f"{remedy}"
         )
 
@@ -162,7 +162,7 @@ class _Shard:
         return groups
 
     def class_names(self) -> tuple[str, ...] | None:
-        """The names that the datasets library leaves in the schema's metadata, where it did."""
+        """The class names in the metadata that the datasets library writes; None without them."""
         try:
             features = json.loads((self.schema.metadata or {})[b"huggingface"])["info"]["features"]
             return tuple(map(str, features[self.label]["names"]))

@@ -61,7 +61,7 @@ class OfficialSet:
 
     @property
     def remotes(self) -> dict[str, Remote]:
-        """Every file there is, by name."""
+        """All files, required and optional, by name."""
         return {remote.filename: remote for remote in (*self.files, *self.optional)}
 
     def find(self, folder: Path) -> Path | None:
@@ -367,7 +367,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that is most like this one, whatever their case."""
+    """The most similar name, ignoring case."""
     by_case = {other.lower(): other for other in names}
     return next((by_case[near] for near in difflib.get_close_matches(name.lower(), by_case, n=1)), None)
 

@@ -87,7 +87,7 @@ class Standardizer:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Standardizer:
-        """The scales that `to_dict` wrote; an InputError where they are none."""
+        """The scales that `to_dict` wrote; raises an InputError for anything else."""
         plain = shaped("the scales", state, {"median": [float], "mean": [float], "scale": [float], "indicators": [int]})
         scales = cls(**{field.name: tuple(plain[field.name]) for field in fields(cls)})
         size = len(scales.mean)
@@ -127,7 +127,7 @@ class TargetScaler:
 
 
 def _weighted_median(values: npt.NDArray[np.float64], weight: npt.NDArray[Any]) -> float:
-    """The median of values of which each stands as often as it weighs."""
+    """The median of values that count as often as they weigh."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weight[order].astype(np.float64))
     half, near = total[-1] / 2, 1e-12 * total[-1]

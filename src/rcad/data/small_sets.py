@@ -154,7 +154,7 @@ def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: 
 
 @functools.cache
 def _read_embedded(name: str, sources: ModuleType) -> Any:
-    """As scikit-learn gives it, kept: reading takes longer than a short run's training. Data sets are copies of it."""
+    """scikit-learn's data, cached: reading takes longer than a short run's training. Data sets are copies of it."""
     # By default diabetes is scaled with the statistics of all rows, test rows among them.
     options = {"scaled": False} if name == "diabetes" else {}
     return getattr(sources, _LOADERS[name])(**options)

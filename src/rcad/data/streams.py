@@ -71,7 +71,7 @@ class Packed:
 
 
 class Survey(NamedTuple):
-    """What one look at every image found.
+    """The result of decoding every image once.
 
     Attributes:
         shape: (C, H, W) of all; C is 1 where all are grey.
@@ -86,10 +86,10 @@ class Survey(NamedTuple):
 
 
 class Looking(Decoding):
-    """Look at every image of a source."""
+    """Decode a source for its statistics."""
 
     def run(self) -> list[Index | str]:  # type: ignore[override]
-        """Of each the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
+        """For each image the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
         return [image if isinstance(image, str) else _moments(image) for image in self.images()]
 
 
@@ -135,7 +135,7 @@ class Stream:
         return replace(self, rows=self.rows[index])
 
     def copy(self) -> Pixels:
-        """All of them in memory."""
+        """All images as an array in memory."""
         return next(self.batches([np.arange(len(self))]))
 
     def moments(self) -> tuple[Index, Index]:
@@ -229,7 +229,7 @@ def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading)
 
 
 def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
-    """Decode every image once."""
+    """Decode every image once for its shape, statistics and errors."""
     parts = cut(encoded)
 
     def survey(shape: Shape) -> Survey:
@@ -289,7 +289,7 @@ def _surveyed(encoded: ImageFiles | Packed, identity: str, how: Reading) -> Surv
 def _cached_arrays(
     cache_dir: Path | None, key: str, make: Callable[[Path], Arrays], restore: Callable[[Path, Arrays], T | None]
 ) -> T:
-    """What `restore` makes of a folder of the cache and the arrays in it, which are made once."""
+    """Arrays in a folder of the cache, made once, as the object that `restore` builds from them."""
 
     def open_folder(folder: Path) -> T | None:
         try:

@@ -131,7 +131,7 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableEncoder:
-        """The encoding that `to_dict` wrote; an InputError where it is none."""
+        """The encoding that `to_dict` wrote; raises an InputError for anything else."""
         kind = {"codes": [{"name": str, "levels": ([(str, None)], None), "style": str}], "left_out": [[str]]}
         plain = shaped("the encoder", state, kind)
         codes = [ColumnCode(c["name"], c["levels"] and tuple(c["levels"]), c["style"]) for c in plain["codes"]]
@@ -157,7 +157,7 @@ class TableFeatures:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableFeatures:
-        """The features that `to_dict` wrote; an InputError where they are none, or of another number of columns."""
+        """The features that `to_dict` wrote; raises an InputError for anything else."""
         plain = shaped("the columns", state, {"encoder": dict, "scales": dict})
         encoder, scales = TableEncoder.from_dict(plain["encoder"]), Standardizer.from_dict(plain["scales"])
         if len(encoder.features) != len(scales.mean):
@@ -184,7 +184,7 @@ def style_of(column: Numbers | Text) -> Style | None:
 
 
 def _likelier(column: Text) -> Style:
-    """Of dates that can be read both ways: as the rows are in order, if in one way alone; else as pandas reads them."""
+    """Month first or day first: the one in which the rows are in order; otherwise month first, as pandas reads."""
     in_order = []
     for style in ("month first", "day first"):
         days = np.asarray([_days(text, style) for text in column.levels])[column.codes[column.codes >= 0]]
@@ -222,14 +222,14 @@ def numbers(table: Table, column: int, style: Style = "plain", largest: float = 
         if None in by_level:
             level = values.levels[by_level.index(None)]
             place, kind = table.where(values.row_of(level), column), "a date" if style in DATES else "a number"
-            raise InputError(f"expected {kind} in {place}, but got {_shown(level)!r}")
+            raise InputError(f"expected {kind} in {place}, but got {_short(level)!r}")
         parsed = np.asarray([*by_level, np.nan], dtype=np.float64)[values.codes]
     with np.errstate(invalid="ignore"):
         large = np.flatnonzero(np.abs(parsed) > largest)
     if len(large):
         row = int(large[0])
         got = values.levels[values.codes[row]] if isinstance(values, Text) else values[row]
-        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_shown(got)}")
+        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_short(got)}")
     return parsed
 
 
@@ -242,19 +242,19 @@ def as_text(table: Table, column: int) -> Text:
 
 
 def check_numbers(table: Table, column: int) -> None:
-    """What would pass for text and make a level of each number: commas that could mean two things, and slips."""
+    """Refuse numbers that would pass for text: commas that could mean two things, and typing errors."""
     text = as_text(table, column)
     comma = next((level for level in text.levels if "," in level), None)
     if comma is not None and all(number_of(level.replace(",", "")) is not None for level in text.levels):
         raise InputError(
             f"expected a number without commas in {table.where(text.row_of(comma), column)}, but got "
-            f"{_shown(comma)!r}; write 1.5 for 1,5 and 1000 for 1,000"
+            f"{_short(comma)!r}; write 1.5 for 1,5 and 1000 for 1,000"
         )
     strange = [level for level in text.levels if number_of(level) is None]
     count = len(text.levels) - len(strange)
     if strange and count >= _MANY_NUMBERS * len(strange):
         raise InputError(
-            f"expected a number in {table.where(text.row_of(strange[0]), column)}, but got {_shown(strange[0])!r} "
+            f"expected a number in {table.where(text.row_of(strange[0]), column)}, but got {_short(strange[0])!r} "
             f"among {count} different numbers; correct it, or leave it empty if it is missing"
         )
 
@@ -294,7 +294,7 @@ def _choose(table: Table, j: int, style: Style | None) -> ColumnCode:
         level = next((level for level in text.levels if number_of(level) is None), text.levels[0])
         raise InputError(
             f"expected numbers or at most {MOST_LEVELS} levels in {table.where(text.row_of(level), j)}, but got "
-            f"{_shown(level)!r} and {len(text.levels)} levels; correct it, or drop the column (--drop)"
+            f"{_short(level)!r} and {len(text.levels)} levels; correct it, or drop the column (--drop)"
         )
     return ColumnCode(name, (*sorted(text.levels), None))
 
@@ -342,7 +342,7 @@ def _days(text: str, style: str) -> float | None:
     return days + (moment - zone) / 86400 if moment <= 86400 else None
 
 
-def _shown(value: str | float | None) -> str:
-    """A value for a message, however long the file has it."""
+def _short(value: str | float | None) -> str:
+    """A value, shortened for a message."""
     text = str(value)
     return text if len(text) <= 24 else f"{text[:20]}..."

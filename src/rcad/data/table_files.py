@@ -37,7 +37,7 @@ class Text:
 
     @cached_property
     def coded(self) -> tuple[list[str], npt.NDArray[np.int64]]:
-        """The distinct texts by first appearance, and for each row the place of its own; -1 for missing."""
+        """The distinct texts in order of appearance, and for each row the index of its text; -1 for missing."""
         if isinstance(self._values, list):
             places: dict[str, int] = {}
             codes = [-1 if v is None else places.setdefault(v, len(places)) for v in self._values]
@@ -66,7 +66,7 @@ class Text:
 
     @cached_property
     def numbers(self) -> Numbers | None:
-        """The column as numbers, NaN for missing, where every text is one; else None."""
+        """The column as numbers, NaN for missing; None unless every text is a number."""
         if not isinstance(self._values, list):
             try:
                 cast: Numbers = self._values.cast("float64").to_numpy(zero_copy_only=False)
@@ -113,7 +113,7 @@ class Table:
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text is, or None. Python's "1_000" is not one."""
+    """A text as a number, or None. Python's "1_000" is not a number here."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -162,7 +162,7 @@ def split_tables(folder: Path) -> dict[str, list[Path]]:
 
 
 def join_tables(tables: Sequence[Table], path: Path) -> Table:
-    """Tables with the same columns one below the other; one alone is itself."""
+    """Concatenate the rows of tables with the same columns."""
     first = tables[0]
     if len(tables) == 1:
         return first
@@ -302,7 +302,7 @@ def _read_parquet(path: Path) -> Table:
 
 
 def frame_table(frame: Any) -> Table:
-    """A pandas frame as the file that holds the same would be read; its index is left out."""
+    """A pandas frame, read as a file with the same columns would be; its index is left out."""
     pa = need("pyarrow", "pyarrow")
     path = Path("the frame")
     try:

@@ -38,7 +38,7 @@ DAYS = "days since 1970-01-01"
 
 
 class NoTargetError(InputError):
-    """A table of which no column was named as the one to predict."""
+    """No column of a table was named as the target."""
 
 
 def load(
@@ -133,7 +133,7 @@ def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
 
 
 def _lists_images(path: Path) -> str:
-    """A hint, where this is the table of labels beside a folder of images."""
+    """A hint for a message, if this is the table of labels beside a folder of images."""
     from rcad.data.image_folders import find_labels
 
     labelled = find_labels(path.parent) if path.is_file() else None

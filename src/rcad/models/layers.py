@@ -87,7 +87,7 @@ Norm = Literal["batch", "group", "none"]
 
 
 class Affine(nn.Module):
-    """What stands where a normalisation would be when there is none: one factor, one bias a channel.
+    """In place of a normalisation, with norm="none": one factor, and one bias a channel.
 
     Both enter times sqrt(0.1), which is a tenth of the learning rate for them under SGD: Fixup's rule, kept here
     so that no optimizer needs to know it. Weight decay pulls the factor towards one.
@@ -125,7 +125,7 @@ class Residual(nn.Module):
 
     @property
     def branch(self) -> list[nn.Conv2d]:
-        """Its convolutions but for that of the shortcut, in order."""
+        """Its convolutions in order, without that of the shortcut."""
         return [m for name, m in self.named_children() if name.startswith("conv") and isinstance(m, nn.Conv2d)]
 
 

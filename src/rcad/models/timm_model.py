@@ -114,14 +114,14 @@ def _check_reachable(name: str, repository: str) -> None:
 
 @cache
 def _warn_of_size(name: str, side: int, own: int) -> None:
-    """Once, however many runs begin so."""
+    """Warn once, however many runs there are."""
     log.warning(
         "%s was trained on images of %d pixels a side, but these have %d; --size %d resizes them", name, own, side, own
     )
 
 
 def import_timm() -> Any:
-    """The library, or one line that says what is missing or does not fit."""
+    """Import timm; raises in one line what is missing or does not fit."""
     try:
         import timm
     except ModuleNotFoundError:
