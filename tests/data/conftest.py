@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -64,6 +62,7 @@ def shard(
     group: int = 2,
 ) -> Path:
     """A Parquet file as Hugging Face writes them; a number is an image of that colour."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     data = [red(image) if isinstance(image, int) else image for image in images]
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     column = (
