@@ -299,9 +299,10 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
     for file in sorted(files):
         with reading(file):
             stats.append((file, file.stat()))
-    total = sum(stat.st_size for _, stat in stats)
-    if len(stats) > CONTENT_FILES or total > CONTENT_BYTES:
-        return hashed("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
+    names = [file.relative_to(root).as_posix() for file, _ in stats]
+    if len(stats) > CONTENT_FILES or sum(stat.st_size for _, stat in stats) > CONTENT_BYTES:
+        rows = zip(names, (stat for _, stat in stats), strict=True)
+        return hashed("tree", *(f"{name}\0{s.st_size}\0{s.st_mtime_ns}" for name, s in rows))
     memory = cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
     try:
         remembered = memory.read_text(encoding="ascii").strip()
@@ -309,7 +310,7 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
         remembered = ""
     if re.fullmatch("[0-9a-f]{64}", remembered):
         return remembered
-    content = hashed("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
+    content = hashed("content", *(f"{name}\0{digest(file)}" for name, (file, _) in zip(names, stats, strict=True)))
     newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_SECONDS:
         with writing(memory.parent, "cache", SPACE):
@@ -320,10 +321,6 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
 def _identity(file: Path, stat: os.stat_result) -> str:
     # The change time also catches a file replaced by one whose modification time was copied along.
     return f"{file.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0{stat.st_ino}"
-
-
-def _name(file: Path, root: Path) -> str:
-    return file.relative_to(root).as_posix()
 
 
 def hashed(*parts: str) -> str:

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from rcad.data.cache import build_once, hashed, holding
 from rcad.data.dataset import Progress
@@ -28,25 +28,21 @@ TORCHVISION = "torchvision:"
 SHARD = "{}-00000-of-00001.parquet"
 
 
-class Brought(NamedTuple):
-    """A folder on this machine, and the exact edition of the data in it, for the record."""
-
-    folder: Path
-    source: str
-
-
-def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> Brought:
+def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
     """The files of "hf:owner/name@revision:split", linked under names that say their split.
 
     The part after the second colon is a split, a folder of the repository (a configuration), or both:
     "hf:ylecun/mnist:mnist/train". A split alone is all the data: rcad holds out its own test set.
+
+    Returns:
+        The folder of links, and the edition of the data, for the record.
     """
     repository = Repository(Address.parse(name), "dataset", cache_dir / "hub")
     links = layout(repository.names, repository.address)
     files = repository.fetch(sorted(set(links.values())), progress)
     source = str(repository)
     places = {link: files[file] for link, file in links.items()}
-    return Brought(linked(cache_dir, f"{source}:{repository.address.part}", places), source)
+    return linked(cache_dir, f"{source}:{repository.address.part}", places), source
 
 
 def linked(cache_dir: Path, key: str, places: Mapping[str, Path]) -> Path:
@@ -123,7 +119,7 @@ def _home_and_split(path: PurePosixPath) -> tuple[str, str]:
     return str(folder), SPLITS.get(word, "train")
 
 
-def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> Brought:
+def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
     """torchvision's set of this name as Parquet shards in the cache.
 
     It is looked for in the folder `torchvision` of the data folder, and downloaded there by torchvision where it is
@@ -154,7 +150,7 @@ def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progr
 
     source = f"torchvision {vision.__version__} {name}"
     key = hashed(f"{source} {root.resolve()}")[:32]
-    return Brought(build_once(cache_dir, f"hub/{key}", build, holding(SHARD.format("train"))), source)
+    return build_once(cache_dir, f"hub/{key}", build, holding(SHARD.format("train"))), source
 
 
 def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:

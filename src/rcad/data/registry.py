@@ -29,8 +29,7 @@ from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
 from rcad.errors import InputError, command, expanded, one_of
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(NamedTuple):
     """A file at its official address, with its published md5."""
 
     url: str
