@@ -63,6 +63,11 @@ def _cut(text: str, most: int, first: int | None = None) -> str:
     return text if len(text) <= most else f"{text[:first]}...{text[first + 3 - most :]}"
 
 
+def without_advice(problem: str) -> str:
+    """The message of a refusal, "expected ..., but got ...; advice", without the advice."""
+    return problem.rpartition("; ")[0] or problem
+
+
 def command(*words: str) -> str:
     """A command that a shell takes as it stands, in one line, whatever is in its words."""
     return " ".join(map(_quoted, words))

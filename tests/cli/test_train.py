@@ -55,6 +55,10 @@ def test_files_that_changed_are_not_done_already(cli: Cli) -> None:
     assert changed.err.splitlines()[-1].startswith("rcad: expected the data that run ")
     assert "mine.csv has changed since; remove that run (rcad runs prune)" in changed.err
     assert [record.metrics for record in Store.open("runs").records()] == before
+    path.write_text(path.read_text().replace("colour", "color", 1))  # they cannot even be read
+    unreadable = cli(*words)
+    assert unreadable.code == 2
+    assert "mine.csv has changed since or cannot be read: expected target to be a column" in unreadable.err
     path.unlink()  # a result stays good when its data are no longer there
     assert cli(*words).out.count("done already") == 2
 

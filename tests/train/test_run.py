@@ -84,6 +84,9 @@ def test_another_content_under_the_same_name_is_refused(tmp_path: Path) -> None:
     changed = table(tmp_path / "d.csv", flip=True)
     with pytest.raises(InputError, match="has changed since; remove that run"):
         run(changed, Place(store))
+    (tmp_path / "d.csv").write_bytes(b"\xff")
+    with pytest.raises(InputError, match="has changed since or cannot be read: expected"):
+        run(changed, Place(store))
     assert store.get(first.id) == first
     (tmp_path / "d.csv").unlink()
     assert run(changed, Place(store)) == first  # the result stays good without its data

@@ -33,7 +33,7 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     from rcad.cli.screen import say, say_json
-    from rcad.data.decoding import without_advice
+    from rcad.errors import without_advice
     from rcad.predict.predictor import load, write_csv
     from rcad.runs.store import NEWEST
     from rcad.runs.words import plural, title

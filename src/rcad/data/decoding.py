@@ -22,7 +22,7 @@ from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
 from rcad.data.files import read_bytes, reason
 from rcad.data.images import ColourError, decode, is_grey
-from rcad.errors import InputError, need, whole
+from rcad.errors import InputError, need, whole, without_advice
 
 SOURCE_LENGTH = 512
 """Images that a process takes at a time: few enough to share the work."""
@@ -327,11 +327,6 @@ def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[tuple[int, Any]]
 
 def all_broken(sources: Sequence[Source]) -> InputError:
     return InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
-
-
-def without_advice(problem: str) -> str:
-    """The message of a refusal, "expected ..., but got ...; advice", without the advice."""
-    return problem.rpartition("; ")[0] or problem
 
 
 def first_image(sources: Sequence[Source], how: Reading) -> tuple[bool, int, int]:

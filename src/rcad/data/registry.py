@@ -236,6 +236,14 @@ def load(
     return dataclasses.replace(dataset, name=name, note=note, source=source)
 
 
+def is_there(name: str, data_dir: Path | str | None = None) -> bool:
+    """Whether a file or folder lies where `load` looks for a name that is none of `READERS`."""
+    try:
+        return bool(_existing(name, data_root(data_dir)))
+    except InputError:
+        return False
+
+
 def _official(name: str, data_dir: Path) -> Recognised:
     """The official files of an image set, or another layout that holds it (Parquet shards, class folders)."""
     recognised = locate(name, data_dir)

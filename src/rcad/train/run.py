@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from rcad.errors import InputError
+from rcad.data.dataset import parse_spec
+from rcad.data.registry import is_there
+from rcad.errors import InputError, without_advice
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
@@ -286,9 +288,10 @@ def begin(
         with timed("data", whose, device):
             while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
             dataset = ranks.together(lambda: reader(config.data, while_reading))
-    except InputError:
+    except InputError as error:
         if ranks.size == 1 and (record := place.final_record(config)) is not None:
-            return record  # a result stays good when its data are no longer there
+            check_gone(config, place, error)
+            return record
         raise
     problem = ranks.together(lambda: prepare(config, dataset, device))
     ranks.together(lambda: check_same_data(store, config, problem) if ranks.leads else None)
@@ -329,7 +332,18 @@ def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
     """Refuses a run that was begun on other data than those that have this name now."""
     record = store.record(config)
     if record is not None and not same_data(record.data_sha256, problem.fingerprint):
-        raise InputError(
-            f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
-            f"remove that run (rcad runs prune) or use another folder of runs"
-        )
+        raise changed_data(config, "has changed since")
+
+
+def changed_data(config: RunConfig, how: str) -> InputError:
+    """The error of a run whose data are not what they were; `how` they differ, in words."""
+    return InputError(
+        f"expected the data that run {config_id(config)} was made from, but {config.data.name} {how}; "
+        f"remove that run (rcad runs prune) or use another folder of runs"
+    )
+
+
+def check_gone(config: RunConfig, place: Place, error: InputError) -> None:
+    """A finished run stays good without its data; files that are there and cannot be read are refused."""
+    if is_there(parse_spec(config.data.name)[0], place.data_dir):
+        raise changed_data(config, f"has changed since or cannot be read: {without_advice(str(error))}") from None

@@ -198,14 +198,15 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
         return
     import torch
 
-    from rcad.train.run import check_same_data
+    from rcad.train.run import check_gone, check_same_data
     from rcad.train.task import Reader, prepare
 
     reader = Reader(place)
     for config in own:
         try:
             dataset = reader(config.data, progress)
-        except InputError:
+        except InputError as error:
+            check_gone(config, place, error)
             continue
         check_same_data(place.store, config, prepare(config, dataset, torch.device("cpu")))
 
