@@ -214,9 +214,31 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     assert all(sentence in dataset.note for sentence in dataset.omissions)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch):
+    root = kaggle(TABLE + "b.png,dog\nb,dog\n")
+    with monkeypatch.context() as patched:  # what an earlier version left in the cache
+        patched.setattr(image_folders, "_listed_once", lambda table, target, names, skip_bad: ([*range(5)], 0, 0))
+        assert len(load(root, stream=stream).train) == 5
+    dataset = load(root, stream=stream)
+    assert (len(dataset.train.x), dataset.train.y.tolist()) == (3, [1, 0, 1])
+    assert not stream or dataset.train.x.image_moments.shape[1] == 3
+    assert dataset.omissions == ("1 image listed more than once, with one label, taken once",)
+    (root / "train.csv").write_text(TABLE.replace("b.png", "b.png,owl\na.png,cat\nb.png"))
+    dataset = load(root, stream=stream, skip_bad=True)
+    assert (len(dataset.train.x), dataset.train.y.tolist(), dataset.classes) == (2, [0, 1], ("cat", "dog"))
+    assert dataset.omissions[0] == "1 image with different labels skipped"
+
+
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
+        (
+            TABLE + "b,cat\n",
+            {},
+            "image 'b.png' in .*train.csv, but it is 'dog' in line 2 and 'cat' in line 5; correct ",
+        ),
+        (TABLE + "b.png,cat\na.png,cat\na.png,dog\n", {}, "'cat' in line 5, like 1 more of 3 images; "),
         (TABLE + "gone.png,cat\nlost.png,cat\n", {}, "'gone.png' of line 5, .* missing, as are 1 more of 5; "),
         ("file,a,b\na.png,1,2\nb.png,2,1\n", HERE, r"one column of classes in .*, but got a, b; pass"),
         ("name,label\nx,1\ny,2\n", HERE, "that names the images in .*; pass file_column="),

@@ -195,15 +195,51 @@ def load_labelled(
             f"expected the image {got[:80]!r} of {table.where(missing[0], files)} in {images}, but it is "
             f"missing{more}; correct the table, or pass --skip-bad"
         )
-    y, classes = class_labels(table.take(np.flatnonzero([name is not None for name in chosen])), target)
+    table = table.take(np.flatnonzero([name is not None for name in chosen]))
     present = [name for name in chosen if name is not None]
-    counts = ((unlabelled, "a label"), (len(missing), "an image"))
-    skipped = tuple(f"{count} row{'s' if count > 1 else ''} without {part} skipped" for count, part in counts if count)
+    first, contradictory, repeated = _listed_once(table, target, present, how.skip_bad)
+    table, present = table.take(np.asarray(first)), [present[row] for row in first]
+    y, classes = class_labels(table, target)
+    counts = (
+        (unlabelled, "row", "without a label skipped"),
+        (len(missing), "row", "without an image skipped"),
+        (contradictory, "image", "with different labels skipped"),
+        (repeated, "image", "listed more than once, with one label, taken once"),
+    )
+    skipped = tuple(f"{count} {noun}{'s' if count > 1 else ''} {how_so}" for count, noun, how_so in counts if count)
     top = Path(os.path.commonpath([images.absolute(), table.path.parent.absolute()]))
     note = f"{len(present):,} images in {len(classes)} classes from {images.name}, labels in {table.path.name}"
     image_set = ImageSet({"train": [ImageFiles(str(images), present)]}, {"train": y}, classes, note, skipped)
-    paths = [images.absolute() / name for name in sorted(set(present))] + [table.path.absolute()]
-    return read_images("labels", paths, top, lambda: image_set, how, file=column, label=table.names[target])
+    paths = [images.absolute() / name for name in sorted(present)] + [table.path.absolute()]
+    key = {"file": column, "label": table.names[target]} | ({"once": True} if contradictory or repeated else {})
+    return read_images("labels", paths, top, lambda: image_set, how, **key)
+
+
+def _listed_once(table: Table, target: int, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
+    """Of every image the first row that lists it, so that no image is in two splits.
+
+    Args:
+        names: the image of each row.
+        skip_bad: leave out images that are listed with different labels; else the first is an InputError.
+
+    Returns:
+        The rows, how many images were left out, and how many others are listed more than once.
+    """
+    labels, classes = class_labels(table, target)
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        rows.setdefault(name, []).append(row)
+    repeated = [places for places in rows.values() if len(places) > 1]
+    pairs = {places[0]: row for places in repeated for row in reversed(places) if labels[row] != labels[places[0]]}
+    if pairs and not (skip_bad and len(pairs) < len(rows) - 1):
+        got = " and ".join(f"{classes[labels[row]][:40]!r} in {table.line(row)}" for row in next(iter(pairs.items())))
+        more = f", like {len(pairs) - 1} more of {len(rows)} images" if len(pairs) > 1 else ""
+        raise InputError(
+            f"expected one label for the image {names[next(iter(pairs))]!r} in {table.path}, but it is {got}{more}; "
+            "correct the table, or pass --skip-bad"
+        )
+    first = [places[0] for places in rows.values() if places[0] not in pairs]
+    return first, len(pairs), len(repeated) - len(pairs)
 
 
 def find_labels(folder: Path) -> Labelled | None:

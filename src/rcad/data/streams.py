@@ -281,9 +281,11 @@ def _encoded(
 def _surveyed(encoded: ImageFiles | Packed, identity: str, how: Reading) -> Survey:
     """The survey that is in the cache, or a new one."""
     key = hashed("survey", identity, str(DECODING), str(how.size))
-    return _cached_arrays(
-        how.cache_dir, key, lambda _: look(encoded, how)._asdict(), lambda _, arrays: Survey(**arrays)
-    )
+
+    def restore(_: Path, arrays: Arrays) -> Survey | None:
+        return Survey(**arrays) if arrays["moments"].shape[1] == len(encoded) else None
+
+    return _cached_arrays(how.cache_dir, key, lambda _: look(encoded, how)._asdict(), restore)
 
 
 def _cached_arrays(
