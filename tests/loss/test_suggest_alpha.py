@@ -215,10 +215,19 @@ class Named(nn.Module):
         return result
 
 
+class Counts:
+    def nll(self, output: Tensor, target: Tensor) -> Tensor:
+        return output[:, 0].exp() - target * output[:, 0]
+
+    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return output[:, 0]
+
+
 X, Y = images(9)
 STD, GAUSSIAN = (0.2, 0.5, 0.25), {"likelihood": Gaussian()}
 NORMALISED = (X - 0.5) / torch.tensor(STD).view(1, 3, 1, 1)
 TABLE = 5 * torch.randn(2000, 4, generator=torch.Generator().manual_seed(0))
+COUNTS = TABLE[:, 0].abs().round()
 DOTS = torch.tensor([0.0, 0.1, 0.8, 1.0]).view(4, 1, 1, 1).repeat(1, 3, 1, 1)
 SIZELESS = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2 * CLASSES))
 MEASURED: dict[str, tuple[dict[str, Any], nn.Module, list[tuple[Any, Tensor]], float]] = {
@@ -228,6 +237,12 @@ MEASURED: dict[str, tuple[dict[str, Any], nn.Module, list[tuple[Any, Tensor]], f
     "normalised images": ({"mean": (0.5,), "std": STD}, smooth_net(), [(NORMALISED, Y)], suggest_alpha(X, Y)),
     "shapes that change": ({}, SIZELESS, [(X, Y), (torch.rand(6, 3, 5, 5), Y[:6])], suggest_alpha(X, Y)),
     "a table, by its columns": (GAUSSIAN, nn.Linear(4, 2), [(TABLE, TABLE[:, 0])], 0.3 * TABLE.var(0).mean().sqrt()),
+    "reals of one's own": (
+        {"likelihood": Counts()},
+        nn.Linear(4, 1),
+        [(TABLE, COUNTS)],
+        0.3 * TABLE.var(0).mean().sqrt(),
+    ),
     # From each to the nearest whose target is a deviation away or more: 0.8, 0.7, 0.7, 0.9 in each of three channels.
     "reals of images": (GAUSSIAN, SIZELESS[:2].append(nn.Linear(3, 2)), [(DOTS, DOTS[:, 0, 0, 0])], 0.375 * 3**0.5),
 }
@@ -239,6 +254,17 @@ def test_alpha_is_measured_on_every_kind_of_batch(name: str) -> None:
     criterion = RCAD(**options)
     taught(criterion, loader, net)
     assert criterion.alpha == pytest.approx(float(expected), rel=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [1.0, "auto"])
+def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha: Any) -> None:
+    criterion = RCAD(alpha)
+    with one_line("expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long()"):
+        taught(criterion, [(X, Y.float())])
+    with one_line("expected integer labels of shape"):
+        taught(criterion, [(X, Y[:, None].float())])
+    taught(criterion, [(X, Y)])
+    assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))
 
 
 def test_the_weight_of_real_targets_is_their_own() -> None:

@@ -106,9 +106,10 @@ class Categorical(Value):
         hard = output.select(self.class_dim, 0).shape
         expected = output.shape if target.is_floating_point() else hard
         if target.shape != expected:
+            remedy = "; pass y.long()" if target.shape == hard else ""
             raise InputError(
                 f"expected integer labels of shape {tuple(hard)} or probabilities of shape {tuple(output.shape)}, "
-                f"but got {target.dtype} of shape {tuple(target.shape)}"
+                f"but got {target.dtype} of shape {tuple(target.shape)}{remedy}"
             )
 
     def check_values(self, output: Tensor, target: Tensor) -> None:

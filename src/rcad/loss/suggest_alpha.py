@@ -235,14 +235,18 @@ class Gauge:
         x = view.x.detach()
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
             return
+        _check_labels(view.target, likelihood)
         x = masked(x if move.std is None else x * move._like(move.std, x), view.mask)
         if self._watches:
             self._watches = False
             self._warn_of(move, likelihood, x, view.target)
             return
         self.batches += 1
+        alike = bool(self._seen) and x.shape[1:] == self._seen[0][0].shape[1:]
+        if alike and view.target.shape[1:] != self._seen[0][1].shape[1:]:
+            self._seen = []  # targets of another shape for such inputs: the likelihood refused those before
         room = min(SAMPLE, NUMBERS // max(x[0].numel(), 1)) - sum(len(part) for part, _ in self._seen)
-        if not self._seen or (x.shape[1:] == self._seen[0][0].shape[1:] and room > 0):
+        if not self._seen or (alike and room > 0):
             self._seen.append((x[: max(room, 2)].clone(), view.target[: max(room, 2)].detach().clone()))
         if self.alpha is None or self.batches & (self.batches - 1) == 0:
             self._measure(likelihood)
@@ -265,7 +269,7 @@ class Gauge:
             log.info("alpha = %.4g, measured on the first %d examples; more will follow", self.alpha, len(x))
 
     def _warn_of(self, move: Move, likelihood: Likelihood, x: Tensor, target: Tensor) -> None:
-        if move.norm != "l2" or not move.distance or isinstance(likelihood, Gaussian) or not x.is_floating_point():
+        if move.norm != "l2" or not move.distance or _real(target, likelihood) or not x.is_floating_point():
             return
         alpha = measured(x, target, likelihood)
         if alpha is not None and move.distance < FAR_BELOW * alpha:
@@ -283,7 +287,7 @@ def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
     rows = x.flatten(1).float()
     if len(rows) < 2:
         return None
-    if isinstance(likelihood, Gaussian):
+    if _real(target, likelihood):
         return among_reals(x, target)
     soft = target.is_floating_point() and not isinstance(likelihood, Bernoulli)
     labels = target.argmax(1) if soft else target
@@ -292,6 +296,21 @@ def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
     if bool((labels == labels[0]).all()):
         return None
     return _half_median(nearest_other_class(rows, labels))
+
+
+def _real(target: Tensor, likelihood: Likelihood) -> bool:
+    """Whether targets are real numbers and no classes: a Gaussian's, and those of a likelihood of one's own."""
+    classes = isinstance(likelihood, Categorical | Bernoulli) or target.ndim > 1 or not target.is_floating_point()
+    return isinstance(likelihood, Gaussian) or not classes
+
+
+def _check_labels(target: Tensor, likelihood: Likelihood) -> None:
+    """Real numbers in place of labels, before they are taken for anything else."""
+    if isinstance(likelihood, Categorical) and target.is_floating_point() and target.ndim < 2:
+        raise InputError(
+            f"expected integer labels, or a probability for each class, but got {target.dtype} of shape "
+            f"{tuple(target.shape)}; pass y.long()"
+        )
 
 
 def among_reals(x: Tensor, target: Tensor) -> float | None:
