@@ -63,6 +63,23 @@ def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pyte
     assert "has 7 outputs, but 3 are needed: the last layer starts anew" in caplog.text
 
 
+@pytest.mark.parametrize("own_statistics", [True, False])
+def test_colours_are_summed_for_grey_images(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, own_statistics: bool
+) -> None:
+    source = net(1).eval()
+    content = {key: value for key, value in state(source).items() if own_statistics or "normalize" not in key}
+    torch.save(content, tmp_path / "w.pt")
+    grey: dict[str, Any] = {"num_outputs": 3, "in_shape": (1, 8, 8), "width": 4, "mean": (0.1,)}
+    target = build("resnet18", **grey, weights=tmp_path / "w.pt").eval()
+    x = torch.rand(2, 1, 8, 8)
+    torch.testing.assert_close(target(x), source(x.expand(-1, 3, -1, -1)))
+    assert "its first layer is summed over the colours for grey ones" in caplog.text
+    torch.save({**content, "conv1.weight": torch.zeros(4, 3, 7, 7)}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match=OTHER_IMAGES):
+        build("resnet18", **grey, weights=tmp_path / "w.pt")
+
+
 OTHER_IMAGES = r"ImageNet's first layer for images above 64 pixels \(--size 224\)$"
 
 

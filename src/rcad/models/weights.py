@@ -24,7 +24,8 @@ def load_weights(model: Model, path: str | Path) -> None:
 
     A last layer that the file has for other outputs starts anew, with a warning of the logger `rcad`. What a file may
     always lack: the means and deviations of `Normalize` (other programs keep them elsewhere) and BatchNorm's batch
-    counters (old files have none).
+    counters (old files have none). For grey images the first layer of a file for colour ones is summed over the
+    colours, as timm does, also with a warning.
 
     Args:
         path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".
@@ -42,6 +43,10 @@ def load_weights(model: Model, path: str | Path) -> None:
                 f"expected {key!r} of a {type(model).__name__} in {path}, but it is missing; if the weights are of "
                 "another network, name that one (--model)"
             )
+    summed = {key: _for_grey(key, tensor, own[key]) for key, tensor in stored.items() if key in own}
+    if any(summed[key].shape != stored[key].shape for key in summed):
+        log.warning("%s is for images in colour: its first layer is summed over the colours for grey ones", path)
+    stored |= summed
     for key, tensor in stored.items():
         if key not in own:
             raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
@@ -53,16 +58,27 @@ def load_weights(model: Model, path: str | Path) -> None:
     model.load_state_dict(stored, strict=False)
 
 
+def _for_grey(key: str, stored: Tensor, own: Tensor) -> Tensor:
+    """What a file has for three colours, for one grey channel: a convolution's sum, the mean of means and deviations.
+
+    Any other tensor comes back as it is.
+    """
+    if stored.ndim == own.ndim == 4 and stored.shape[1] == 3 and own.shape == (stored.shape[0], 1, *stored.shape[2:]):
+        return stored.float().sum(1, keepdim=True)
+    if key.startswith("normalize.") and len(own) == 1:
+        return stored.float().mean(0, keepdim=True)
+    return stored
+
+
 def _first_layer(stored: Tensor, own: Tensor) -> str:
     """A hint, where a convolution sees images of another kind than the file's does."""
     if stored.ndim == 3:  # the positions of a transformer's patches
         return "; the file's network takes images of another size (--size)"
     if stored.ndim != 4 or stored.shape[0] != own.shape[0]:
         return ""
-    if stored.shape[1] != own.shape[1]:
-        return f"; the file's network takes images of {stored.shape[1]} channels"
-    large = stored.shape[2] == 7 and own.shape[2] == 3
-    return "; a ResNet has ImageNet's first layer for images above 64 pixels (--size 224)" if large else ""
+    if stored.shape[2] == 7 and own.shape[2] == 3:
+        return "; a ResNet has ImageNet's first layer for images above 64 pixels (--size 224)"
+    return f"; the file's network takes images of {stored.shape[1]} channels" if stored.shape[1] != own.shape[1] else ""
 
 
 def _read(path: Path) -> Mapping[str, Any]:
