@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from one_line import one_line
 from rcad.data import table_files
 from rcad.data.dataset import Dataset
 from rcad.data.table_encoder import TableEncoder
@@ -287,6 +288,8 @@ def test_numbers_and_dates_as_people_write_them(
     # A new file is read in the way of the first, even if it could be read otherwise.
     encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
     assert encoder.transform(new(f"a|y\n{texts[0]}|1\n{texts[0]}|2\n"))[:, 0] == pytest.approx([expected[0]] * 2)
+    with one_line(", written as in training (like ", "), but got 'soon'"):
+        encoder.transform(new("a|y\nsoon|1\nsoon|2\n"))
     # As a target they are regression, unless told otherwise.
     target = read(lines("y|a", *(f"{text}|{i}" for i, text in enumerate(texts)))).train.y
     assert target == pytest.approx(np.asarray(expected, np.float32))
@@ -311,7 +314,9 @@ def test_how_dates_are_read_that_could_be_read_two_ways_is_said(
     if "day first" in reading:  # as in training, whatever these rows are
         assert np.isfinite(data.encoder.transform(later)[:, 0]).all()
     else:
-        with pytest.raises(InputError, match=r"expected a date in line 3, column 'a' of .*, but got '25/12/2012'"):
+        with one_line(
+            "expected a date in line 3, column 'a' of ", "(like 12/31/2021, month first), but got '25/12/2012'"
+        ):
             data.encoder.transform(later)
 
 

@@ -26,6 +26,14 @@ LARGEST = float(np.finfo(np.float32).max)
 Style = Literal["plain", "point", "comma", "date", "day first", "month first"]
 """How a column writes numbers: as Python does, as $1,870.60, as 1 870,60, or as dates (days since 1970)."""
 DATES: tuple[Style, ...] = ("date", "day first", "month first")
+EXAMPLES: Mapping[Style, str] = {
+    "point": "1,870.60",
+    "comma": "1.870,60",
+    "date": "2021-12-31",
+    "day first": "31/12/2021, day first",
+    "month first": "12/31/2021, month first",
+}
+"""How a message shows a style that a new file must keep to."""
 
 # With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
 _MANY_NUMBERS = 20
@@ -222,7 +230,8 @@ def numbers(table: Table, column: int, style: Style = "plain", largest: float = 
         if None in by_level:
             level = values.levels[by_level.index(None)]
             place, kind = table.where(values.row_of(level), column), "a date" if style in DATES else "a number"
-            raise InputError(f"expected {kind} in {place}, but got {_short(level)!r}")
+            written = f", written as in training (like {EXAMPLES[style]})" if style in EXAMPLES else ""
+            raise InputError(f"expected {kind} in {place}{written}, but got {_short(level)!r}")
         parsed = np.asarray([*by_level, np.nan], dtype=np.float64)[values.codes]
     with np.errstate(invalid="ignore"):
         large = np.flatnonzero(np.abs(parsed) > largest)
