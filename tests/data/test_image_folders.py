@@ -195,6 +195,14 @@ def test_everything_can_be_named(kaggle, tmp_path):
     assert load(root, labels=str(table), size=2).train.x.shape == (3, 3, 2, 2)
 
 
+def test_an_index_beside_the_names_is_no_name(kaggle):
+    """Rows are counted as the images are: the count must not be taken for their names."""
+    names = ("0.png", "1.png", "2.png")
+    dataset = load(kaggle(",id,breed\n0,2,dog\n1,0,cat\n2,1,dog\n", names=names))
+    assert (reds(dataset.train), dataset.train.y.tolist()) == ([30, 10, 20], [1, 0, 1])
+    assert load(kaggle(",breed\n2.png,dog\n0,cat\n1,dog\n", names=names)).train.y.tolist() == [1, 0, 1]
+
+
 def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
     root = kaggle(TABLE.replace(".png", ""), names=("a.png", "a.bmp", "b.png", "c.png"))
     with one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):

@@ -194,7 +194,7 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
         ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .*t.csv, but got 3"),
         ('a,y\n1,2\n"1\n2",2,3\n', {}, "2 columns in line 3 of .*t.csv, but got 3"),
         ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .*t.csv to differ, but got 'a' twice"),
-        (",y\n1,2\n1,3\n", {}, "a name for every column of .*t.csv, but column 1 has none"),
+        ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .*t.csv, but column 2 has none"),
         ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .*but got numbers; add a line of names"),
         (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .*t.csv, but got byte 0xe9 in line 2"),
         ("a,prices\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; did you mean 'prices'?"),
@@ -351,6 +351,33 @@ def test_columns_that_name_the_rows_are_named_and_left_out(read: Read) -> None:
     assert "12 rows; 2 of 5 columns are inputs" in data.note
     assert read(table, drop=["name", "user_id", "id"]).columns == ("step",)
     assert len(read(lines("name,y", *(f"u{i},{i}.5" for i in range(9)))).columns) == 10
+
+
+@pytest.mark.parametrize("rows", [4, 12])
+def test_an_index_that_pandas_wrote_is_left_out(read: Read, rows: int) -> None:
+    data = read(lines(",Unnamed: 0,a,y", *(f"{i},{i // 2},{i % 3},{i / 2}" for i in range(rows))))
+    assert data.columns == ("a",)
+    assert data.omissions == (
+        "left out: 'Unnamed: 0.1', a different whole number in every row",
+        "left out: 'Unnamed: 0', whole numbers without a name",
+    )
+    texts = read(lines(",a,y", *(f"{'uv'[i % 2]},{i % 3},{i / 2}" for i in range(rows))))
+    assert texts.columns == ("Unnamed: 0=u", "Unnamed: 0=v", "Unnamed: 0=?", "a")
+    assert read(lines(",a,y", *(f"{i},{i % 3},{i / 2}" for i in range(rows))), drop=["Unnamed: 0"]).omissions == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "fate"),
+    [("customer_no", "noted"), ("orderNumber", "noted"), ("CustomerID", "left out"), ("piano", ""), ("steps", "")],
+)
+def test_numbers_that_may_name_the_rows_are_said(read: Read, name: str, fate: str) -> None:
+    data = read(lines(f"{name},a,y", *(f"{(i * 7) % 12 + 1},{i % 3},{i / 2}" for i in range(12))))
+    assert data.columns == (("a",) if fate == "left out" else (name, "a"))
+    if fate == "noted":
+        advice = "is an input, with a different whole number in every row; if it only names them, --drop it"
+        assert data.omissions == (f"{name!r} {advice}",)
+    else:
+        assert bool(data.omissions) == bool(fate)
 
 
 def test_rows_without_a_target_are_skipped_on_request_and_counted(read: Read) -> None:

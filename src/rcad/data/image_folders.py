@@ -19,7 +19,7 @@ from rcad.data.decoding import ImageFiles, ImageSet, Reading
 from rcad.data.images import is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
-from rcad.data.table_files import Table, read_table
+from rcad.data.table_files import UNNAMED, Table, read_table
 from rcad.data.tables import class_labels, column_position, list_names, with_targets
 from rcad.errors import InputError, expanded
 
@@ -293,9 +293,9 @@ def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
 
 
 def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
-    """The first column in which most of the first rows name images."""
-    for j, column in enumerate(table.names):
-        text = as_text(table, j)
+    """The first column in which most of the first rows name images; an index, which counts, comes last."""
+    for column in sorted(table.names, key=lambda name: UNNAMED.fullmatch(name) is not None):
+        text = as_text(table, table.names.index(column))
         first = text.codes[:_LOOKED_AT].tolist()
         if sum(code >= 0 and text.levels[code] in names for code in first) > len(first) / 2:
             return column
@@ -305,7 +305,7 @@ def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
 def _label_column(table: Table, file_column: str, chosen: str | None) -> int:
     if chosen is not None:
         return column_position(table, chosen, "label_column")
-    columns = [name for name in table.names if name != file_column]
+    columns = [name for name in table.names if name != file_column and not UNNAMED.fullmatch(name)]
     usual = columns if len(columns) == 1 else [name for name in columns if name.lower() in LABEL_COLUMNS]
     if len(usual) != 1:
         raise InputError(

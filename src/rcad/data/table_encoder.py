@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.scaling import Standardizer, beyond_float64
-from rcad.data.table_files import Numbers, Table, Text, number_of
+from rcad.data.table_files import UNNAMED, Numbers, Table, Text, number_of
 from rcad.errors import InputError, one_of, shaped
 
 UNKNOWN = "?"
@@ -41,7 +41,11 @@ MOST_LEVELS = 100
 """More different texts in a column are taken for a mistake, e.g. a typing error in a number."""
 # Fewer rows may be all different by chance.
 _FEW_ROWS = 10
-_ID_NAME = re.compile(r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id")
+_ID_NAME = re.compile(
+    r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id|.+[a-z]ID"
+)
+# The number of a customer names a row, that of a building may tell something.
+_NUMBER_NAME = re.compile(r"(?i:(?:.+[ _.-])?(?:no|nr|num|number|key|ref))|.+(?:No|Nr|Num|Number|Key|Ref)")
 _UNITS = re.compile(r"[$€£¥₹%]|\b(?:USD|EUR|GBP|CHF|JPY)\b")
 _MONEY = re.compile(r"[^\W\d_]|[$€£¥₹]")
 _SPACES = re.compile(r"[\s\u00a0\u2009\u202f'\u2019]")
@@ -278,15 +282,31 @@ def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:
 
 def _names_rows(table: Table, j: int, style: Style | None) -> str | None:
     """Why a column is taken to name its rows and to predict nothing; None where it is not."""
-    if len(table) < _FEW_ROWS:
+    unnamed = UNNAMED.fullmatch(table.names[j]) is not None
+    if len(table) < _FEW_ROWS and not unnamed:
         return None
     if style is None:
         return "a different text in every row" if len(as_text(table, j).levels) == len(table) else None
-    if style != "plain" or not _ID_NAME.fullmatch(table.names[j]):
+    if style != "plain" or not (unnamed or _ID_NAME.fullmatch(table.names[j])) or not _whole(numbers(table, j)):
         return None
-    values = numbers(table, j)
-    whole = bool((values == np.rint(values)).all())  # not where one is missing
-    return "a different whole number in every row" if whole and len(np.unique(values)) == len(table) else None
+    if len(np.unique(numbers(table, j))) == len(table):
+        return "a different whole number in every row"
+    return "whole numbers without a name" if unnamed else None
+
+
+def _whole(values: Numbers) -> bool:
+    """Whether all are whole numbers; not where one is missing."""
+    return bool((values == np.rint(values)).all())
+
+
+def row_numbers(table: Table, code: ColumnCode) -> str | None:
+    """A sentence on an input that may only name its rows; None where it does not look so."""
+    if code.levels is not None or code.style != "plain" or not _NUMBER_NAME.fullmatch(code.name):
+        return None
+    values = numbers(table, table.names.index(code.name))
+    if len(table) < _FEW_ROWS or not _whole(values) or len(np.unique(values)) < len(table):
+        return None
+    return f"{code.name!r} is an input, with a different whole number in every row; if it only names them, --drop it"
 
 
 def _choose(table: Table, j: int, style: Style | None) -> ColumnCode:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """What counts as a missing value in a text file, in any case of letters."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".npy")
 _SPLIT = re.compile(r"(train|test|valid|validation|val)([-_.].*)?\.(csv|tsv|parquet)")
+UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?|__index_level_\d+__")
+"""How pandas names the column of an index that has no name, in text files and in Parquet."""
 _DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -195,6 +197,8 @@ def _read_text(path: Path) -> Table:
         raise InputError(f"expected a table in {path}, but the file is empty")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniff(text)
     first, names = next(_rows(text, delimiter, path))
+    if not names[0]:  # an index: pandas writes no name for it, and reads it under the first of these that is free
+        names[0] = next(name for k in count() if (name := f"Unnamed: 0.{k}".removesuffix(".0")) not in names)
     if all(number_of(name) is not None for name in names):
         raise InputError(f"expected column names in line {first} of {path}, but got numbers; add a line of names")
     arrays = _fast_columns(raw, text, delimiter, len(names))

@@ -20,6 +20,7 @@ from rcad.data.table_encoder import (
     check_numbers,
     date_reading,
     numbers,
+    row_numbers,
     style_of,
 )
 from rcad.data.table_files import Table, Text, join_tables, read_table, split_tables
@@ -85,6 +86,7 @@ def load(
     if not encoder.codes:
         hint = _lists_images(table.path) or "".join(f"; {sentence}" for sentence in omissions)
         raise InputError(f"expected a feature column beside {target_name!r} in {table.path}, but got none{hint}")
+    omissions += [sentence for code in encoder.codes if (sentence := row_numbers(table, code)) is not None]
     chosen, style, why = _choose_task(table, t, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {table.names.index(code.name): code.style for code in encoder.codes} | ({t: style} if unit else {})
