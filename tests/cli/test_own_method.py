@@ -143,6 +143,13 @@ def test_an_error_in_its_code_says_where(cli: Cli) -> None:
     done = cli(*SMALL, "--method", "own_code:penalty")
     assert done.code == 1
     assert "rcad: unexpected AttributeError in own_code.py, line 5: 'Tensor' object has no attribute" in done.err
+    (record,) = Store.open("runs").records()
+    assert (record.status, record.state) == ("interrupted", "failed")
+    assert record.message.startswith("an error ended it: AttributeError: 'Tensor' object has no attribute 'sqare'")
+    for words in ("runs list", "runs list --status failed", "runs list --status interrupted", "runs prune"):
+        assert record.id in cli(*words.split()).out
+        assert " failed " in cli(*words.split()).out
+    assert f"failed: {record.message[:40]}" in cli("runs", "show", record.id).out
 
 
 def test_compared_with_erm(cli: Cli, refused: Refused) -> None:

@@ -203,6 +203,7 @@ def test_when_one_run_fails_the_others_keep_what_they_have(joined: int, store: S
     with pytest.raises(InputError, match="a disk"):
         go(configs, store, joined, progress={1: Watcher(lambda watcher: watcher.done == 1, no_disk)})
     assert [store.status(config) for config in configs] == ["interrupted"] * 3
+    assert sorted(record.state for record in store.records()) == ["failed", "interrupted", "interrupted"]
     assert len(checkpoints(store)) == 2  # the one that failed has nothing to save
     assert len(ids(go(configs, store, joined))) == 3
 
@@ -399,22 +400,24 @@ def test_nobody_waits_for_a_run_that_cannot_be_reached(
     assert len(checkpoints(store)) == 1
 
 
-def test_a_step_that_ctrl_c_breaks_off_is_not_taken_twice(
-    store: Store, three_joined: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("error", "state"), [(KeyboardInterrupt, "interrupted"), (ZeroDivisionError, "failed")])
+def test_a_step_that_is_broken_off_is_not_taken_twice(
+    error: type[BaseException], state: str, store: Store, three_joined: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follow, steps = JoinedUpdate.follow, []
 
     def interrupted(self: JoinedUpdate) -> None:
         steps.append(0)
         if len(steps) == 3:
-            raise KeyboardInterrupt
+            raise error
         follow(self)
 
     with monkeypatch.context() as patch:
         patch.setattr(JoinedUpdate, "follow", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(error):
             go(seeds(3), store, 3)
     assert len(steps) == 3
+    assert {record.state for record in store.records()} == {state}
     assert not checkpoints(store)
     assert same_weights(store, three_joined, *ids(go(seeds(3), store, 3)))
 

@@ -115,11 +115,11 @@ def chosen(
 ) -> list[RunRecord]:
     """The records that fit every filter that was given."""
     for one in status:
-        one_of("--status", one, STATUSES)
+        one_of("--status", one, (*STATUSES, "failed"))
     return [
         record
         for record in records
-        if (not status or record.status in status)
+        if (not status or record.status in status or record.state in status)
         and (data is None or data in (record.config.data.name, record.config.data.name.partition("[")[0]))
         and (method is None or method in (label(record.config.method), *(name for name, _ in record.config.method)))
     ]
@@ -135,7 +135,7 @@ def show_list(records: Sequence[RunRecord]) -> None:
     for record in records:
         numbers = [metric(name, record.metrics.get(name)) for name in names]
         summary = record.summary()
-        about = [record.id, summary["data"], summary["method"], str(summary["seed"]), record.status]
+        about = [record.id, summary["data"], summary["method"], str(summary["seed"]), record.state]
         rows.append([*about, str(summary["epochs"]), *numbers, _when(record.started)])
     headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
     table(headers, rows, spare=["started", "epochs", *names[1:]])
@@ -145,7 +145,7 @@ def show_record(record: RunRecord, store: Store) -> None:
     """Everything about a run that fits a screen; the files hold the rest."""
     about = [
         ("run", record.id),
-        ("status", record.status + (f": {record.message}" if record.message else "")),
+        ("status", record.state + (f": {record.message}" if record.message else "")),
         ("started", _when(record.started)),
         ("time", duration(seconds(record))),
         *((name, record.resolved[key]) for name, key in RESOLVED if key in record.resolved),

@@ -24,7 +24,7 @@ from rcad.cli.options import (
 app = group("The records of runs.", "rcad runs list", "rcad runs show 3f2a", "rcad runs export table.csv")
 
 Statuses = Annotated[
-    list[str] | None, option("--status STATUS", "Only done, diverged, interrupted or running ones; repeatable.")
+    list[str] | None, option("--status STATUS", "Only done, diverged, interrupted, failed or running ones; repeatable.")
 ]
 
 

@@ -24,6 +24,8 @@ from rcad.runs.plain import config_id, from_plain, to_plain
 Status = Literal["running", "interrupted", "diverged", "done"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINISHED: tuple[Status, ...] = ("done", "diverged")
+FAILED = "an error ended it: "
+"""Begins the message of a run that is interrupted since its code raised an exception."""
 Numbers = Mapping[str, float | None]
 """Numbers by name; None stands for one that is not finite."""
 
@@ -116,6 +118,11 @@ class RunRecord(Value):
     def is_final(self) -> bool:
         """Whether the run is over, for good or bad."""
         return self.status in FINISHED
+
+    @property
+    def state(self) -> str:
+        """The status as people are told it: "failed" where no signal but an error interrupted the run."""
+        return "failed" if self.status == "interrupted" and self.message.startswith(FAILED) else self.status
 
     @property
     def last_epoch(self) -> int:

@@ -360,7 +360,7 @@ def pack(stores: Iterable[Store], path: Path) -> Packing:
     return Packing(len(packed), unfinished, write_pack(path, packed.values()))
 
 
-PRUNABLE = (*(status for status in STATUSES if status != "running"), "broken")
+PRUNABLE = (*(status for status in STATUSES if status != "running"), "failed", "broken")
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,7 @@ class Pruned:
     """A run that goes, or of which the checkpoints go.
 
     Args:
-        status: as in a record; "broken" where the record cannot be read.
+        status: a record's state; "broken" where the record cannot be read.
         bytes: how much that frees.
     """
 
@@ -398,6 +398,7 @@ def prune(
     wanted = status or (FINISHED if checkpoints_only else ("interrupted", "diverged"))
     for name in wanted:
         one_of("status", name, PRUNABLE)
+    wanted = (*wanted, "failed") if "interrupted" in wanted else wanted
     chosen = _chosen(store, ids, wanted, checkpoints_only)
     chosen = [one for one in chosen if older_than is None or _age(store, one.id) > older_than.total_seconds()]
     if apply:
@@ -425,7 +426,7 @@ def _status(store: Store, run: str) -> str:
     if not (store.folder(run) / RECORD).exists():
         return "interrupted"
     try:
-        return store.get(run).status
+        return store.get(run).state
     except InputError:
         return "broken"
 

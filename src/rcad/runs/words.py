@@ -131,7 +131,7 @@ def overview(record: RunRecord) -> dict[str, str]:
         "run": record.id,
         "trained": title(record.config),
         "model": record.resolved.get("model", record.config.model.name),
-        "status": ": ".join(part for part in (record.status, record.message) if part),
+        "status": ": ".join(part for part in (record.state, record.message) if part),
         "time": f"{duration(seconds(record))}, {plural(record.last_epoch, 'epoch')}",
     }
     numbers = {name: metric(name, record.metrics[name]) for name in leading(record.metrics, 6)}

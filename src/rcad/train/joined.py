@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -200,8 +201,11 @@ class Team:
             if self._stepper is None and (parts := self._join()):
                 return parts
             self._take()
-        except BaseException:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
+        except BaseException as error:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
             for seat in tuple(self.runs):
+                if isinstance(error, Exception) and not isinstance(error, torch.OutOfMemoryError):
+                    with suppress(BaseException):
+                        self.runs[seat].throw(error)  # for its record
                 self.drop(seat)
             self._stepper = None
             raise

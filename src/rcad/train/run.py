@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Generator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,11 +14,11 @@ import torch
 
 from rcad.data.dataset import parse_spec
 from rcad.data.registry import is_there
-from rcad.errors import InputError, without_advice
+from rcad.errors import InputError, one_line, without_advice
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
-from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
+from rcad.runs.record import FAILED, FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.describe import data_words, low_alpha, network_words, run_words
@@ -74,6 +74,15 @@ class Execution:
         share_trainer(self.trainer)
         self._write("running")
         self.trainer.report()
+        try:
+            return (yield from self._made(stop))
+        except Exception as error:
+            with suppress(Exception):  # a full disk, a broken device: that one error is enough
+                self._write("interrupted", message=one_line(f"{FAILED}{type(error).__name__}: {error}"))
+            raise
+
+    def _made(self, stop: Stop) -> Generator[None, None, RunRecord]:
+        """The record of the run, trained from where it stands."""
         with LogWriter(self.log) if self.ranks.leads else nullcontext() as log:
             self.trainer.on_epoch = None if log is None else log.append
             try:
