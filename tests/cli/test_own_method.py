@@ -197,6 +197,7 @@ def test_tables_take_it_run_by_run(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("method", "says"),
     [
+        ("own_code(lam=1)", "'own_code', which is a module in this folder; name a function of it, own_code:my_method"),
         ("own_cod:penalty", "did you mean 'own_code'?"),
         ("some.where:penalty", "put its folder on PYTHONPATH"),
         ("own_code:penalti", "did you mean 'penalty'?"),

@@ -6,6 +6,7 @@ those of the paper, its controls and its named recipes; units and defaults: see 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -116,6 +117,11 @@ def _built(rows: Iterable[MethodRow]) -> Method:
 def method(name: str = "", **parameters: Any) -> Method:
     """A method by its name: method("rcad", alpha=1.0, lam=0.1)."""
     check_named(((name, tuple(parameters.items())),))
+    if name not in METHODS and os.path.isfile(f"{name}.py"):
+        raise InputError(
+            f"expected a method, but got {name!r}, which is a module in this folder; name a function of it, "
+            f"{name}:my_method"
+        )
     one_of("method", name, METHODS if name not in OWN else OWN)
     make = OWN.get(name) or METHODS[name]
     for key in parameters:
