@@ -73,6 +73,8 @@ def test_several_devices_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch)
     for wrong in ("0", "", "a", "1,1", "-1", "1,,2"):
         with pytest.raises(InputError, match="--devices to be a number"):
             pick_devices(wrong)
+    with pytest.raises(InputError, match="but got '0'; for the first GPU alone: --device cuda:0"):
+        pick_devices("0")
     with pytest.raises(InputError, match="expected one of the 4 GPUs that torch sees, but got cuda:4"):
         pick_devices("0,4")
     with pytest.raises(InputError, match="got both: cuda:1 and 2"):

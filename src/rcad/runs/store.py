@@ -78,9 +78,10 @@ class Store:
         elif is_pack(store.path) and not store.path.exists():
             raise broken_pack(store.path, "nothing there")
         elif not store.path.is_dir():
-            raise InputError(
-                f"expected a folder of runs at {str(path)!r}, but there is none; train first, or name another"
+            got = (
+                "it is a file; name a folder" if store.path.exists() else "there is none; train first, or name another"
             )
+            raise InputError(f"expected a folder of runs at {str(path)!r}, but {got}")
         store._clean()
         return store
 

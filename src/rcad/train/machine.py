@@ -46,7 +46,10 @@ def pick_devices(text: str, device: str = "auto") -> tuple[str, ...]:
     numbers = [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 5]
     listed = "," in text
     if len(numbers) < len(parts) or len(set(numbers)) < len(numbers) or (not listed and not numbers[0]):
-        raise InputError(f"expected --devices to be a number (4) or GPUs (0,1,2,3), each once, but got {text!r}")
+        remedy = "; for the first GPU alone: --device cuda:0" if numbers == [0] else ""
+        raise InputError(
+            f"expected --devices to be a number (4) or GPUs (0,1,2,3), each once, but got {text!r}{remedy}"
+        )
     if ":" in device:
         raise InputError(f"expected --device or --devices, but got both: {device} and {text}; leave one out")
     if pick_device(device).type == "cpu":
