@@ -11,7 +11,10 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+import rcad
 from cli.conftest import Cli, Refused
+from rcad.runs.store import Store
+from rcad.study.card import card
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -144,3 +147,27 @@ def test_images_without_labels_are_told_what_is_missing(refused: Refused) -> Non
     refused(
         "train", "--images", "flat", "--method", "erm", says="give --labels FILE, a table with file names and labels"
     )
+
+
+@pytest.mark.parametrize("every_label", [False, True])
+def test_a_final_model_needs_no_test_split(cli: Cli, refused: Refused, table: str, every_label: bool) -> None:
+    own = f"--data {table} --target colour --skip-bad --set data.test_fraction=0".split()
+    words = [*own, *(["--set", "data.validation=0", "--set", "train.selection=last"] if every_label else ())]
+    done = cli("train", *words, "--method", "rcad", "--epochs", "2")
+    assert done.code == 0, done.err
+    sizes = "40 training" if every_label else "36 training, 4 validation"
+    assert f"{sizes} examples, no test split\n" in done.out
+    assert done.out.count("no test split") == 2  # and where it ends
+    (record,) = Store.open("runs").records()
+    assert (record.splits["test"].size, record.message) == (0, "no test split")
+    assert {name.split("_")[0] for name in record.metrics} == {"epochs", "selected", *(() if every_label else ("val",))}
+    assert "test_" not in cli("runs", "list").out
+    assert "done: no test split" in cli("runs", "show", "last").out
+    assert "no test split  run " in cli("train", *words, "--method", "rcad", "--epochs", "2").out
+    assert "41 predictions" in cli("predict", "last", "--data", table).out
+    assert cli("export", "last", "--out", "model.pt2").code == 0
+    assert "test     no test split" in repr(rcad.load("last"))
+    assert "there is no test split" in card(record, Store.open("runs"), "me/mine")
+    refused("evaluate", "last", says=f"but {record.id} has no test split (data.test_fraction=0); train another one")
+    for command in ("tune", "compare"):
+        refused(command, *own, *SHORT[command].split(), says="expected a test split, but got data.test_fraction=0")

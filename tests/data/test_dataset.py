@@ -166,6 +166,8 @@ def test_resolve_without_a_test_set(task: str) -> None:
     none = resolve(data, n=None, validation=0.0, seed=0)
     assert len(none.val) == 0
     assert len(none.train) == 80
+    untested = resolve(data, validation=0.25, test_fraction=0.0)
+    assert [len(part) for part in untested.take(data)] == [75, 25, 0]
 
 
 def test_resolve_with_standard_splits() -> None:
@@ -181,3 +183,6 @@ def test_resolve_with_standard_splits() -> None:
         resolve(data, split=5)
     with pytest.raises(InputError, match="there are no standard splits for t, but got 0"):
         resolve(table(20), split=0)
+    for tested in (data, table(20, test=Split(np.zeros((3, 1)), np.arange(3)))):
+        with pytest.raises(InputError, match="without a test set for test_fraction=0, but t has one"):
+            resolve(tested, test_fraction=0.0)

@@ -39,7 +39,7 @@ def build(**changes: Any) -> RunConfig:
         ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
         ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
         ({"data": {"seed": -1}}, "expected data.seed to be a whole number >= 0, but got -1"),
-        ({"data": {"test_fraction": 0}}, "expected data.test_fraction to be a finite number > 0, but got 0.0"),
+        ({"data": {"test_fraction": 1}}, "expected data.test_fraction to be a number in [0, 1), but got 1.0"),
         ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
         ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
         ({"model": {"width": 1.5}}, "expected model.width to be a whole number (or none), but got 1.5"),

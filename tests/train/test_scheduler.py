@@ -392,11 +392,12 @@ def metrics_of(config: RunConfig, place: Place) -> Any:
     return record.metrics
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_signal_in_the_final_evaluation_is_heard(nth: int, place: Place) -> None:
+@pytest.mark.parametrize(("nth", "tested"), [(1, 0.2), (2, 0.2), (3, 0.2), (1, 0.0)])
+def test_a_signal_in_the_final_evaluation_is_heard(nth: int, tested: float, place: Place) -> None:
     """The first evaluation is the last epoch's, the second the chosen one's, the third that of the held-out split."""
     ending = Watcher(lambda watcher: watcher.details.count("evaluating") == nth)
     first = replace(config(epochs=8), optim=replace(config().optim, lr=0.2))
+    first = replace(first, data=replace(first.data, test_fraction=tested))
     outcome = schedule([first, config(1)], place, ending)
     assert (outcome.exit_code, [record.status for record in outcome.records]) == (130, ["interrupted"])
     assert schedule([first], place).records[0].metrics == metrics_of(first, place)

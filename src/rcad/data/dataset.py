@@ -266,7 +266,8 @@ def resolve(
         validation: share of the n examples in [0, 1); 0 for none.
         seed: >= 0; decides subset and hold-outs.
         split: which standard split, from 0.
-        test_fraction: in (0, 1), used only where the source has neither a test set nor standard splits.
+        test_fraction: in [0, 1), used only where the source has neither a test set nor standard splits; 0 is refused
+            where it has.
     """
     labelled = dataset.task == "classification"
     pool, test, source = _test_part(dataset, seed, split, test_fraction, labelled)
@@ -287,11 +288,17 @@ def _test_part(
     if split is not None and not 0 <= split < count:
         expected = f"a standard split from 0 to {count - 1}" if count else "no split: there are no standard splits"
         raise InputError(f"expected {expected} for {dataset.name}, but got {split}")
+    if not test_fraction and (count or dataset.test is not None):
+        raise InputError(
+            f"expected data without a test set for test_fraction=0, but {dataset.name} has one; leave the option out"
+        )
     if count:
         train, test = dataset.standard_splits[split or 0]
         return np.sort(train), np.sort(test), "standard"
     if dataset.test is not None:
         return np.arange(len(dataset.train)), np.arange(len(dataset.test)), "own"
+    if not test_fraction:
+        return (every := np.arange(len(dataset.train))), every[:0], "held out"
     return *holdout(dataset.train.y, test_fraction, seed=seed, stratified=labelled, purpose=_TEST), "held out"
 
 

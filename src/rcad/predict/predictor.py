@@ -115,7 +115,8 @@ class Predictor:
             "model": self.record.resolved.get("model", type(self.model).__name__),
             "takes": str(self.preprocessing),
             "predicts": f"{len(self.classes)} classes: {names}" if self.classes else self._number(),
-            "test": ", ".join(f"{name} {metric(name, metrics[name])}" for name in leading(metrics, 3)),
+            "test": self.record.message
+            or ", ".join(f"{name} {metric(name, metrics[name])}" for name in leading(metrics, 3)),
         }
 
     def __repr__(self) -> str:

@@ -141,7 +141,8 @@ class DataConfig(Section):
         balanced: a subset holds equally many of each class; else it is drawn uniformly, as the released program does.
         validation: fraction of the training examples held out; 0 for none.
         split: which of the standard train/test splits, where the data has some.
-        test_fraction: fraction set aside for the test, where the data has no test set of its own.
+        test_fraction: fraction set aside for the test, where the data has no test set of its own; 0 for none, for a
+            final model that is not measured.
         size: side in pixels that images are brought to; None keeps theirs.
         drop: columns of a table that are left out.
         skip_bad: leave out broken images and rows without a target, instead of refusing the data.
@@ -170,7 +171,6 @@ class DataConfig(Section):
     def _check(self) -> None:
         self._each(_not_empty, "name", "target", "labels", "file_column", "label_column")
         self._each(fraction, "validation", "test_fraction")
-        self._each(finite, "test_fraction", above=0.0)
         self._each(whole, "split", "seed", minimum=0)
         self._each(whole, "size", minimum=1)
 

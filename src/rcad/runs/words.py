@@ -116,12 +116,10 @@ def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
     numbers = [f"{name} {metric(name, record.metrics[name])}" for name in leading(record.metrics, most)]
     verb = f"{record.status} already" if already else record.status
     parts = [f"{verb}: {title(record.config)}", *numbers]
-    if record.status == "diverged":
+    if record.is_final:
         parts.append(record.message)
-    elif not already:
-        parts.append(duration(seconds(record)))
-    else:
-        parts.append(f"run {record.id}")
+    if record.status != "diverged":
+        parts.append(f"run {record.id}" if already else duration(seconds(record)))
     return "  ".join(part for part in parts if part)
 
 

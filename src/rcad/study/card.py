@@ -71,13 +71,13 @@ def _metadata(record: RunRecord, repo: str, kept: Mapping[str, Any]) -> str:
     ]
     address = Address.parse(data) if data.startswith(PREFIX) else None
     source = {"name": data, "type": address.repo if address else data}
-    result = {"task": {"type": task}, "dataset": source, "metrics": metrics}
+    results = [{"task": {"type": task}, "dataset": source, "metrics": metrics}] if metrics else []
     lines: dict[str, Any] = {
         "library_name": "rcad",
         "pipeline_tag": task,
         "tags": list(dict.fromkeys(["rcad", *(name for name, _ in record.config.method), "pytorch"])),
         **({"datasets": [address.repo]} if address else {}),
-        "model-index": [{"name": repo.rpartition("/")[2], "results": [result]}],
+        "model-index": [{"name": repo.rpartition("/")[2], "results": results}],
     }
     return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in lines.items()), "---", ""])
 
@@ -102,6 +102,8 @@ def _numbers(record: RunRecord, store: Store) -> Section:
         for one in store.records(on_error=lambda error: None)
         if one.status == "done" and replace(one.config, seed=0) == replace(record.config, seed=0)
     ]
+    if not record.config.data.test_fraction:
+        return Section("Test metrics", ("None: every example was taken for training, and there is no test split.",), [])
     size, rows = record.splits["test"].size if "test" in record.splits else 0, []
     for name in _shown(record):
         values = [value for one in others if (value := one.metrics.get(name)) is not None]

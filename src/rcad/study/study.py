@@ -364,6 +364,8 @@ def _formed(plain: Any, choices: Mapping[str, Sequence[Mapping[str, Any]]]) -> d
 
 
 def check_held_out(config: RunConfig) -> None:
-    """There must be a held-out split to choose by."""
+    """There must be a held-out split to choose by, and a test split to say what the choice is worth."""
+    if not config.data.test_fraction:
+        raise InputError("expected a test split, but got data.test_fraction=0, which is for rcad train; leave it out")
     if config.data.validation == 0:
         raise InputError("expected a validation split to choose by, but got data.validation=0; e.g. set it to 0.1")

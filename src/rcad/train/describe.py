@@ -15,6 +15,7 @@ from rcad.loss.method_rows import label, method_rows, without_defaults
 from rcad.loss.methods import Method, method_defaults
 from rcad.loss.suggest_alpha import FAR_BELOW, STEPS, measured
 from rcad.runs.config import RunConfig
+from rcad.runs.record import NO_TEST
 from rcad.runs.words import duration, plural
 from rcad.train.machine import device_words, suitable_threads
 from rcad.train.place import Place
@@ -38,7 +39,8 @@ def data_words(dataset: Dataset, problem: Problem) -> str:
     inputs = "x".join(map(str, shape)) + (" images" if dataset.is_image else " inputs")
     if 0 < columns < shape[0] and not dataset.is_image:
         inputs += f" ({columns} features, {shape[0] - columns} for missing values)"
-    return f"{dataset.name}: {inputs}, {kind}; {sizes} examples"
+    untested = "" if len(problem.test[1]) else f", {NO_TEST}"
+    return f"{dataset.name}: {inputs}, {kind}; {sizes} examples{untested}"
 
 
 def network_words(model: nn.Module) -> str:

@@ -18,7 +18,7 @@ from rcad.errors import InputError, one_line, without_advice
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
-from rcad.runs.record import FAILED, FINISHED, RunRecord, Split, Status, commit, utc_now, versions
+from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.describe import data_words, low_alpha, network_words, run_words
@@ -150,15 +150,16 @@ class Execution:
     def _finish(self, stop: Stop) -> RunRecord:
         """The selected weights, the test set (read here alone), the record; then the checkpoint may go."""
         trainer, problem = self.trainer, self.trainer.problem
-        last, weights = {}, {}
+        metrics, last, weights, tests = {}, {}, {}, len(problem.test[1]) > 0
         if self.config.train.selection == "best":
             # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
-            last = self._metrics("last", stop)
+            last = self._metrics("last", stop) if tests else {}
             weights = {name: value.clone() for name, value in trainer.selected.state_dict().items()}
         trainer.restore_selected()
         start = time.perf_counter()
         try:
-            metrics = self._metrics("test", stop)
+            if tests:
+                metrics = self._metrics("test", stop)
             seconds = time.perf_counter() - start
             metrics |= last
             if len(problem.val[1]):
@@ -173,7 +174,8 @@ class Execution:
         whose = {"run": config_id(self.config), "data": problem.fingerprint}
         if self.ranks.leads:
             save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), {**problem.preprocessing, **whose})
-        record = self._write("done", metrics=metrics, test_seconds=seconds)
+        message = "" if tests else NO_TEST
+        record = self._write("done", message=message, metrics=metrics, test_seconds=seconds)
         for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)) if self.ranks.leads else ():
             path.unlink(missing_ok=True)
         return record

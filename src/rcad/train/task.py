@@ -147,7 +147,7 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
         test_fraction=config.data.test_fraction,
     )
     parts = splits.take(dataset)
-    if not len(parts[0]) or not len(parts[2]):
+    if not len(parts[0]) or (config.data.test_fraction and not len(parts[2])):
         raise InputError(f"expected training and test examples in {config.data.name}, but got none")
     fingerprint = content_hash(parts)
     preprocessing: dict[str, Any] = {"classes": list(dataset.classes), "columns": list(dataset.columns)}

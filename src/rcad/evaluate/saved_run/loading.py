@@ -24,7 +24,7 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
 from rcad.runs.files import DamagedError
-from rcad.runs.record import RunRecord
+from rcad.runs.record import NO_TEST, RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
 from rcad.train.machine import pick_device
@@ -105,6 +105,11 @@ class RunLoader:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
         record = finished(self.store, run)
         config = record.config
+        if not config.data.test_fraction:
+            raise InputError(
+                f"expected a run with test examples, but {record.id} has {NO_TEST} (data.test_fraction=0); train "
+                "another one without that setting to evaluate"
+            )
         bare = as_built(record)
         try:
             dataset = self.dataset(config.data)
