@@ -59,6 +59,8 @@ def test_files_that_changed_are_not_done_already(cli: Cli) -> None:
     unreadable = cli(*words)
     assert unreadable.code == 2
     assert "mine.csv has changed since or cannot be read: expected target to be a column" in unreadable.err
+    path.write_text("\n".join([lines[0], *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))]))
+    assert "mine.csv has changed since or cannot be read: expected every class to keep" in cli(*words).err
     path.unlink()  # a result stays good when its data are no longer there
     assert cli(*words).out.count("done already") == 2
 

@@ -198,7 +198,8 @@ def load_labelled(
     table = table.take(np.flatnonzero([name is not None for name in chosen]))
     present = [name for name in chosen if name is not None]
     first, contradictory, repeated = _listed_once(table, target, present, how.skip_bad)
-    table, present = table.take(np.asarray(first)), [present[row] for row in first]
+    if len(first) < len(present):
+        table, present = table.take(np.asarray(first)), [present[row] for row in first]
     y, classes = class_labels(table, target)
     counts = (
         (unlabelled, "row", "without a label skipped"),

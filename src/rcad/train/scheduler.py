@@ -204,11 +204,11 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
     reader = Reader(place)
     for config in own:
         try:
-            dataset = reader(config.data, progress)
+            problem = prepare(config, reader(config.data, progress), torch.device("cpu"))
         except InputError as error:
             check_gone(config, place, error)
-            continue
-        check_same_data(place.store, config, prepare(config, dataset, torch.device("cpu")))
+        else:
+            check_same_data(place.store, config, problem)
 
 
 class _Bookkeeper:
