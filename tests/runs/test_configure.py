@@ -102,7 +102,7 @@ def test_method_as_a_whole_and_without_the_table(config: RunConfig) -> None:
         ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
         ("optim.milestones=20,10", "expected optim.milestones to be ascending epochs, but got [20, 10]"),
         ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
-        ("seed=x", "expected seed to be a whole number, but got 'x'"),
+        ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
         ("method=", "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got ''"),
         ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
         ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),

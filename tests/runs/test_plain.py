@@ -14,7 +14,7 @@ from one_line import one_line
 from rcad.errors import InputError
 from rcad.loss.method_rows import label, rows_to_plain
 from rcad.loss.methods import Method
-from rcad.runs.config import SECTIONS, DataConfig, Kind, ModelConfig, OptimConfig, RunConfig, Section, TrainConfig
+from rcad.runs.config import SECTIONS, DataConfig, FieldType, ModelConfig, OptimConfig, RunConfig, Section, TrainConfig
 from rcad.runs.plain import canonical, config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
 from rcad.train.run import canonical_config
@@ -155,7 +155,7 @@ FIXED = {"warmup": st.just(0), "schedule": st.sampled_from(["cosine", "constant"
 def drawn(section: type[Section]) -> st.SearchStrategy[Section]:
     """Any value of every field: numbers above 0, fractions below 1, lists in order."""
 
-    def of(kind: Kind) -> st.SearchStrategy[Any]:
+    def of(kind: FieldType) -> st.SearchStrategy[Any]:
         one = st.sampled_from(kind.choices) if kind.choices else KINDS[kind.base]
         one = st.sets(one, max_size=3).map(sorted) if kind.many else one
         return st.none() | one if kind.optional else one
