@@ -149,10 +149,10 @@ def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
 def test_what_a_bad_run_had_finished_is_kept(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     real, (first, second) = module._measured, (run_id("erm"), run_id("erm", 1))
 
-    def fails(saved: SavedRun, loader: RunLoader, suite: str, *more: Any) -> Any:
+    def fails(saved: SavedRun, suite: str, *more: Any) -> Any:
         if (saved.record.id, suite) == (first, "ood"):
             raise InputError("no memory")
-        return real(saved, loader, suite, *more)
+        return real(saved, suite, *more)
 
     monkeypatch.setattr(module, "_measured", fails)
     left = []

@@ -50,7 +50,7 @@ def test_bad_settings(fields: dict[str, object], says: str) -> None:
 def test_limits_follow_the_device_and_the_size() -> None:
     def limit(suite: str, *shape: int, device: str = "cpu") -> int:
         problem = SimpleNamespace(test=(torch.zeros(1, *shape), range(5000)), device=torch.device(device))
-        return SavedRun(None, problem, None).limit(suite, Settings())  # type: ignore[arg-type]
+        return SavedRun(None, problem, None, None).limit(suite, Settings())  # type: ignore[arg-type]
 
     for suite in ("attacks", "corruptions", "ood"):
         large, small, table = (limit(suite, *shape) for shape in ((3, 32, 32), (1, 8, 8), (5,)))

@@ -97,7 +97,7 @@ def test_a_real_target_in_its_own_unit(loader: RunLoader, store: Store) -> None:
 
 def test_fgsm_by_hand(loader: RunLoader) -> None:
     saved = loader.load(run_id("erm"))
-    found = attacks(saved, replace(QUICK, masking=False), silent, None)
+    found = attacks(saved, replace(QUICK, masking=False), silent)
     x, y = saved.examples("attacks", QUICK)
     x = (x.float() / 255).requires_grad_(True)
     (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(saved.model(x), y), x)
@@ -116,18 +116,18 @@ def test_fgsm_by_hand(loader: RunLoader) -> None:
 def test_masking_and_the_twin(loader: RunLoader) -> None:
     saved, twin = loader.load(run_id("rcad")), loader.load(run_id("erm"))
     few = replace(QUICK, attacks=("fgsm",), limit=8)
-    alone = attacks(saved, few, silent, None)
+    alone = attacks(saved, few, silent)
     with_twin = attacks(saved, few, silent, twin)
     names = [check["name"] for check in with_twin.curves["masking"]]
     assert names == [check["name"] for check in alone.curves["masking"]] + ["transfer"]
     failed = sum(not check["passed"] for check in with_twin.curves["masking"])
     assert with_twin.numbers["masking_signs"] == failed
-    assert "masking_signs" not in attacks(saved, replace(few, masking=False), silent, None).numbers
+    assert "masking_signs" not in attacks(saved, replace(few, masking=False), silent).numbers
 
 
 def test_attacks_on_a_table_have_no_bounds(loader: RunLoader) -> None:
     saved = loader.load(run_id("erm", 0, "breast_cancer"))
-    found = attacks(saved, replace(QUICK, masking=False, attack_eps=(5.0,)), silent, None)
+    found = attacks(saved, replace(QUICK, masking=False, attack_eps=(5.0,)), silent)
     assert found.numbers["attacked_accuracy_worst_5"] < 20  # rows clipped to [0, 1] could not be moved so far
     assert "attacked_accuracy_apgd_dlr_5" not in found.numbers
     assert len(found.notes) == 2
@@ -136,7 +136,7 @@ def test_attacks_on_a_table_have_no_bounds(loader: RunLoader) -> None:
 def test_what_makes_no_sense_is_said(loader: RunLoader) -> None:
     real, table = loader.load(run_id("erm", 0, "diabetes")), loader.load(run_id("erm", 0, "breast_cancer"))
     with pytest.raises(NotApplicable, match="regression target"):
-        attacks(real, QUICK, silent, None)
+        attacks(real, QUICK, silent)
     with pytest.raises(NotApplicable, match="images"):
         corruptions(table, QUICK, silent)
 
@@ -183,19 +183,19 @@ def test_a_published_set_must_fit(loader: RunLoader, tmp_path: Path) -> None:
     saved = loader.load(run_id("erm"))
     part = published(tmp_path / "part", loader, ("fog",))
     with pytest.raises(InputError, match=r"expected pixelate in .*part, but it is missing"):
-        published_set(saved, replace(QUICK, corrupted=str(part)), None)
+        published_set(saved, replace(QUICK, corrupted=str(part)))
     few = published(tmp_path / "few", loader, ("fog",), classes=7)
     with pytest.raises(InputError, match=r"expected 10 classes in .*few, as the run has, but got 7"):
-        published_set(saved, replace(QUICK, corrupted=str(few), corruptions=("fog",)), None)
+        published_set(saved, replace(QUICK, corrupted=str(few), corruptions=("fog",)))
     np.save(part / "fog.npy", np.zeros((5 * 359, 32, 32, 3), np.uint8))
     with pytest.raises(InputError, match=r"expected images of shape \(1, 8, 8\)"):
-        published_set(saved, replace(QUICK, corrupted=str(part), corruptions=("fog",)), None)
+        published_set(saved, replace(QUICK, corrupted=str(part), corruptions=("fog",)))
 
 
 def test_entropy_at_no_distance_is_that_of_the_test_split(loader: RunLoader) -> None:
     saved = loader.load(run_id("rcad"))
     every = replace(QUICK, limit=0)
-    found = ood(saved, every, silent, loader)
+    found = ood(saved, every, silent)
     clean = calibration(saved, Settings(), silent).numbers["entropy"]
     assert found.numbers["entropy_adversarial_0"] == pytest.approx(clean, abs=1e-6)
     assert found.numbers["entropy_random_0"] == pytest.approx(clean, abs=1e-6)
@@ -210,7 +210,7 @@ def test_entropy_at_no_distance_is_that_of_the_test_split(loader: RunLoader) -> 
 
 def test_the_curve_has_the_area_that_is_printed(loader: RunLoader) -> None:
     saved = loader.load(run_id("rcad"))
-    found = ood(saved, QUICK, silent, loader)
+    found = ood(saved, QUICK, silent)
     curve = found.curves["foreign"]["noise"]["roc"]
     area = np.trapezoid(curve["known"], curve["foreign"])
     assert area == pytest.approx(found.numbers["ood_noise_entropy_auroc"], abs=0.02)
@@ -223,7 +223,7 @@ def test_roc_of_a_perfect_score() -> None:
 
 
 def test_a_real_target_has_one_score(loader: RunLoader) -> None:
-    found = ood(loader.load(run_id("erm", 0, "diabetes")), QUICK, silent, loader)
+    found = ood(loader.load(run_id("erm", 0, "diabetes")), QUICK, silent)
     assert 0 <= found.numbers["ood_noise_entropy_auroc"] <= 1
     assert not [name for name in found.numbers if "msp" in name or "perturbed" in name]
 
@@ -251,7 +251,7 @@ def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) ->
             pixels[top : top + side, left : left + side] = 255
             pil.fromarray(pixels).save(tmp_path / "odd" / name / f"{place}.png")
     own = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache")
-    found = foreign_inputs(own.load(run_id("erm")), own, str(tmp_path / "odd"), 4, 0)
+    found = foreign_inputs(own.load(run_id("erm")), str(tmp_path / "odd"), 4, 0)
     assert found.shape == (4, 1, 8, 8)
     # The squares reach to the pixels beside them only where these are interpolated.
     assert found[:, :, 1:-1, 1:-1].min() > 0.99
@@ -261,7 +261,7 @@ def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) ->
     with pytest.raises(InputError, match="expected every image to be"):
         own.other(str(tmp_path / "odd"))
     with pytest.raises(InputError, match=r"expected a table .* but .*odd is images"):  # of no use in any size
-        foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), own, str(tmp_path / "odd"), 4, 0)
+        foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), str(tmp_path / "odd"), 4, 0)
     (tmp_path / "odd" / "a" / "2.png").write_bytes(b"junk")
     with pytest.raises(InputError, match=r"expected every image to be|2\.png"):
         RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)
@@ -303,11 +303,11 @@ def test_foreign_data_must_fit(loader: RunLoader, tmp_path: Path) -> None:
         (images, "nowhere", "nowhere"),
     ):
         with pytest.raises(InputError, match=says):
-            foreign_inputs(saved, loader, name, 4, 0)
-    noise = foreign_inputs(images, loader, "noise", 50, 0)
+            foreign_inputs(saved, name, 4, 0)
+    noise = foreign_inputs(images, "noise", 50, 0)
     assert noise.shape == (50, 1, 8, 8)
     assert 0 <= noise.min() < 0.1 < 0.9 < noise.max() <= 1
-    assert foreign_inputs(table, loader, "noise", 50, 0).std() == pytest.approx(1, abs=0.1)
+    assert foreign_inputs(table, "noise", 50, 0).std() == pytest.approx(1, abs=0.1)
 
 
 def test_the_same_examples_for_every_method(loader: RunLoader) -> None:
@@ -328,7 +328,7 @@ def test_a_gpu_finds_the_same(data: str, store: Store) -> None:
         loader = RunLoader(store, device=device)
         saved = loader.load(run_id("erm", 0, data))
         numbers = dict(calibration(saved, QUICK, silent).numbers)
-        foreign_data = ood(saved, QUICK, silent, loader).numbers
+        foreign_data = ood(saved, QUICK, silent).numbers
         numbers |= {name: value for name, value in foreign_data.items() if "noise" in name}
         numbers |= corruptions(saved, settings, silent).numbers if saved.is_image else {}
         found.append(numbers)

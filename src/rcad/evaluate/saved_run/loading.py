@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,13 @@ class SavedRun:
 
     Attributes:
         model: in eval mode, on the device, its parameters without gradients.
+        loader: brought it back, and reads other data and runs.
     """
 
     record: RunRecord
     problem: Problem
     model: nn.Module
+    loader: RunLoader
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -99,15 +102,14 @@ class RunLoader:
     data_dir: Path | None = None
     cache_dir: Path | None = None
     device: str = "auto"
-    _read: dict[Any, Dataset] = field(default_factory=dict)
+    _datasets: dict[Any, Dataset] = field(default_factory=dict)
 
     def load(self, run: str) -> SavedRun:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
         record = finished(self.store, run)
-        config = record.config
         bare = as_built(record)
         try:
-            dataset = self.dataset(config.data)
+            dataset = self.dataset(record.config.data)
         except SizesDifferError:  # they did not when it was trained
             raise InputError(self._changed(record)) from None
         except InputError as error:
@@ -116,9 +118,8 @@ class RunLoader:
         if not same_data(record.data_sha256, problem.fingerprint):
             raise InputError(self._changed(record))
         tensors, _ = load_weights(self.store, record.id)
-        return SavedRun(
-            record, problem, restored(model_of(bare, problem), tensors, self.store, record.id, problem.device)
-        )
+        model = restored(model_of(bare, problem), tensors, self.store, record.id, problem.device)
+        return SavedRun(record, problem, model, self)
 
     def _changed(self, record: RunRecord) -> str:
         return (
@@ -129,9 +130,9 @@ class RunLoader:
     def dataset(self, config: DataConfig) -> Dataset:
         # The count in name[:count] is applied later: subsets of one set share its data.
         key = replace(config, name=parse_spec(config.name)[0])
-        if key not in self._read:
-            self._read[key] = read(config, self.data_dir, self.cache_dir)
-        return self._read[key]
+        if key not in self._datasets:
+            self._datasets[key] = read(config, self.data_dir, self.cache_dir)
+        return self._datasets[key]
 
     def other(self, name: str, size: int | None = None, target: str | None = None) -> Dataset:
         """A data set that no run names.
@@ -141,22 +142,19 @@ class RunLoader:
             target: the column that is not among the inputs, of a table that does not say which.
         """
         key = (name, size, target)
-        if key not in self._read:
+        if key not in self._datasets:
+            read_with = partial(load, name, data_dir=self.data_dir, cache_dir=self.cache_dir)
             try:
-                dataset = self._load(name)
+                self._datasets[key] = read_with()
             except SizesDifferError:
                 if size is None:
                     raise
-                dataset = self._load(name, size=size)
+                self._datasets[key] = read_with(size=size)
             except NoTargetError:
                 if target is None:
                     raise
-                dataset = self._load(name, target=target)
-            self._read[key] = dataset
-        return self._read[key]
-
-    def _load(self, name: str, **options: Any) -> Dataset:
-        return load(name, data_dir=self.data_dir, cache_dir=self.cache_dir, **options)
+                self._datasets[key] = read_with(target=target)
+        return self._datasets[key]
 
 
 def weights_of(store: Store, run: str) -> Path:
@@ -216,16 +214,15 @@ def finished(store: Store, run: str) -> RunRecord:
     return record
 
 
-def foreign_inputs(saved: SavedRun, loader: RunLoader, name: str, count: int, seed: int) -> Tensor:
+def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
     """Up to `count` foreign inputs as the model takes them: pixels in [0, 1], or standardised columns.
 
     Args:
         name: of a data set, whose test part is taken where it has one; or "noise": uniform pixels, normal columns.
     """
     if name == NOISE:
-        generator = torch.Generator().manual_seed(seed)
-        make = torch.rand if saved.is_image else torch.randn
-        return make((count, *saved.shape), generator=generator).to(saved.problem.device)
+        sample = torch.rand if saved.is_image else torch.randn
+        return sample((count, *saved.shape), generator=torch.Generator().manual_seed(seed)).to(saved.problem.device)
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
     kinds = {True: "images", False: "a table"}
@@ -234,7 +231,7 @@ def foreign_inputs(saved: SavedRun, loader: RunLoader, name: str, count: int, se
     )
     size = max(saved.shape[1:]) if saved.is_image else None
     try:
-        dataset = loader.other(name, size, saved.record.config.data.target)
+        dataset = saved.loader.other(name, size, saved.record.config.data.target)
     except SizesDifferError:
         if saved.is_image:
             raise

@@ -17,7 +17,6 @@ from rcad.runs.files import (
     denied,
     dumps,
     finite_or_none,
-    loads,
     make_folder,
     set_aside,
     write_sealed,
@@ -88,9 +87,9 @@ class Settings(Value):
         for name, minimum in (("attack_eps", None), ("alphas", 0.0)):
             for value in getattr(self, name):
                 finite(f"an entry of {name}", value, minimum=minimum, above=0.0 if minimum is None else None)
-        for name, known in (("attacks", ATTACKS), ("corruptions", CORRUPTIONS)):
+        for name, choices in (("attacks", ATTACKS), ("corruptions", CORRUPTIONS)):
             for value in getattr(self, name):
-                one_of(f"an entry of {name}", value, known)
+                one_of(f"an entry of {name}", value, choices)
 
     def of(self, suite: str) -> dict[str, Any]:
         """The fields that a suite's numbers depend on, as plain data."""
@@ -99,10 +98,10 @@ class Settings(Value):
 
     def file(self, suite: str) -> str:
         """The name of a suite's record: other settings never take the place of an earlier record."""
-        given = self.of(suite)
-        if given == Settings().of(suite):
+        chosen = self.of(suite)
+        if chosen == Settings().of(suite):
             return f"{suite}.json"
-        return f"{suite}-{hashlib.sha256(dumps(given).encode()).hexdigest()[:8]}.json"
+        return f"{suite}-{hashlib.sha256(dumps(chosen).encode()).hexdigest()[:8]}.json"
 
 
 OWN = {
@@ -111,17 +110,19 @@ OWN = {
     "corruptions": ("corruptions", "severities", "corrupted"),
     "ood": ("ood_data", "alphas"),
 }
-assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {one.name for one in fields(Settings)}
+assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {
+    field.name for field in fields(Settings)
+}
 
 
-def parse_suites(wanted: str | Sequence[str]) -> tuple[str, ...]:
+def parse_suites(suites: str | Sequence[str]) -> tuple[str, ...]:
     """The suites of a list, or of a text with commas, in their own order; "all" is all of them."""
-    named = [part.strip() for part in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
-    if not named:
+    names = [part.strip() for part in suites.split(",")] if isinstance(suites, str) else list(suites)
+    if not names:
         raise InputError("expected at least one suite, but got none")
-    for name in named:
+    for name in names:
         one_of("a suite", name, (*SUITES, "all"))
-    return SUITES if "all" in named else tuple(name for name in SUITES if name in named)
+    return SUITES if "all" in names else tuple(name for name in SUITES if name in names)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -153,7 +154,7 @@ class Evaluation(Value):
 
     def __post_init__(self) -> None:
         for name in ("settings", "numbers", "curves"):
-            object.__setattr__(self, name, loads(dumps(finite_or_none(getattr(self, name))), name))
+            object.__setattr__(self, name, finite_or_none(getattr(self, name)))
         object.__setattr__(self, "notes", tuple(self.notes))
 
     def known(self) -> dict[str, float]:
@@ -198,12 +199,10 @@ def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
         evaluation = EVALUATION.read(path)
         if evaluation.run != run:
             raise InputError(f"expected {path} to belong to run {run}, but got {evaluation.run}; remove it")
-    except OtherVersionError:
-        raise
     except InputError as error:
-        if denied(error):
+        if denied(error) or isinstance(error, OtherVersionError):
             raise
         words = str(error).partition("; ")[0]
         log.warning("%s; it is kept as %s, and measured again", words, set_aside(path).name)
         return None
-    return evaluation if evaluation.settings == loads(dumps(settings), "settings") else None
+    return evaluation if evaluation.settings == settings else None
