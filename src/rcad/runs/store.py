@@ -237,8 +237,6 @@ class Store:
     def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
         """Remove a run, or its checkpoints; refused while a process works on it."""
         folder = self.folder(run)
-        if not folder.exists() and (pack := self.pack_of(run)) is not None:
-            raise InputError(f"expected a run with a folder, but {run} lies in {pack}; it stays there")
         with RunLock(folder / LOCK, run):
             target = folder / CHECKPOINT if checkpoint_only else folder
             # Renamed first: a removal cut short never leaves half a run under its name.

@@ -192,9 +192,9 @@ def _evaluated(
         return Scores(100 * hits / (seen - before), nll / (seen - before))
 
     with watched(predict, device), torch.no_grad():
-        found = {name: tuple(scores(images(name, severity)) for severity in severities) for name in names}
+        corrupted = {name: tuple(scores(images(name, severity)) for severity in severities) for name in names}
         plain = None if clean is None else scores(_batches(*clean, batch_size))
-    return CorruptionScores(provenance, severities, found, plain)
+    return CorruptionScores(provenance, severities, corrupted, plain)
 
 
 def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:
@@ -203,9 +203,9 @@ def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:
 
 def _sums(output: Tensor, labels: Tensor) -> Tensor:
     """Over a batch: the hits, the NLL, and how many labels are none of the model's."""
-    known = labels.clamp(0, output.shape[1] - 1)
-    rows = label_scores(output, known)
-    return torch.stack([rows["hit"].sum(), rows["nll"].sum(), (known != labels).sum().double()])
+    valid = labels.clamp(0, output.shape[1] - 1)
+    rows = label_scores(output, valid)
+    return torch.stack([rows["hit"].sum(), rows["nll"].sum(), (valid != labels).sum().double()])
 
 
 Errors = Mapping[str, float | Sequence[float]]

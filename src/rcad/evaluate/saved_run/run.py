@@ -30,12 +30,12 @@ from rcad.train.machine import device_words, suitable_threads
 
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
 Report = Callable[[str, str, str, int, int], None]
-"""Called with (run, suite, what is being done, done, total)."""
+"""Called with (run, suite, activity in words, done, total)."""
 OnError = Callable[[str, InputError], None]
 """Called with a run that cannot be evaluated, and why."""
 
 
-def quiet(run: str, suite: str, what: str, done: int, total: int) -> None:
+def quiet(run: str, suite: str, activity: str, done: int, total: int) -> None:
     """Says nothing."""
 
 

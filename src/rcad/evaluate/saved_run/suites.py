@@ -14,7 +14,7 @@ from torch import Tensor
 from rcad.data.corrupted import CorruptedArrays, open_corrupted
 from rcad.data.dataset import Split
 from rcad.errors import InputError
-from rcad.evaluate.attack_search import seeded
+from rcad.evaluate.attack_search import batches, seeded
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.evaluate.classification import before_and_after, classification, fit_temperature, risk_coverage
 from rcad.evaluate.conformal import LEVELS, conformal_classes, conformal_values
@@ -33,7 +33,6 @@ from rcad.evaluate.regression import interval_coverage, regression
 from rcad.evaluate.robustness import accuracy_under, attacked_accuracy, standard_suite
 from rcad.evaluate.saved_run.loading import BATCH, Progress, SavedRun, drawn, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.perturbations import GradientStep
 from rcad.loss.predictions import reliability
@@ -295,10 +294,10 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
     return SuiteResult(numbers, curves, notes, len(y))
 
 
-def roc(inside: Tensor, outside: Tensor, points: int = ROC_POINTS) -> dict[str, list[float]]:
+def roc(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
     """Share of known and of foreign examples accepted, at falling thresholds; from (0, 0) to (1, 1)."""
     scores = torch.cat([inside, outside]).sort(descending=True).values
-    thresholds = scores[torch.linspace(0, len(scores) - 1, min(points, len(scores)), device=scores.device).long()]
+    thresholds = scores[torch.linspace(0, len(scores) - 1, min(ROC_POINTS, len(scores)), device=scores.device).long()]
     shares = [(part[:, None] >= thresholds).double().mean(0) for part in (inside, outside)]
     known, foreign = torch.stack(shares).tolist()
     return {"known": [0.0, *known], "foreign": [0.0, *foreign]}
@@ -306,9 +305,8 @@ def roc(inside: Tensor, outside: Tensor, points: int = ROC_POINTS) -> dict[str, 
 
 def _perturbed(saved: SavedRun, x: Tensor, y: Tensor, alpha: float) -> Tensor:
     """RCAD's own examples of doubt: one step of length alpha up the loss of the model itself."""
-    step = GradientStep(alpha)
-    parts = zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True)
-    return torch.cat([step(saved.model, as_unit_float(part), labels, Categorical()) for part, labels in parts])
+    parts = batches(x, y, BATCH, saved.problem.device)
+    return torch.cat([GradientStep(alpha)(saved.model, part, labels, Categorical()) for part, labels in parts])
 
 
 def _histogram(saved: SavedRun, inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
