@@ -84,6 +84,8 @@ def test_a_new_twin_makes_the_attacks_new(copy: Store) -> None:
     joined = evaluate(RunLoader(copy, device="cpu"), run, ("attacks",), few)
     assert joined.evaluations["attacks"].settings["twin"] == twin
     assert erm_twin(copy, copy.get(twin)) is None
+    (copy.folder(twin) / "model.safetensors").write_bytes(b"junk")
+    assert erm_twin(copy, copy.get(run)) is None
 
 
 def test_erm_keeps_the_protocol_s_augmentation() -> None:
@@ -163,38 +165,22 @@ def test_what_a_bad_run_had_finished_is_kept(copy: Store, monkeypatch: pytest.Mo
     assert (copy.folder(first) / "evaluation" / QUICK.file("calibration")).is_file()
 
 
-def test_a_damaged_twin_is_none(copy: Store) -> None:
-    (copy.folder(run_id("erm")) / "model.safetensors").write_bytes(b"junk")
-    found = evaluate(RunLoader(copy, device="cpu"), run_id("rcad"), ("attacks",), replace(QUICK, limit=4))
-    assert found.evaluations["attacks"].settings["twin"] is None
-
-
 def test_weights_that_are_not_the_run_s(copy: Store) -> None:
-    run = run_id("erm")
-    path = copy.folder(run) / "model.safetensors"
-    tensors, meta = load_tensors(path)
-    save_tensors(path, {f"other.{name}": value for name, value in tensors.items()}, meta)
-    with pytest.raises(InputError, match="of another model"):
-        RunLoader(copy, device="cpu").load(run)
-    path.write_bytes(b"junk")
-    advice = f"to make it again: rcad runs verify {run} --repair --runs {copy.path}"
-    with pytest.raises(InputError, match=rf"model.safetensors to be whole, but got: .*; {re.escape(advice)}$"):
-        RunLoader(copy, device="cpu").load(run)
-    path.unlink()
-    with pytest.raises(InputError, match=re.escape(f"but they are missing; {advice}")):
-        RunLoader(copy, device="cpu").load(run)
-
-
-def test_whole_weights_of_another_seed_or_of_other_data_are_refused(copy: Store) -> None:
     run, other = run_id("erm"), run_id("erm", 1)
     path = copy.folder(run) / "model.safetensors"
     tensors, meta = load_tensors(path)
-    shutil.copy(copy.folder(other) / "model.safetensors", path)
-    with pytest.raises(InputError, match=f"but got those of run {other}; to make it again: "):
-        RunLoader(copy, device="cpu").load(run)
-    save_tensors(path, tensors, {**meta, "data": "0" * 64})
-    with pytest.raises(InputError, match="but got those of other data; to make it again: "):
-        RunLoader(copy, device="cpu").load(run)
+    renamed = {f"other.{name}": value for name, value in tensors.items()}
+    advice = re.escape(f"; to make it again: rcad runs verify {run} --repair --runs {copy.path}") + "$"
+    for spoil, says in (
+        (lambda: save_tensors(path, renamed, meta), f"but they are of another model{advice}"),
+        (lambda: save_tensors(path, tensors, {**meta, "data": "0" * 64}), f"but got those of other data{advice}"),
+        (lambda: shutil.copy(copy.folder(other) / path.name, path), f"but got those of run {other}{advice}"),
+        (lambda: path.write_bytes(b"junk"), f"model.safetensors to be whole, but got: .*{advice}"),
+        (path.unlink, f"but they are missing{advice}"),
+    ):
+        spoil()
+        with pytest.raises(InputError, match=says):
+            RunLoader(copy, device="cpu").load(run)
 
 
 def test_a_damaged_evaluation_is_kept_aside_and_made_again(copy: Store, caplog: pytest.LogCaptureFixture) -> None:
