@@ -234,33 +234,21 @@ def _estimator() -> dict[str, Kind]:
     return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",), (), 10)}
 
 
-def _estimate() -> None:
-    from rcad.integrations.sklearn import RCADClassifier
-
-    RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
-
-
-def _read_comparison() -> None:
-    from rcad.study.compare import Comparison
-
-    str(Comparison.read("comparison/compare.json"))
-
-
-def _read_search() -> None:
-    from rcad.study.tune import Tuning
-
-    str(Tuning.read("search/rcad.json"))
-
-
-PROGRAMS = {"estimator": _estimate, "comparison": _read_comparison, "search": _read_search}
+PROGRAMS = ("estimator", "comparison", "search")
 
 
 def program(name: str) -> Said:
     """What a program does with a file of ours."""
     from rcad.errors import InputError
+    from rcad.integrations.sklearn import RCADClassifier
+    from rcad.study.compare import Comparison
+    from rcad.study.tune import Tuning
 
     try:
-        PROGRAMS[name]()
+        if name == "estimator":
+            RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+        else:
+            str(Comparison.read("comparison/compare.json") if name == "comparison" else Tuning.read("search/rcad.json"))
     except InputError as error:
         return Said(2, "", f"rcad: {error}\n")
     return Said(0, "", "")

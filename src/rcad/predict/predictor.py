@@ -226,7 +226,7 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
     >>> classifier = rcad.load("runs/3f2a")  # doctest: +SKIP
     >>> classifier.predict_proba("new_images/")  # doctest: +SKIP
     """
-    from rcad.evaluate.saved_run.loading import finished, load_weights, restored, retrain_advice
+    from rcad.evaluate.saved_run.loading import finished, load_weights, restore, retrain_advice
     from rcad.predict.inputs import ImageInputs, TableInputs
     from rcad.runs.store import Store
     from rcad.train.machine import pick_device
@@ -252,7 +252,7 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
                 f"earlier version; {retrain_advice(store, record.id)}"
             )
     model, where = model_for(as_built(record), inputs.shape, len(state["classes"]), mean, std), pick_device(device)
-    model = restored(model, tensors, store, record.id, where)
+    model = restore(model, tensors, store, record.id, where)
     target = state["target"] and (state["target"]["mean"], state["target"]["scale"])
     unit = (state["target"] or {}).get("unit") or ""
     return Predictor(record, model, tuple(state["classes"]), inputs, target, where, unit)

@@ -108,14 +108,10 @@ class Store:
             raise InputError(f"expected an id of {ID_LENGTH} hexadecimal digits, but got {run!r}")
         return self.path / run
 
-    def pack_of(self, run: str) -> Path | None:
-        """The pack that holds a run; None where the run has a folder with a record, or there is none."""
-        in_pack = self._in_pack(run)
-        return None if in_pack is None else in_pack[0]
-
     def where(self, run: str) -> Path:
-        """What a reader should look at: the run's folder, or the pack that holds it."""
-        return self.pack_of(run) or self.folder(run)
+        """What a reader should look at: the pack that holds a run, or its folder, which wins once it has a record."""
+        in_pack = self._in_pack(run)
+        return self.folder(run) if in_pack is None else in_pack[0]
 
     def packed(self, run: str) -> PackedRun:
         """A finished run as a pack holds it, whether it lies in one or in a folder."""

@@ -47,7 +47,7 @@ def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeyp
         assert found.settings["limit"] == 24
         assert {"python", "torch", "rcad"} <= found.versions.keys()
     assert first.evaluations["attacks"].settings["twin"] == run_id("erm")
-    monkeypatch.setattr(module, "_measured", never)
+    monkeypatch.setattr(module, "_measure", never)
     again = evaluate(loader, run, SUITES, QUICK)
     assert again.evaluations == first.evaluations
     with pytest.raises(AssertionError):
@@ -69,7 +69,7 @@ def test_a_place_that_cannot_be_written_to_is_found_before_measuring(
     copy: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (copy.folder(run_id("erm")) / "evaluation").write_text("a file")
-    monkeypatch.setattr(module, "_measured", never)
+    monkeypatch.setattr(module, "_measure", never)
     with pytest.raises(InputError, match="evaluation"):
         evaluate(RunLoader(copy, device="cpu"), run_id("erm"), ("calibration",), QUICK)
 
@@ -116,7 +116,7 @@ def test_a_suite_that_fits_no_run_is_an_error(copy: Store) -> None:
 
 
 def test_bad_requests_are_found_before_anything_is_measured(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_measured", never)
+    monkeypatch.setattr(module, "_measure", never)
     loader, run = RunLoader(copy, device="cpu"), run_id("erm")
     for settings, says in (
         (replace(QUICK, corrupted="nowhere"), "nowhere"),
@@ -149,14 +149,14 @@ def test_a_run_that_cannot_be_evaluated_is_left_out(copy: Store) -> None:
 
 
 def test_what_a_bad_run_had_finished_is_kept(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, (first, second) = module._measured, (run_id("erm"), run_id("erm", 1))
+    real, (first, second) = module._measure, (run_id("erm"), run_id("erm", 1))
 
     def fails(saved: SavedRun, suite: str, *more: Any) -> Any:
         if (saved.record.id, suite) == (first, "ood"):
             raise InputError("no memory")
         return real(saved, suite, *more)
 
-    monkeypatch.setattr(module, "_measured", fails)
+    monkeypatch.setattr(module, "_measure", fails)
     left = []
     loader, suites = RunLoader(copy, device="cpu"), ("calibration", "ood")
     found = evaluate_all(loader, [first, second], suites, QUICK, on_error=lambda run, _: left.append(run))

@@ -114,7 +114,7 @@ def evaluate_corruptions(
             yield corrupt_numbered(part, name, severity, seed=seed, first=index * batch_size), labels
 
     grid = tuple(corruptions), tuple(severities)
-    return _evaluated(predict, "generated", corrupted, grid, len(x), (x, y), x.device, batch_size, progress)
+    return _evaluate(predict, "generated", corrupted, grid, len(x), (x, y), x.device, batch_size, progress)
 
 
 def evaluate_published(
@@ -145,10 +145,10 @@ def evaluate_published(
             yield torch.from_numpy(split.x[rows].copy()), torch.from_numpy(split.y[rows].copy())
 
     count = len(published.split(grid[0][0], grid[1][0]))
-    return _evaluated(predict, "published", stored, grid, count, clean, torch.device(device), batch_size, progress)
+    return _evaluate(predict, "published", stored, grid, count, clean, torch.device(device), batch_size, progress)
 
 
-def _evaluated(
+def _evaluate(
     predict: Model,
     provenance: Provenance,
     images: Callable[[str, int], Batches],

@@ -25,6 +25,7 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
 from rcad.runs.files import DamagedError
+from rcad.runs.pack import is_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
@@ -118,7 +119,7 @@ class RunLoader:
         if not same_data(record.data_sha256, problem.fingerprint):
             raise InputError(self._changed(record))
         tensors, _ = load_weights(self.store, record.id)
-        model = restored(model_of(bare, problem), tensors, self.store, record.id, problem.device)
+        model = restore(model_of(bare, problem), tensors, self.store, record.id, problem.device)
         return SavedRun(record, problem, model, self)
 
     def _changed(self, record: RunRecord) -> str:
@@ -179,7 +180,7 @@ def load_weights(store: Store, run: str) -> tuple[dict[str, Tensor], dict[str, A
     return tensors, meta
 
 
-def restored(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: str, device: torch.device) -> nn.Module:
+def restore(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: str, device: torch.device) -> nn.Module:
     """The model with a run's weights, on the device, in eval mode and without gradients."""
     try:
         model.load_state_dict(tensors)
@@ -202,7 +203,7 @@ def finished(store: Store, run: str) -> RunRecord:
     if record.status != "done":
         remedy = "train it to its end first" if record.status != "diverged" else "there is nothing to evaluate"
         raise InputError(f"expected a finished run, but {record.id} is {record.status}; {remedy}")
-    if (pack := store.pack_of(record.id)) is not None:
+    if is_pack(pack := store.where(record.id)):
         raise InputError(
             f"expected the weights of run {record.id}, but {pack} holds records alone; train it in another folder"
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
-from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, stored
+from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, read_stored
 from rcad.evaluate.saved_run.suites import (
     NotApplicable,
     SuiteResult,
@@ -23,6 +23,7 @@ from rcad.evaluate.saved_run.suites import (
 )
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.runs.files import check_folder
+from rcad.runs.pack import is_pack
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, commit, utc_now, versions
 from rcad.runs.store import Store
@@ -69,7 +70,7 @@ def evaluate(
         again: measure also what a record holds already.
     """
     record = loader.store.get(run)
-    if loader.store.pack_of(record.id) is not None and not again:
+    if is_pack(loader.store.where(record.id)) and not again:
         return _from_pack(loader.store, record, suites, settings)
     record = finished(loader.store, run)
     saved = loader.load(record.id)
@@ -79,14 +80,14 @@ def evaluate(
         for suite in suites:
             path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
             full = resolved(saved, suite, settings, twin)
-            before = None if again else stored(path, record.id, full)
+            before = None if again else read_stored(path, record.id, full)
             if before is not None:
                 outcome.evaluations[suite] = before
                 continue
             check_folder(path.parent)
             start = time.perf_counter()
             try:
-                result = _measured(saved, suite, settings, twin, report)
+                result = _measure(saved, suite, settings, twin, report)
             except NotApplicable as reason:
                 outcome.refused[suite] = str(reason)
                 continue
@@ -209,7 +210,7 @@ def resolved(saved: SavedRun, suite: str, settings: Settings, twin: str | None) 
     return full
 
 
-def _measured(saved: SavedRun, suite: str, settings: Settings, twin: str | None, report: Report) -> SuiteResult:
+def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, report: Report) -> SuiteResult:
     progress = partial(report, saved.record.id, suite)
     if suite == "attacks":
         return attacks(saved, settings, progress, None if twin is None else saved.loader.load(twin))

@@ -191,7 +191,7 @@ def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
 EVALUATION = Kind("rcad run evaluation", 1, _from_dict)
 
 
-def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
+def read_stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
     """The record at `path`, if it was made with the same settings; a damaged one is set aside, to be made again."""
     if not path.exists():
         return None
