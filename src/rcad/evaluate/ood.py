@@ -202,7 +202,7 @@ def entropy_against_alpha(
 
 
 def _check_targets(output: Tensor, y: Tensor, likelihood: Likelihood) -> None:
-    """That the targets fit the model, told from the output of one example."""
+    """Checks that the targets fit the model, by its output of one example."""
     if hasattr(likelihood, "check_shapes"):
         likelihood.check_shapes(output, y[:1].to(output.device))
     if hasattr(likelihood, "check_values"):

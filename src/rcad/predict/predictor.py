@@ -126,7 +126,7 @@ class Predictor:
 
 
 def answer(output: Tensor, target: tuple[float, float] | None) -> Tensor:
-    """A model's output in words that need no model: probabilities, or mean and deviation in the target's unit."""
+    """The probabilities (B, K) of logits; or of a Gaussian head the mean and deviation (B, 2) in the target's unit."""
     if target is None:
         return output.softmax(1)
     center, scale = target

@@ -31,12 +31,12 @@ from rcad.errors import InputError, shown
 
 T = TypeVar("T")
 SUM = "sha256"
-"""Under which an object in a file carries the sum of its other members."""
+"""The key under which an object in a file holds the checksum of its other members."""
 STAMP = ("kind", "schema", SUM)
-"""What a file of a record says beside the record."""
+"""Keys of a record's file that are not the record's own."""
 
 KEY = "checkpoint"
-"""Under which the header holds, as JSON, its sum and what is said beside the tensors."""
+"""The key of a header under which JSON holds the checksum, the version and what goes with the tensors."""
 NO_SUM = "0" * 64
 """Stands in the header until the sum is known."""
 _SUM_IN_HEADER = re.compile(rb'\{\\"sha256\\": \\"([0-9a-f]{64})\\"')
@@ -253,7 +253,7 @@ def seal_tensors(path: Path) -> None:
 
 
 def check_tensors(path: Path) -> None:
-    """That every byte of a file of tensors is the one that was written; of an older one, that its length is right.
+    """Checks that every byte of a file of tensors is the one that was written; of an older one, its length.
 
     Raises:
         ValueError: says what is wrong.

@@ -113,16 +113,17 @@ def title(config: RunConfig) -> str:
 
 def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
     """How a run ended, in one line with at most so many metrics."""
-    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in leading(record.metrics, most)]
-    verb = f"{record.status} already" if already else record.status
-    parts = [f"{verb}: {title(record.config)}", *numbers]
+    last = f"run {record.id}" if already else duration(seconds(record))
+    parts = [*_outcome(record, already, leading(record.metrics, most)), last]
     if record.status == "diverged":
-        parts.append(record.message)
-    elif not already:
-        parts.append(duration(seconds(record)))
-    else:
-        parts.append(f"run {record.id}")
-    return "  ".join(part for part in parts if part)
+        parts[-1] = record.message
+    return "  ".join(filter(None, parts))
+
+
+def _outcome(record: RunRecord, already: bool, names: Iterable[str]) -> list[str]:
+    """How a run ended, what it was, and these metrics."""
+    status = f"{record.status} already" if already else record.status
+    return [f"{status}: {title(record.config)}", *(f"{name} {metric(name, record.metrics[name])}" for name in names)]
 
 
 def overview(record: RunRecord) -> dict[str, str]:
@@ -157,9 +158,7 @@ def epoch_words(row: Mapping[str, float], epochs: int) -> str:
 def said_held_out(record: RunRecord, already: bool) -> str:
     """How a run ended, without its test metrics: whoever tunes must not see them."""
     names = [name for name in ("val_accuracy", "val_nll", "val_rmse") if name in record.metrics][:2]
-    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in names]
-    status = f"{record.status} already" if already else record.status
-    return "  ".join([f"{status}: {title(record.config)}", *(numbers or [record.message])])
+    return "  ".join([*_outcome(record, already, names), *([] if names else [record.message])])
 
 
 def own_words(own: Mapping[str, Any]) -> list[str]:

@@ -13,9 +13,10 @@ from evaluate.saved_run.conftest import QUICK
 from paper_records import silent
 from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
+from rcad.evaluate.attacks import FGSM, accuracy_under, attacked_accuracy
 from rcad.evaluate.classification import fit_temperature
 from rcad.evaluate.conformal import conformal_classes, conformal_values
-from rcad.evaluate.corruptions import corrupt_numbered
+from rcad.evaluate.corruptions import evaluate_corruptions
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, as_images, drawn, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.evaluate.saved_run.suites import NotApplicable, attacks, calibration, corruptions, ood, published_set, roc
@@ -90,18 +91,14 @@ def test_a_real_target_in_its_own_unit(loader: RunLoader, store: Store) -> None:
     assert len(found.curves["intervals"]["coverage"]) == 19
 
 
-def test_fgsm_by_hand(loader: RunLoader) -> None:
+def test_attacks_on_images_have_the_radius_and_the_bounds_of_pixels(loader: RunLoader) -> None:
     saved = loader.load(run_id("erm"))
     found = attacks(saved, replace(QUICK, masking=False), silent)
     x, y = saved.examples("attacks", QUICK)
-    x = (x.float() / 255).requires_grad_(True)
-    (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(saved.model(x), y), x)
-    moved = (x + 0.1 * slope.sign()).clamp(0, 1).detach()
-    before, after = (saved.model(one).argmax(1) == y for one in (x, moved))
-    assert found.numbers["accuracy_under_fgsm_0.1"] == pytest.approx(100 * after.double().mean().item())
-    both = 100 * (before & after).double().mean().item()
-    assert found.numbers["attacked_accuracy_fgsm_0.1"] == pytest.approx(both)
-    assert found.numbers["attacked_accuracy_clean"] == pytest.approx(100 * before.double().mean().item())
+    alone = attacked_accuracy(saved.model, x, y, {"fgsm": FGSM(0.1)}).accuracies()
+    assert found.numbers["attacked_accuracy_fgsm_0.1"] == alone["fgsm"] < alone["clean"]
+    assert found.numbers["attacked_accuracy_clean"] == alone["clean"]
+    assert found.numbers["accuracy_under_fgsm_0.1"] == accuracy_under(saved.model, x, y, FGSM(0.1))
     for eps in ("0.05", "0.1"):
         each = [found.numbers[f"attacked_accuracy_{name}_{eps}"] for name in ("fgsm", "pgd", "apgd_ce", "apgd_dlr")]
         assert found.numbers[f"attacked_accuracy_worst_{eps}"] <= min(each)
@@ -140,17 +137,13 @@ def test_corruptions_by_hand(loader: RunLoader) -> None:
     saved = loader.load(run_id("erm"))
     found = corruptions(saved, QUICK, silent)
     x, y = saved.examples("corruptions", QUICK)
-    right = {}
-    for name in QUICK.corruptions:
-        for severity in QUICK.severities:
-            damaged = corrupt_numbered(x, name, severity, seed=QUICK.seed, first=0)
-            output = saved.outputs(damaged)
-            right[name, severity] = 100 * (output.argmax(1) == y).double().mean().item()
-    assert found.numbers["corrupted_accuracy_fog"] == pytest.approx((right["fog", 1] + right["fog", 5]) / 2)
-    assert found.numbers["corrupted_accuracy_mean"] == pytest.approx(sum(right.values()) / 4)
-    fifth = (right["fog", 5] + right["pixelate", 5]) / 2
-    assert found.numbers["corrupted_accuracy_severity_5"] == pytest.approx(fifth)
-    assert found.curves["provenance"] == "generated"
+    chosen = {"corruptions": QUICK.corruptions, "severities": QUICK.severities, "seed": QUICK.seed}
+    scores = evaluate_corruptions(saved.model, x, y, **chosen)
+    assert found.curves == scores.to_dict()
+    fog, pixelate = ([cell.accuracy for cell in scores.scores[name]] for name in QUICK.corruptions)
+    assert found.numbers["corrupted_accuracy_fog"] == pytest.approx(sum(fog) / 2)
+    assert found.numbers["corrupted_accuracy_mean"] == pytest.approx(sum([*fog, *pixelate]) / 4)
+    assert found.numbers["corrupted_accuracy_severity_5"] == pytest.approx((fog[1] + pixelate[1]) / 2)
     assert found.examples == 24
 
 
@@ -257,18 +250,13 @@ def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) ->
         own.other(str(tmp_path / "odd"))
     with pytest.raises(InputError, match=r"expected a table .* but .*odd is images"):  # of no use in any size
         foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), str(tmp_path / "odd"), 4, 0)
+    for name in ("a", "b"):
+        (tmp_path / "odd" / name / "1.png").unlink()
+    wide = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)
+    assert wide.train.x.shape == (2, 3, 8, 24)  # of one size, they are not cut
     (tmp_path / "odd" / "a" / "2.png").write_bytes(b"junk")
     with pytest.raises(InputError, match=r"expected every image to be|2\.png"):
         RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache").other(str(tmp_path / "odd"), 8)
-
-
-def test_foreign_images_of_one_size_are_not_cut(loader: RunLoader, tmp_path: Path) -> None:
-    pil = pytest.importorskip("PIL.Image")
-    for name in ("a", "b"):
-        (tmp_path / "wide" / name).mkdir(parents=True)
-        pil.fromarray(np.zeros((8, 24, 3), np.uint8)).save(tmp_path / "wide" / name / "0.png")
-    own = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache")
-    assert own.other(str(tmp_path / "wide"), 8).train.x.shape == (2, 3, 8, 24)
 
 
 class Undecided(torch.nn.Module):

@@ -172,7 +172,7 @@ def evaluate_all(
 
 
 def check(saved: SavedRun, suites: Sequence[str], settings: Settings) -> None:
-    """That what the suites need is there and fits the run's data, before an hour is spent on the others."""
+    """Checks that what the suites need is there and fits the run's data, before an hour is spent on the others."""
     if "attacks" in suites and settings.standard and importlib.util.find_spec("pyautoattack") is None:
         raise MissingExtraError("pyautoattack", "attacks")
     if "corruptions" in suites and settings.corrupted is not None and saved.is_image:
