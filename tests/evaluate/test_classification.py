@@ -14,7 +14,7 @@ from sklearn import metrics
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from predictions import calibrated, cases, random_logits
+from predictions import calibrated, cases
 from rcad.evaluate.classification import (
     COLDEST,
     HOTTEST,
@@ -120,22 +120,6 @@ def test_loops_give_the_same(case: str, bins: int) -> None:
     parts = brier_parts(output, y, bins=bins)
     for name, value in by_loops(output, y, bins).items():
         assert getattr(parts, name) == pytest.approx(value, abs=1e-12), name
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    count=st.integers(1, 60),
-    classes=st.integers(2, 9),
-    bins=st.integers(1, 40),
-    scale=st.floats(0, 30),
-)
-@settings(max_examples=40, deadline=None)
-def test_the_parts_add_up_exactly(seed: int, count: int, classes: int, bins: int, scale: float) -> None:
-    parts = brier_parts(*random_logits(count, classes, seed=seed, scale=scale), bins=bins)
-    total = parts.reliability - parts.resolution + parts.uncertainty + parts.within_bins
-    assert total == pytest.approx(parts.brier, abs=1e-12)
-    assert min(parts.reliability, parts.resolution, parts.uncertainty) >= 0
-    assert parts.resolution <= parts.uncertainty + 1e-12
 
 
 def area(losses: list[float]) -> float:

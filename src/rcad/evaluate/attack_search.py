@@ -196,6 +196,13 @@ def batches(x: Tensor, y: Tensor, size: int, device: torch.device) -> Iterator[t
         yield as_unit_float(part.to(device)), targets.to(device)
 
 
+def draw_rows(total: int, count: int, seed: int) -> Tensor:
+    """`count` of the numbers below `total`, in ascending order, as the seed says."""
+    if count >= total:
+        return torch.arange(total)
+    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values
+
+
 def seeded(device: torch.device, seed: int = 0) -> torch.Generator:
     """A new generator on the device."""
     return torch.Generator(device=device).manual_seed(seed)

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from rcad.errors import InputError
-from rcad.evaluate.saved_run.loading import SavedRun, drawn
+from rcad.evaluate.attack_search import draw_rows
+from rcad.evaluate.saved_run.loading import SavedRun
 from rcad.evaluate.saved_run.settings import SUITES, Settings, parse_suites
 
 
@@ -60,9 +61,9 @@ def test_limits_follow_the_device_and_the_size() -> None:
 
 
 def test_examples_are_drawn_once_and_for_all() -> None:
-    rows = drawn(100, 10, seed=3)
+    rows = draw_rows(100, 10, seed=3)
     assert rows.tolist() == sorted(set(rows.tolist()))
     assert len(rows) == 10
-    assert torch.equal(rows, drawn(100, 10, seed=3))
-    assert not torch.equal(rows, drawn(100, 10, seed=4))
-    assert drawn(5, 9, seed=0).tolist() == [0, 1, 2, 3, 4]
+    assert torch.equal(rows, draw_rows(100, 10, seed=3))
+    assert not torch.equal(rows, draw_rows(100, 10, seed=4))
+    assert draw_rows(5, 9, seed=0).tolist() == [0, 1, 2, 3, 4]

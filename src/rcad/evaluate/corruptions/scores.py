@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, Provenance
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, CorruptedArrays, CorruptedFolders, Provenance
 from rcad.data.dataset import Split
 from rcad.errors import InputError, is_number, whole
-from rcad.evaluate.attack_search import check_labels, watched
+from rcad.evaluate.attack_search import check_labels, draw_rows, watched
 from rcad.evaluate.corruptions.generated import check_images, check_request, corrupt_numbered
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model, logits_of
@@ -25,15 +25,7 @@ from rcad.loss.predictions import label_scores
 
 Progress = Callable[[int, int], None]
 Batches = Iterator[tuple[Tensor, Tensor]]
-
-
-class PublishedSet(Protocol):
-    """What `rcad.data.corrupted.open_corrupted` gives."""
-
-    @property
-    def corruptions(self) -> tuple[str, ...]: ...
-
-    def split(self, corruption: str, severity: int) -> Split: ...
+Published = CorruptedArrays | CorruptedFolders
 
 
 @dataclass(frozen=True)
@@ -119,12 +111,14 @@ def evaluate_corruptions(
 
 def evaluate_published(
     predict: Model,
-    published: PublishedSet,
+    published: Published,
     *,
     device: torch.device | str = "cpu",
     clean: tuple[Tensor, Tensor] | None = None,
     corruptions: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES,
+    limit: int | None = None,
+    seed: int = 0,
     batch_size: int = 256,
     progress: Progress | None = None,
 ) -> CorruptionScores:
@@ -133,18 +127,23 @@ def evaluate_published(
     Args:
         clean: the uncorrupted test images and labels, for what is relative to them.
         corruptions: by default all that the set holds.
+        limit: images of each corruption and severity, drawn by `seed`; None for all.
     """
     grid = tuple(published.corruptions if corruptions is None else corruptions), tuple(severities)
     check_request(*grid)
 
-    def stored(name: str, severity: int) -> Batches:
+    def chosen(name: str, severity: int) -> Split:
         split = published.split(name, severity)
+        return split if limit is None else split.take(draw_rows(len(split), limit, seed).numpy())
+
+    def stored(name: str, severity: int) -> Batches:
+        split = chosen(name, severity)
         for start in range(0, len(split), batch_size):
             rows = slice(start, start + batch_size)
             # A copy: the array on disk is read-only and its channels come last.
             yield torch.from_numpy(split.x[rows].copy()), torch.from_numpy(split.y[rows].copy())
 
-    count = len(published.split(grid[0][0], grid[1][0]))
+    count = len(chosen(grid[0][0], grid[1][0]))
     return _evaluate(predict, "published", stored, grid, count, clean, torch.device(device), batch_size, progress)
 
 

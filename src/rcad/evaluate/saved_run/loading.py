@@ -18,7 +18,7 @@ from rcad.data.registry import load
 from rcad.data.scaling import Standardizer
 from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
-from rcad.evaluate.attack_search import watched
+from rcad.evaluate.attack_search import draw_rows, watched
 from rcad.evaluate.corruptions.generated import grey
 from rcad.evaluate.saved_run.settings import LIMITS, NOISE, Settings
 from rcad.loss.growth import as_unit_float
@@ -76,7 +76,7 @@ class SavedRun:
     def examples(self, suite: str, settings: Settings) -> tuple[Tensor, Tensor]:
         """The test examples of a suite: the same ones for every run with this test split."""
         x, y = self.problem.test
-        rows = drawn(len(y), self.limit(suite, settings), settings.seed).to(y.device)
+        rows = draw_rows(len(y), self.limit(suite, settings), settings.seed).to(y.device)
         return x[rows], y[rows]
 
     @torch.no_grad()
@@ -86,13 +86,6 @@ class SavedRun:
         with watched(self.model, device):
             forward = Forward(self.model)
             return torch.cat([forward(as_unit_float(part.to(device))).float() for part in in_parts(x, BATCH)])
-
-
-def drawn(total: int, count: int, seed: int) -> Tensor:
-    """`count` of the numbers below `total`, in ascending order, as the seed says."""
-    if count >= total:
-        return torch.arange(total)
-    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values
 
 
 @dataclass
@@ -240,7 +233,7 @@ def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
     if dataset.is_image != saved.is_image:
         raise other_kind
     part = dataset.train if dataset.test is None else dataset.test
-    x = part.x[drawn(len(part), count, seed).numpy()]
+    x = part.x[draw_rows(len(part), count, seed).numpy()]
     if dataset.is_image:
         return as_images(torch.from_numpy(x.copy()).to(saved.problem.device), saved.shape)
     table = Standardizer.from_dict(saved.problem.preprocessing["features"])

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from rcad.data.corrupted import CorruptedArrays, open_corrupted
-from rcad.data.dataset import Split
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import batches, seeded
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
@@ -21,7 +20,7 @@ from rcad.evaluate.conformal import LEVELS, conformal_classes, conformal_values
 from rcad.evaluate.corruptions.generated import SMALLEST
 from rcad.evaluate.corruptions.scores import (
     CorruptionScores,
-    PublishedSet,
+    Published,
     evaluate_corruptions,
     evaluate_published,
     mean_error,
@@ -31,7 +30,7 @@ from rcad.evaluate.masking import masking_checks
 from rcad.evaluate.ood import Direction, detection, entropy_against_alpha, out_of_distribution
 from rcad.evaluate.regression import interval_coverage, regression
 from rcad.evaluate.robustness import accuracy_under, attacked_accuracy, standard_suite
-from rcad.evaluate.saved_run.loading import BATCH, Progress, SavedRun, drawn, foreign_inputs
+from rcad.evaluate.saved_run.loading import BATCH, Progress, SavedRun, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.perturbations import GradientStep
@@ -188,28 +187,12 @@ def corruptions(saved: SavedRun, settings: Settings, progress: Progress) -> Suit
         scores = evaluate_corruptions(saved.model, x, y, seed=settings.seed, **options)
     else:
         published = published_set(saved, settings)
-        scores = evaluate_published(saved.model, published, device=saved.problem.device, clean=(x, y), **options)
+        options |= {"clean": (x, y), "limit": len(y), "device": saved.problem.device}
+        scores = evaluate_published(saved.model, published, seed=settings.seed, **options)
     return SuiteResult(_corruption_numbers(scores), scores.to_dict(), (), len(y))
 
 
-@dataclass(frozen=True)
-class PublishedPart:
-    """A published set of which only as many images are looked at as the suite takes."""
-
-    whole: PublishedSet
-    count: int
-    seed: int
-
-    @property
-    def corruptions(self) -> tuple[str, ...]:
-        return self.whole.corruptions
-
-    def split(self, corruption: str, severity: int) -> Split:
-        split = self.whole.split(corruption, severity)
-        return split.take(drawn(len(split), self.count, self.seed).numpy())
-
-
-def published_set(saved: SavedRun, settings: Settings) -> PublishedPart:
+def published_set(saved: SavedRun, settings: Settings) -> Published:
     """The published set that the settings name, if it is whole and made for the run's images and classes."""
     folder, classes = str(settings.corrupted), saved.problem.preprocessing["classes"]
     published = open_corrupted(folder, classes=classes, cache_dir=saved.loader.cache_dir)
@@ -229,7 +212,7 @@ def published_set(saved: SavedRun, settings: Settings) -> PublishedPart:
             f"expected images of shape {saved.shape} in {folder}, but got {shape}; evaluate a run that was trained "
             "on such images"
         )
-    return PublishedPart(published, saved.limit("corruptions", settings), settings.seed)
+    return published
 
 
 def _corruption_numbers(scores: CorruptionScores) -> dict[str, float]:
