@@ -15,7 +15,7 @@ import numpy as np
 from attack import mutants
 from attack.damage import Said, rcad
 from attack.mutants import Mutate
-from made import images, png, table
+from made import images, png, table, tar
 from rcad.train.stop import Stop
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -128,6 +128,7 @@ def _own_data() -> dict[str, Kind]:
     import pyarrow.csv
     import pyarrow.parquet as pq
     import torch
+    from PIL import Image
 
     rows = pa.csv.read_csv("my.csv")
     pq.write_table(rows, "my.parquet")
@@ -136,10 +137,10 @@ def _own_data() -> dict[str, Kind]:
     np.save("my.npy", np.column_stack([numbers, numbers.sum(1) > 0]))
     np.savez("my.npz", x=numbers.astype(np.float32), y=(numbers.sum(1) > 0).astype(np.int64))
     np.savez_compressed("pixels.npz", x_train=np.zeros((6, 5, 5), np.uint8) + 9, y_train=np.array(list("ababab")))
-    Path("a.tar.gz").write_bytes(mutants.tar_of({f"a/{c}/{i}.png": png(seed=i) for c in "xy" for i in range(2)}))
+    tar("a.tar.gz", {f"a/{c}/{i}.png": png(seed=i) for c in "xy" for i in range(2)})
     shutil.make_archive("b", "zip", "images")
     for suffix in ("bmp", "jpg", "gif", "tif", "webp", "ppm"):
-        _image(suffix)
+        Image.open(io.BytesIO(png(seed=7))).save(f"images/class0/0.{suffix}")
     labels = [f"{i}.png,{'ab'[i % 2]}" for i in range(4)]
     Path("flat").mkdir(exist_ok=True)
     for i in range(4):
@@ -168,13 +169,6 @@ def _own_data() -> dict[str, Kind]:
         read = (IMPORT, f"{IMPORT} --skip-bad")
         kinds[f"image {suffix}"] = Kind(f"images/class0/0.{suffix}", mutants.raw, read, ("images", "cache"), 3)
     return kinds
-
-
-def _image(suffix: str) -> None:
-    from PIL import Image
-
-    file = Path(f"images/class0/0.{suffix}")
-    Image.open(io.BytesIO(png(seed=7))).save(file)
 
 
 def _studies() -> dict[str, Kind]:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, MissingExtraError, finite, one_of, whole
+from rcad.errors import InputError, finite, need, one_of, whole
 from rcad.evaluate.attack_search import batches, check_labels, seeded, watched
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward, Model, as_module
@@ -181,10 +181,7 @@ def standard_suite(
         x: images (N, C, H, W) in [0, 1], or uint8.
         queries: how often Square may ask; the suite has 5000. Fewer is no longer the standard suite.
     """
-    try:
-        import pyautoattack  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtraError("pyautoattack", "attacks") from None
+    pyautoattack = need("pyautoattack", "pyautoattack", "attacks")
     finite("eps", eps, above=0.0)
     one_of("norm", norm, ("linf", "l2"))
     device = device_of(model, x)

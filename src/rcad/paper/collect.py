@@ -164,7 +164,7 @@ def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], li
                 reasons[reason] = reasons.get(reason, 0) + 1
                 continue
             if evaluation in outcome.evaluations:
-                metrics = {**outcome.evaluations[evaluation].known(), **metrics}
+                metrics = {**outcome.evaluations[evaluation].finite_numbers(), **metrics}
         seconds = round(sum(value or 0.0 for value in record.timings.values()), 3)
         found[run] = Run(record.config.seed, {**dict.fromkeys(MEASURES), **metrics}, run, str(record.status), seconds)
     return found, [f"{plural(count, 'run')} not evaluated: {reason}" for reason, count in reasons.items()], trained_with

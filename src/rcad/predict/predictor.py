@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, expanded, fitting, html_table, is_number, shaped
+from rcad.errors import InputError, expanded, fitting, html_table, shaped
+from rcad.evaluate.conformal import check_coverage
 from rcad.hub import PREFIX, Address, Repository
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Gaussian
@@ -139,11 +140,6 @@ def intervals(moments: Array, coverage: float) -> Array:
     check_coverage(coverage)
     half = NormalDist().inv_cdf(0.5 + coverage / 2) * moments[:, 1]
     return np.stack([moments[:, 0] - half, moments[:, 0] + half], axis=1)
-
-
-def check_coverage(coverage: float) -> None:
-    if not (is_number(coverage) and 0 < coverage < 1):
-        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
 
 
 def fetch_run(address: str) -> Path:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, need
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
 from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, read_stored
 from rcad.evaluate.saved_run.suites import (
@@ -173,8 +172,8 @@ def evaluate_all(
 
 def check(saved: SavedRun, suites: Sequence[str], settings: Settings) -> None:
     """Checks that what the suites need is there and fits the run's data, before an hour is spent on the others."""
-    if "attacks" in suites and settings.standard and importlib.util.find_spec("pyautoattack") is None:
-        raise MissingExtraError("pyautoattack", "attacks")
+    if "attacks" in suites and settings.standard:
+        need("pyautoattack", "pyautoattack", "attacks")
     if "corruptions" in suites and settings.corrupted is not None and saved.is_image:
         published_set(saved, settings)
     for name in settings.ood_data if "ood" in suites else ():

@@ -84,9 +84,10 @@ class Settings(Value):
             if not values or len(set(values)) < len(values):
                 raise InputError(f"expected {name} to hold one or more different entries, but got {list(values)}")
             object.__setattr__(self, name, values)
-        for name, minimum in (("attack_eps", None), ("alphas", 0.0)):
-            for value in getattr(self, name):
-                finite(f"an entry of {name}", value, minimum=minimum, above=0.0 if minimum is None else None)
+        for eps in self.attack_eps:
+            finite("an entry of attack_eps", eps, above=0.0)
+        for alpha in self.alphas:
+            finite("an entry of alphas", alpha, minimum=0.0)
         for name, choices in (("attacks", ATTACKS), ("corruptions", CORRUPTIONS)):
             for value in getattr(self, name):
                 one_of(f"an entry of {name}", value, choices)
@@ -157,7 +158,7 @@ class Evaluation(Value):
             object.__setattr__(self, name, finite_or_none(getattr(self, name)))
         object.__setattr__(self, "notes", tuple(self.notes))
 
-    def known(self) -> dict[str, float]:
+    def finite_numbers(self) -> dict[str, float]:
         """The numbers that are finite."""
         return {name: value for name, value in self.numbers.items() if value is not None}
 
