@@ -71,7 +71,6 @@ def evaluate(
     record = loader.store.get(run)
     if is_pack(loader.store.where(record.id)) and not again:
         return _from_pack(loader.store, record, suites, settings)
-    record = finished(loader.store, run)
     saved = loader.load(record.id)
     twin = erm_twin(loader.store, record) if "attacks" in suites and settings.masking else None
     outcome = Outcome(record, {}, {})
