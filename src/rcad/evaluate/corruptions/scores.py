@@ -26,6 +26,7 @@ from rcad.loss.predictions import label_scores
 Progress = Callable[[int, int], None]
 Batches = Iterator[tuple[Tensor, Tensor]]
 Published = CorruptedArrays | CorruptedFolders
+CLEAN = ("clean", 0)
 
 
 @dataclass(frozen=True)
@@ -167,33 +168,33 @@ def _evaluate(
         if not len(clean[1]):
             raise InputError("expected at least one image, but got none")
     total = count * len(names) * len(severities) + (0 if clean is None else len(clean[1]))
-    seen = 0
-
-    def scores(batches: Batches) -> Scores:
-        nonlocal seen
-        sums = torch.zeros(3, dtype=torch.float64, device=device)
-        before = seen
-        for x, y in batches:
-            output = logits_of(predict(as_unit_float(x.to(device)))).float()
-            if output.ndim != 2 or len(output) != len(y):
-                raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
-            sums += _sums(output, y.to(device).long())
-            seen += len(y)
-            if progress is not None:
-                progress(seen, total)
-        # One transfer at the end, which also tells whether a label was out of range.
-        hits, nll, outside = sums.tolist()
-        if outside:
-            raise InputError(
-                f"expected labels from 0 to {output.shape[1] - 1} for a model with {output.shape[1]} outputs, "
-                "but got others; evaluate on the classes it was trained on"
-            )
-        return Scores(100 * hits / (seen - before), nll / (seen - before))
-
+    sets: dict[tuple[str, int], Batches] = {
+        (name, level): images(name, level) for name in names for level in severities
+    }
+    if clean is not None:
+        sets[CLEAN] = _batches(*clean, batch_size)
+    scores, seen = dict[tuple[str, int], Scores](), 0
     with watched(predict, device), torch.no_grad():
-        corrupted = {name: tuple(scores(images(name, severity)) for severity in severities) for name in names}
-        plain = None if clean is None else scores(_batches(*clean, batch_size))
-    return CorruptionScores(provenance, severities, corrupted, plain)
+        for key, batches in sets.items():
+            sums, before = torch.zeros(3, dtype=torch.float64, device=device), seen
+            for x, y in batches:
+                output = logits_of(predict(as_unit_float(x.to(device)))).float()
+                if output.ndim != 2 or len(output) != len(y):
+                    raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
+                sums += _sums(output, y.to(device).long())
+                seen += len(y)
+                if progress is not None:
+                    progress(seen, total)
+            # One transfer at the end, which also tells whether a label was out of range.
+            hits, nll, outside = sums.tolist()
+            if outside:
+                raise InputError(
+                    f"expected labels from 0 to {output.shape[1] - 1} for a model with {output.shape[1]} outputs, "
+                    "but got others; evaluate on the classes it was trained on"
+                )
+            scores[key] = Scores(100 * hits / (seen - before), nll / (seen - before))
+    by_name = {name: tuple(scores[name, level] for level in severities) for name in names}
+    return CorruptionScores(provenance, severities, by_name, scores.get(CLEAN))
 
 
 def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:

@@ -219,19 +219,15 @@ def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
         return sample((count, *saved.shape), generator=torch.Generator().manual_seed(seed)).to(saved.problem.device)
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
-    kinds = {True: "images", False: "a table"}
-    other_kind = InputError(
-        f"expected {kinds[saved.is_image]} as the run was trained on, but {name} is {kinds[not saved.is_image]}"
-    )
-    size = max(saved.shape[1:]) if saved.is_image else None
+    dataset, size = None, max(saved.shape[1:]) if saved.is_image else None
     try:
         dataset = saved.loader.other(name, size, saved.record.config.data.target)
-    except SizesDifferError:
+    except SizesDifferError:  # images, of no use for a table in any size
         if saved.is_image:
             raise
-        raise other_kind from None  # whatever their sizes are
-    if dataset.is_image != saved.is_image:
-        raise other_kind
+    if dataset is None or dataset.is_image != saved.is_image:
+        own, other = ("images", "a table") if saved.is_image else ("a table", "images")
+        raise InputError(f"expected {own} as the run was trained on, but {name} is {other}")
     part = dataset.train if dataset.test is None else dataset.test
     x = part.x[draw_rows(len(part), count, seed).numpy()]
     if dataset.is_image:
