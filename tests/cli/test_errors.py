@@ -59,7 +59,7 @@ def test_a_report_that_cannot_be_written_costs_no_training(
     for work in (
         "rcad.study.backends.schedule",
         "rcad.study.backends.train_configs",
-        "rcad.evaluate.saved_run.run._measured",
+        "rcad.evaluate.saved_run.run._measure",
     ):
         fails(monkeypatch, AssertionError("work before the folder was tried"), work)
     words = {"tune": ("--method", "rcad", "--runs", "runs"), "compare": ("--seeds", "2"), "evaluate": ("all",)}
