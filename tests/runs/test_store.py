@@ -23,26 +23,21 @@ from rcad.runs.store import LOCK, RECORD, Store, prune
 
 MakeRecord = Callable[..., RunRecord]
 
-WRITE_FOR_EVER = """
-import sys
+CLAIM = """
+import os, signal, sys
 from dataclasses import replace
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 store = Store.open(sys.argv[1])
 record = RunRecord.from_json(sys.stdin.read())
 lock = store.lock(record.config)
-for number in range(int(sys.argv[2]), 10**9):
-    store.write(replace(record, metrics={"number": number}, message="x" * 50_000))
+"""
+WRITE_FOR_EVER = f"""{CLAIM}
+for number in range(10**9):
+    store.write(replace(record, metrics={{"number": number}}, message="x" * 50_000))
     print(number, flush=True)
 """
-
-DIE_IN = """
-import os, signal, sys
-from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
-store = Store.open(sys.argv[1])
-record = RunRecord.from_json(sys.stdin.read())
-lock = store.lock(record.config)
+DIE_IN = f"""{CLAIM}
 original, calls = getattr(os, sys.argv[2]), []
 def die(*arguments):
     calls.append(arguments)
@@ -161,7 +156,7 @@ def test_a_record_in_anothers_folder_is_named(store: Store, make_record: MakeRec
 
 def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord) -> None:
     record = make_record()
-    process = start(WRITE_FOR_EVER, str(store.path), "0", text=record.to_json())
+    process = start(WRITE_FOR_EVER, str(store.path), text=record.to_json())
     try:
         process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
