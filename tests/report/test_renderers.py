@@ -52,7 +52,7 @@ def test_markdown_says_all_but_what_is_folded() -> None:
 
 
 def test_markdown_links_files_and_named_figures() -> None:
-    assert markdown.cell(Cell("x", href="a.json")) == "[x](a.json)"
+    assert markdown.cell_text(Cell("x", href="a.json")) == "[x](a.json)"
     assert markdown.escaped("+1 [0, 2], [x](y) #1") == r"+1 [0, 2], [x\](y) \#1"
     figures = (Figure("<svg/>", "c", "d", name="pic"), Figure("<svg/>", "c", "d"))
     text = markdown.markdown(Document("t", "", (Section("One", (), figures),)))
