@@ -107,7 +107,7 @@ def test_digits_follow_the_size() -> None:
 def test_figures_are_drawn_whatever_backend_is_named(tmp_path: Path) -> None:
     """A notebook's MPLBACKEND is not there for `!rcad compare`, which checks its packages first."""
     code = (
-        "from rcad.study.kept import check_packages; check_packages(); "
+        "from rcad.study.outputs import check_packages; check_packages(); "
         "from rcad.report.drawing import blank, inline; f = blank(1, 1); f.subplots(); print(inline(f)[:4])"
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.cells import compared, results, summaries
 from rcad.study.compare import COMPARISON, Comparison, _Work
-from rcad.study.compare_page import _told, difference_tables, document, formed, results_table, sentences
+from rcad.study.compare_page import _evidence, difference_tables, document, formed, results_table, sentences
 
 pytest.importorskip("scipy.stats")
 pytest.importorskip("jinja2")
@@ -89,7 +89,7 @@ def test_the_question_is_answered_first() -> None:
 )
 def test_a_sentence_says_which_way_the_metric_moved(metric: str, mean: float, told: str) -> None:
     one = {"method": "rcad", "metric": metric, "mean": mean, "low": mean - 0.2, "high": mean + 0.2, "p_holm": 0.01}
-    assert _told(one) == f"rcad ({told}, p = 0.010)"
+    assert _evidence(one) == f"{told}, p = 0.010"
 
 
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:

@@ -104,7 +104,7 @@ SPACE = parse_space("alpha=log(0.05, 2), steps=int(1, 3), norm=choice(l2, linf)"
 
 
 def asked(count: int, at_a_time: int = 1) -> list[Values]:
-    study = OptunaSearch(SPACE, {"alpha": 9.0}, seed=0, side_by_side=at_a_time > 1)
+    study = OptunaSearch(SPACE, {"alpha": 9.0}, side_by_side=at_a_time > 1)
     found: list[Values] = []
     while len(found) < count:
         points = [study.ask() for _ in range(at_a_time)]

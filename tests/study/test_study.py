@@ -24,10 +24,10 @@ from rcad.study.backends import HELD_OUT, Metrics, Stacked, can_stack, numbers_o
 from rcad.study.cells import typical
 from rcad.study.study import (
     FEW,
-    Asked,
     Contestant,
     Goal,
     HeldOut,
+    Setup,
     check_suitable,
     controls_of,
     lineup,
@@ -75,7 +75,7 @@ def contestant(text: str) -> Contestant:
 
 def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any = None, by: str = "nll") -> Any:
     config, problem = next(iter(splits.values()))
-    space = space_of(one, config, problem, Asked(data="d"))
+    space = space_of(one.rows, config, problem, Setup(data="d"))
     return compete_in(one, splits, space, budget, Goal(by), backend, SILENT, known)
 
 
@@ -134,10 +134,10 @@ def test_a_control_tries_the_steps_and_weights_of_rcad(config: RunConfig) -> Non
 def test_what_the_user_fixed_is_not_searched(config: RunConfig) -> None:
     splits = splits_of(config)
     one, problem = splits[0]
-    keys = [p.key for p in space_of(contestant("rcad"), one, problem, Asked(data="d"))]
+    keys = [p.key for p in space_of(parse_method("rcad"), one, problem, Setup(data="d"))]
     assert keys == ["optim.weight_decay", "alpha", "lam"]
-    asked = Asked(data="d", settings=("optim.weight_decay=0.1",))
-    assert [p.key for p in space_of(contestant("rcad"), one, problem, asked)] == ["alpha", "lam"]
+    asked = Setup(data="d", settings=("optim.weight_decay=0.1",))
+    assert [p.key for p in space_of(parse_method("rcad"), one, problem, asked)] == ["alpha", "lam"]
 
 
 def test_a_run_that_diverged_everywhere_has_no_result(config: RunConfig) -> None:

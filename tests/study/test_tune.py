@@ -16,7 +16,7 @@ from rcad.report import html
 from rcad.runs.record import RunRecord
 from rcad.study.pictures import axes, search_map
 from rcad.study.study import Goal
-from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trial, trials_table
+from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trials_table
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -171,7 +171,7 @@ def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:
     runs = [
         make_record(seed=s, metrics={"val_nll": s, "val_rmse": 2.0 * s}, timings={"train_seconds": 1.5}) for s in (1, 3)
     ]
-    found = trial(1, {"lam": 1}, runs)
+    found = Trial.of(1, {"lam": 1}, runs)
     assert found.metrics == {"nll": 2.0, "rmse": 4.0}
     assert found.runs == tuple(run.id for run in runs)
     assert found.seconds == 3.0
@@ -179,4 +179,4 @@ def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:
 
 def test_one_diverged_seed_loses_the_trial(make_record: Make) -> None:
     runs = [make_record(seed=0, metrics={"val_nll": 1.0}), make_record(seed=1, status="diverged", metrics={})]
-    assert trial(1, {}, runs).metrics is None
+    assert Trial.of(1, {}, runs).metrics is None

@@ -16,7 +16,7 @@ from typing import Any
 from rcad.report import html
 from rcad.runs.files import dumps, make_folder, write_text
 from rcad.runs.record import versions
-from rcad.study.kept import check_packages, earlier
+from rcad.study.outputs import check_packages, earlier
 from rcad.train.progress import SILENT, Portion, Progress
 
 ACTS = {"linear": "linear theory", "moons": "moons", "digits": "digits, 100 labels", "diabetes": "diabetes"}

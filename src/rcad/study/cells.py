@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 from rcad.study.compare_page import sentences
@@ -24,21 +25,21 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str,
         metrics: the one that the question is about comes first.
         test_ratio: n_test / n_train where splits overlap.
     """
-    pairs = compared(cells, metrics, test_ratio)
+    differences = compared(cells, metrics, test_ratio)
     record = {
         "metric": metrics[0],
         "metrics": list(metrics),
         "seeds": [int(seed) for seed in next(iter(cells.values()))["seeds"]],
         "seconds": sum(cell["seconds"] for cell in cells.values()),
-        "base": next(name for name, cell in cells.items() if cell["role"] == "base"),
+        "base": _named(cells, "base")[0],
         "rule": QUESTION_RULE,
         "methods": {
-            name: {**cell, "chosen": {key: typical(some) for key, some in chosen(cell).items()}}
+            name: {**cell, "chosen": {key: typical(values) for key, values in chosen(cell).items()}}
             for name, cell in cells.items()
         },
         "results": summaries(cells, metrics),
-        "question": pairs[0],
-        "differences": pairs,
+        "question": differences[0],
+        "differences": differences,
     }
     return {**record, "sentences": sentences(record)}
 
@@ -46,55 +47,53 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str,
 def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[dict[str, Any]]:
     """The question, judged alone; then every method against ERM, the user's own against RCAD, and RCAD against its
     controls, by every metric."""
-    base = next(name for name, cell in cells.items() if cell["role"] == "base")
-    controls = [name for name, cell in cells.items() if cell["role"] == "control"]
-    asked = [name for name, cell in cells.items() if cell["role"] == "asked"]
-    first = next((name for name in asked if _has_rcad(name)), asked[0])
+    (base,), controls, methods = (_named(cells, role) for role in ("base", "control", "asked"))
+    rcads = [name for name in methods if "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]]
+    first = (rcads or methods)[0]
     pairs = [(first, base), *((name, base) for name in cells if name not in (base, first))]
-    pairs += [(name, rcad) for name in asked if ":" in name for rcad in asked if _has_rcad(rcad) and rcad != name]
-    pairs += [(name, control) for name in asked if _has_rcad(name) for control in controls]
-    every = [(*pair, metric) for metric in metrics for pair in pairs]
-    found = [
+    pairs += [(name, rcad) for name in methods if ":" in name for rcad in rcads if rcad != name]
+    pairs += [(rcad, control) for rcad in rcads for control in controls]
+    questions = [(*pair, metric) for metric in metrics for pair in pairs]
+    differences = [
         compare_groups(
             results(cells[ours], metric),
             results(cells[theirs], metric),
             higher_is_better=HIGHER_IS_BETTER[metric],
             test_ratio=test_ratio,
         )
-        for ours, theirs, metric in every
+        for ours, theirs, metric in questions
     ]
-    judged = [*judge_questions(found[:1]), *judge_questions(found[1:])]
+    judged = [*judge_questions(differences[:1]), *judge_questions(differences[1:])]
     return [
-        {"method": ours, "against": theirs, "metric": metric, **one.to_dict()}
-        for (ours, theirs, metric), one in zip(every, judged, strict=True)
+        {"method": ours, "against": theirs, "metric": metric, **difference.to_dict()}
+        for (ours, theirs, metric), difference in zip(questions, judged, strict=True)
     ]
+
+
+def _named(cells: Cells, role: str) -> list[str]:
+    return [name for name, cell in cells.items() if cell["role"] == role]
 
 
 def results(cell: Mapping[str, Any], metric: str) -> dict[int, float | None]:
     """A method's test results by seed."""
-    return {int(seed): (one["test"] or {}).get(metric) for seed, one in cell["seeds"].items()}
+    return {int(seed): (run["test"] or {}).get(metric) for seed, run in cell["seeds"].items()}
 
 
 def summaries(cells: Cells, metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Mean, deviation and interval of every method and metric; the values by seed; how many runs diverged."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, cell in cells.items():
-        found[name] = {}
-        for metric in metrics:
-            values = results(cell, metric)
-            good = [value for value in values.values() if value is not None]
-            summary = asdict(describe(good)) if good else None
-            found[name][metric] = {"values": values, "summary": summary, "diverged": len(values) - len(good)}
-    return found
-
-
-def _has_rcad(name: str) -> bool:
-    return "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]
+    by_method: dict[str, dict[str, Any]] = {}
+    for name, metric in product(cells, metrics):
+        values = results(cells[name], metric)
+        finite = [value for value in values.values() if value is not None]
+        summary = asdict(describe(finite)) if finite else None
+        numbers = {"values": values, "summary": summary, "diverged": len(values) - len(finite)}
+        by_method.setdefault(name, {})[metric] = numbers
+    return by_method
 
 
 def chosen(cell: Mapping[str, Any]) -> dict[str, list[Any]]:
     """By key, what each split chose."""
-    rows = [one["chosen"] for one in cell["seeds"].values()]
+    rows = [run["chosen"] for run in cell["seeds"].values()]
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 

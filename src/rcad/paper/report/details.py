@@ -14,7 +14,7 @@ from rcad.paper.record import JSON, Place, Series, Study
 from rcad.paper.report.numbers import gain_over
 from rcad.report.document import Part, Table
 from rcad.report.numbers import capital, fixed, p_value
-from rcad.study.statistics import Paired, holm, summary
+from rcad.study.statistics import Paired, averages, holm
 
 ENTROPY = "entropy"
 """The panel of F1 that is not made of cells."""
@@ -46,7 +46,7 @@ def _curves(study: Study) -> list[Detail]:
 
 def _point(series: Series, k: int) -> str:
     printed = series.published[k] if k < len(series.published) else None
-    text = fixed(summary(series.y[k])["mean"], 2, sign=series.over is not None) if series.y[k] else "-"
+    text = fixed(averages(series.y[k])["mean"], 2, sign=series.over is not None) if series.y[k] else "-"
     return text if printed is None else f"{text} (paper {fixed(printed, 2, sign=series.over is not None)})"
 
 
@@ -65,7 +65,7 @@ def _by_place(study: Study, cell: Callable[[Place], str]) -> Table:
 
 def _uci(study: Study) -> list[Detail]:
     def spread(place: Place) -> str:
-        found = summary([run.metrics["nll"] for run in place.runs])
+        found = averages([run.metrics["nll"] for run in place.runs])
         return f"{fixed(found['median'], 2)} (sd {fixed(found['sd'], 2)})"
 
     found: list[Detail] = [("Median and standard deviation over splits", [_by_place(study, spread)])]
@@ -115,7 +115,7 @@ def _uncapped(found: JSON) -> Table:
     for k, lam in enumerate(found["lambdas"]):
         cells = [f"{lam:g}"]
         for name in ("capped", "uncapped"):
-            short = summary(found[name]["validation_nll"][k])
+            short = averages(found[name]["validation_nll"][k])
             cells += [fixed(short["median"], 2), str(found[name]["diverged"][k])]
         rows.append(cells)
     return Table(
@@ -131,7 +131,7 @@ def _moons(study: Study) -> list[Detail]:
     tuning, arms, ratio = study.details["tuning"], study.settings["arms"], study.details["weight_ratio"]
 
     def nll(place: Place) -> str:
-        short = summary([run.metrics["nll"] for run in place.runs])
+        short = averages([run.metrics["nll"] for run in place.runs])
         return f"{fixed(short['mean'], 3)} ({fixed(short['median'], 3)})"
 
     def steps(method: str) -> Table:
@@ -173,7 +173,7 @@ def _moons(study: Study) -> list[Detail]:
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    return fixed(summary(values)["mean"], 1)
+    return fixed(averages(values)["mean"], 1)
 
 
 def _filled(columns: Mapping[str, str], rows: Iterable[JSON], caption: str = "") -> Table:
