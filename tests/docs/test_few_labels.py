@@ -41,7 +41,7 @@ def place(kind: str, row: str, column: str) -> Place:
 
 def mean(kind: str, row: str, column: str, metric: str = "nll") -> float:
     found = mean_of(place(kind, row, column).values(LAST + metric))
-    return found.value
+    return found.mean
 
 
 def gain(kind: str, row: str, column: str, metric: str, base: str = "ERM", of: str = "", epoch: str = LAST) -> Paired:

@@ -108,18 +108,6 @@ def test_drawings_are_whole() -> None:
         assert all(one.get("viewBox") and one.get("aria-label") for one in drawings)
 
 
-def test_step_times_from_before_the_passes_had_their_names_are_read_right(tmp_path: Path) -> None:
-    folder = tmp_path / "results/benchmarks"
-    folder.mkdir(parents=True)
-    row = {"mode": "eager", "batch": 128, "replicas": 1, "method": "rcad reference", "ratio_to_erm": 2.5}
-    new = [{**row, "fused_over_this": 0.9, "ratio_to_erm": 2.3}, {**row, "method": "rcad autograd"}]
-    for rows, words in (([row], ["-", "2.50"]), (new, ["2.30", "2.50"])):
-        (folder / "step_time_cpu.json").write_text(json.dumps({"rows": rows}))
-        lines = summary.cost(tmp_path).splitlines()
-        apart, autograd = (next(line for line in lines if name in line) for name in ("backward to x", "autograd"))
-        assert [line.rstrip(" |").split(" | ")[-1] for line in (apart, autograd)] == words
-
-
 def test_the_short_tables_hold_the_records_numbers() -> None:
     rows = json.loads((ROOT / "results/benchmarks/step_time_cpu.json").read_text())["rows"]
     (ratio,) = [row["ratio_to_erm"] for row in rows if row["method"] == "rcad" and row["batch"] == 128]
@@ -127,7 +115,7 @@ def test_the_short_tables_hold_the_records_numbers() -> None:
     helped = summary.does_it_help(ROOT).splitlines()
     wine = next(line for line in helped if line.startswith("| wine"))
     verdicts = {
-        (c.where, c.statement): c.verdict for s in report(ROOT).found.studies if s.target == "T8" for c in s.claims
+        (c.where, c.statement): c.verdict for s in report(ROOT).records.studies if s.target == "T8" for c in s.claims
     }
     moons = [line.split(" | ") for line in helped if line.startswith("| moons")]
     assert {cells[0].removeprefix("| moons, ") for cells in moons} == {where for where, _ in verdicts}  # both noises
@@ -155,7 +143,7 @@ def test_the_speeds_on_the_page_on_corruptions_are_the_records() -> None:
 
 
 def test_the_count_tells_the_papers_claims_from_ours() -> None:
-    studies = [study for study in report(ROOT).found.studies if study.as_published]
+    studies = [study for study in report(ROOT).records.studies if study.as_published]
     judged = [(study, claim) for study in studies for claim in study.tested]
     paper, ours = (Counter(c.verdict for s, c in judged if s.added(c) == added) for added in (False, True))
     text = summary.verdicts(ROOT)
@@ -184,13 +172,13 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
 
 
 def test_the_numbers_on_images_are_the_records() -> None:
-    (study,) = [one for one in report(ROOT).found.studies if one.target == "cifar100-2k-bf16"]
+    (study,) = [one for one in report(ROOT).records.studies if one.target == "cifar100-2k-bf16"]
     words = " ".join((ROOT / "methods/rcad.md").read_text(encoding="utf-8").split())
     for name, row in (("ERM", "data_augmentation + erm"), ("RCAD", "data_augmentation + rcad(alpha=1.0, lam=0.1)")):
         accuracy, nll = (place_mean(study, study.places[row, "resnet18"], metric) for metric in ("accuracy", "nll"))
-        first = f"{name} {accuracy.value:.1f} ± {accuracy.half:.1f}% and "
+        first = f"{name} {accuracy.mean:.1f} ± {accuracy.half:.1f}% and "
         assert first in words
-        assert words.split(first)[1].removeprefix("NLL ").startswith(f"{nll.value:.2f} ± {nll.half:.2f}")
+        assert words.split(first)[1].removeprefix("NLL ").startswith(f"{nll.mean:.2f} ± {nll.half:.2f}")
 
 
 def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
@@ -233,7 +221,7 @@ def test_chapters_say_what_had_been_seen_and_what_published_means(chapters: dict
 
 
 def test_how_the_cost_grows_is_shown_where_it_was_measured() -> None:
-    measured = [path.stem for path, _ in report(ROOT).found.others[costs.GROWTH]]
+    measured = [path.stem for path, _ in report(ROOT).records.by_kind[costs.GROWTH]]
     shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
     assert [f"evidence/figures/{name}.svg" in shown for name in measured] == [True] * len(measured)
     assert shown.startswith("## How it grows") or not measured

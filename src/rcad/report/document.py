@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rcad.errors import InputError
@@ -100,6 +100,16 @@ class Table:
             any(column) and all(not text or _NUMBER.fullmatch(text) for text in column)
             for column in columns or [[]] * len(self.header)
         ]
+
+    def filled(self, keep: Sequence[str] = ()) -> Table:
+        """The table without columns that say nothing, but for those to keep."""
+        columns = [
+            k
+            for k, name in enumerate(self.header)
+            if name in keep or any(row[k].text not in ("", "-") for row in self.cells)
+        ]
+        header, rows = [self.header[k] for k in columns], [[row[k] for k in columns] for row in self.rows]
+        return replace(self, header=header, rows=rows)
 
     @property
     def choices(self) -> dict[str, int]:

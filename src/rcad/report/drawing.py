@@ -27,8 +27,6 @@ _SIZE = re.compile(r' (width|height)="[^"]*"')
 BLACK, BLUE, VERMILION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
 ORANGE, SKY, PAPER = "#E69F00", "#56B4E9", "#CC79A7"
 GREY, LIGHT = "#666666", "#BBBBBB"
-VERDICT_COLOURS = {"reproduced": GREEN, "not reproduced": ORANGE, "opposite": VERMILION, "undecided": LIGHT}
-VERDICT_SIGNS = {"reproduced": "+", "not reproduced": "\N{MINUS SIGN}", "opposite": "x", "undecided": "?"}
 # The first fragment found in a method's name decides.
 _BY_NAME = (
     ("random", VERMILION),

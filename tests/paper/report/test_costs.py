@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rcad.paper.report import costs, gather
-from rcad.paper.report.costs import judged as study
+from rcad.paper.report.costs import judge as study
 
 
 def record(batch: int = 32, **ratios: float) -> tuple[Path, dict[str, Any]]:
@@ -105,4 +105,4 @@ def test_the_report_shows_it_with_the_cost_of_a_step(tmp_path: Path) -> None:
     found = gather(tmp_path / "results", tmp_path)
     (section,) = [one for one in found.document.sections if one.title == costs.TITLE]
     assert [part.name for part in section.parts if hasattr(part, "drawing")] == ["scaling_h200"]
-    assert any("broken.json" in words for words in found.found.damaged)
+    assert any("broken.json" in words for words in found.records.damaged)

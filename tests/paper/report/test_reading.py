@@ -95,7 +95,7 @@ def test_files_of_another_kind_are_not_shown(tmp_path: Path) -> None:
     put(tmp_path, benchmark(), "benchmarks/gpu.json")
     found = read(tmp_path)
     assert [path.name for path in found.unused] == ["speed.json"]
-    assert [path.name for path, _ in found.others["rcad step times"]] == ["gpu.json"]
+    assert [path.name for path, _ in found.by_kind["rcad step times"]] == ["gpu.json"]
     assert found.damaged == []
 
 

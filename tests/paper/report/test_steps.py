@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from rcad.paper.record import Study
-from rcad.paper.report import steps
+from rcad.paper.report import curves
 
 ROOT = Path(__file__).parents[3]
 F4 = Study.read(ROOT / "results/F4/F4.json")
@@ -27,16 +27,16 @@ def by_hand(row: str, base: str, column: str, metric: str) -> tuple[float, float
 @pytest.mark.parametrize("metric", ["accuracy", "nll"])
 @pytest.mark.parametrize("epoch", ["", "last_"])
 def test_gains_are_those_of_the_runs(metric: str, epoch: str) -> None:
-    found = steps.gains(F4, "RCAD", "ERM", metric, epoch)
+    found = curves.step_gains(F4, "RCAD", "ERM", metric, epoch)
     assert len(found) == 9
-    for column, alpha in steps.steps(F4).items():
+    for column, alpha in curves.step_sizes(F4).items():
         assert (found[alpha].mean, found[alpha].low, found[alpha].high) == pytest.approx(
             by_hand("RCAD", "ERM", column, epoch + metric)
         )
 
 
 def test_what_does_not_depend_on_the_step_is_a_line_across() -> None:
-    figure = steps.picture(F4)
+    figure = curves.by_step(F4)
     ax = figure.drawing.axes[0]
     dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
     assert [line.get_label() for line in dashed] == ["entropy at x"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rcad_docs import table
+
 GROUPS = {
     "RCAD": ("rcad", "rcad_text", "rcad_released"),
     "Controls": ("rcad_random", "confidence_penalty"),
@@ -28,20 +30,14 @@ _ROW = re.compile(r"^\| `(\w+)` \| `([^`]+)` \|", re.MULTILINE)
 def pages(root: Path) -> dict[str, str]:
     """Every card as it stands, and the index."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((root / "methods").glob("*.md"))}
-    known = [name for names in GROUPS.values() for name in names]
-    groups = dict(GROUPS)
-    if rest := tuple(name for name in texts if name not in known):
-        groups["Others"] = rest
-    parts = [INTRO.rstrip()]
-    for title, names in groups.items():
-        rows = [_row(name, texts[name]) for name in names if name in texts]
-        head = ["| method | defaults | cost | what it does |", "|---|---|---|---|"]
-        parts.append("\n".join([f"## {title}", "", *head, *rows]))
+    header, parts = ["method", "defaults", "cost", "what it does"], [INTRO.rstrip()]
+    for title, names in GROUPS.items():
+        parts.append(f"## {title}\n\n{table(header, [_row(name, texts[name]) for name in names])}")
     return {**{f"methods/{name}.md": text for name, text in texts.items()}, "methods/index.md": "\n\n".join(parts)}
 
 
-def _row(name: str, text: str) -> str:
+def _row(name: str, text: str) -> list[str]:
     defaults = ", ".join(f"`{key}={value}`" for key, value in _ROW.findall(text)[:2])
     cost = _COST.search(text)
     about = " ".join(text.split("\n\n")[1].split())
-    return f"| [{name}]({name}.md) | {defaults} | {cost[1] if cost else ''} | {about} |"
+    return [f"[{name}]({name}.md)", defaults, cost[1] if cost else "", about]

@@ -1,4 +1,4 @@
-"""What a step costs and how that grows: the chapter, and the paper's sentences on cost judged by step times."""
+"""The cost of a step and how it grows: the chapter, and the paper's sentences on cost judged by step times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABOUT = (
 )
 CLAIMED = pictures.CLAIMED
 NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
-"""Of a row, with the decimals that are shown."""
+"""The numbers of a row, with their decimals."""
 FORM = {"rows": [{"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}]}
 COSTS = "costs"
 """The name of the study that is judged by step times alone."""
@@ -30,14 +30,12 @@ MULTISTEP = ("pgd 10", "me_ada")
 """Adversarial training in several steps, as far as it is timed: ten projected ones, and a rival the paper names."""
 
 
-def judged(records: Sequence[tuple[Path, JSON]]) -> Study | None:
-    """What the paper says of RCAD's cost, judged by every group of step times, one run at a time."""
+def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
+    """The paper's sentences on RCAD's cost, judged by every group of step times, one run at a time."""
     ratios: dict[str, list[float]] = {}
-    for _, record in records:
-        for times in _groups(record["rows"]):
-            for method, time in times.items():
-                if "rcad" in times:
-                    ratios.setdefault(method, []).append(times["rcad"] / time)
+    for times in (times for _, record in records for times in _groups(record["rows"]) if "rcad" in times):
+        for method, time in times.items():
+            ratios.setdefault(method, []).append(times["rcad"] / time)
     several = [ratio for name in MULTISTEP for ratio in ratios.get(name, ())]
     grown = [1 / ratio for ratio in ratios.get("me_ada", ())]
     claims = [
@@ -45,7 +43,7 @@ def judged(records: Sequence[tuple[Path, JSON]]) -> Study | None:
         _claim("section 2", "RCAD takes at most a fifth of multi-step adversarial training", several, (0.0, 0.2)),
         _claim("appendix C", "ME-ADA takes twice RCAD's time", grown, (1.7, 2.3)),
     ]
-    if not any(ratios.values()):
+    if not ratios:
         return None
     return Study(
         target=COSTS,
@@ -66,12 +64,11 @@ def judged(records: Sequence[tuple[Path, JSON]]) -> Study | None:
 
 def _groups(rows: Sequence[JSON]) -> list[dict[str, float]]:
     """Times of a step in those of ERM by method, taken in turns, one run at a time."""
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in rows:
-        if row.get("replicas", 1) == 1 and row.get("ratio_to_erm"):
-            key = tuple(row.get(name) for name in ("model", "batch", "mode"))
-            found.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
-    return list(found.values())
+    groups: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in pictures.single_runs(rows):
+        key = tuple(row.get(name) for name in ("model", "batch", "mode"))
+        groups.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
+    return list(groups.values())
 
 
 def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[float, float]) -> Claim:
@@ -84,17 +81,16 @@ def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[f
     return Claim(where, statement, verdict, ours=ours)
 
 
-def section(records: Sequence[tuple[Path, JSON]], grown: Sequence[tuple[Path, JSON]] = ()) -> Section | None:
-    """What a step costs by every record of step times, and how that grows by the others; None without any."""
-    if not records and not grown:
+def section(records: Sequence[tuple[Path, JSON]], growth: Sequence[tuple[Path, JSON]]) -> Section | None:
+    """The cost of a step by every record of step times, and its growth by the others; None without any."""
+    if not records and not growth:
         return None
-    charts = [chart for path, record in records if (chart := pictures.cost(path, record)) is not None]
-    charts += [chart for path, record in grown if (chart := growth_figure(path, record)) is not None]
-    tables = [_cost_table(path, record) for path, record in records]
-    return Section(TITLE, [ABOUT], [*charts, *tables, *(growth_table(record) for _, record in grown)])
+    figures = [*(pictures.cost(*record) for record in records), *(growth_figure(*record) for record in growth)]
+    tables = [*(_cost_table(record) for _, record in records), *(growth_table(record) for _, record in growth)]
+    return Section(TITLE, [ABOUT], [*(figure for figure in figures if figure is not None), *tables])
 
 
-def _cost_table(path: Path, record: JSON) -> Table:
+def _cost_table(record: JSON) -> Table:
     names = ("model", "batch", "mode", "method")
     rows = []
     for row in record["rows"]:
@@ -145,10 +141,10 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
     drawn = drawing.blank(0.7 + 2.3 * len(axes), 6.4 if remembered else 4.6)
     grid = drawn.subplots(3 if remembered else 2, len(axes), squeeze=False, sharex="col", sharey="row")
     for column, axis in enumerate(axes):
+        along = sorted((row for row in rows if axis in row["axes"]), key=lambda row: _at(row, axis))
         for method in COLOURS:
-            mine = sorted((r for r in rows if r["method"] == method and axis in r["axes"]), key=lambda r: _at(r, axis))
-            _lines(grid[:, column], mine, axis, method)
-        _dress(grid[:, column], axis, [row for row in rows if axis in row["axes"]])
+            _lines(grid[:, column], [row for row in along if row["method"] == method], axis, method)
+        _dress(grid[:, column], axis, along)
     words = ("µs per example", "RCAD / ERM", "GiB at the peak")
     for ax, text in zip(grid[:, 0], words, strict=False):
         ax.set_ylabel(text, fontsize=9)
@@ -179,18 +175,18 @@ def _lines(panels: Sequence[Any], rows: Sequence[JSON], axis: str, method: str) 
     colour, joined, across = COLOURS[method], "-", [_at(row, axis) for row in rows]
     if axis == "model":  # no series
         joined, across = "", [float(place) for place in range(len(rows))]
-    panels[0].plot(across, [row["us_per_example"] for row in rows], f"o{joined}", color=colour, ms=3, lw=1.3)
-    floors = [(x, row["floor_us_per_example"]) for x, row in zip(across, rows, strict=True)]
-    panels[0].plot(*zip(*floors, strict=True), f"_{joined and ':'}", color=colour, lw=1, ms=6)
+    style: dict[str, Any] = {"color": colour, "ms": 3, "lw": 1.3}
+    panels[0].plot(across, [row["us_per_example"] for row in rows], f"o{joined}", **style)
+    floors = [row["floor_us_per_example"] for row in rows]
+    panels[0].plot(across, floors, f"_{joined and ':'}", color=colour, lw=1, ms=6)
     if method == "rcad":
-        panels[1].plot(across, [row["ratio_to_erm"] for row in rows], f"o{joined}", color=colour, ms=3, lw=1.3)
+        panels[1].plot(across, [row["ratio_to_erm"] for row in rows], f"o{joined}", **style)
         for x, row in zip(across, rows, strict=True):
             if outside(row):
                 panels[1].plot(x, row["ratio_to_erm"], "o", color=VERMILION, ms=5)
-    if len(panels) > 2:
-        held = [(x, row["peak_memory_gib"]) for x, row in zip(across, rows, strict=True) if row.get("peak_memory_gib")]
-        if held:
-            panels[2].plot(*zip(*held, strict=True), f"o{joined}", color=colour, ms=3, lw=1.3)
+    memory = [(x, row["peak_memory_gib"]) for x, row in zip(across, rows, strict=True) if row.get("peak_memory_gib")]
+    if memory:
+        panels[2].plot(*zip(*memory, strict=True), f"o{joined}", **style)
 
 
 def _dress(panels: Sequence[Any], axis: str, rows: Sequence[JSON]) -> None:
@@ -229,37 +225,34 @@ def _run_batch(rows: Sequence[JSON]) -> str:
 
 
 def _exceptions(rows: Sequence[JSON]) -> str:
-    found = [row for row in rows if outside(row)]
-    words = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in found)
+    words = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in rows if outside(row))
     low, high = EXPECTED
     return (
-        f"RCAD leaves {low} to {high} times ERM at {words}." if found else f"RCAD stays within {low} to {high} of ERM."
+        f"RCAD leaves {low} to {high} times ERM at {words}." if words else f"RCAD stays within {low} to {high} of ERM."
     )
 
 
 def _where(row: JSON) -> str:
-    told = {
+    words = {
         "batch": f"batch {row['batch']}",
         "side": f"{row['side']} pixels",
         "classes": f"{row['classes']:,} classes",
         "model": row["model"].removeprefix("timm:"),
         "runs": f"{row['runs']} runs",
     }
-    return ", ".join(told[axis] for axis in row["axes"] if axis in told)
+    return ", ".join(words[axis] for axis in row["axes"] if axis in words)
 
 
 def growth_table(record: JSON) -> Table:
     """Every point; where the ratio leaves what the passes cost, it is marked."""
     rows: list[list[str | Cell]] = []
     for row in record["rows"]:
+        cells: list[str | Cell] = [_where(row), NAMES.get(row["method"], row["method"])]
         if row.get("error"):
-            rows.append([_where(row), NAMES.get(row["method"], row["method"]), str(row["error"]), *["-"] * 4])
+            rows.append([*cells, str(row["error"]), *["-"] * 4])
             continue
         ratio = Cell(fixed(row["ratio_to_erm"], 2), mark="bad" if outside(row) else "")
-        numbers = (fixed(row["us_per_example"], 2), ratio, fixed(row["ratio_to_floor"], 2))
-        memory = fixed(row.get("peak_memory_gib"), 2)
-        rows.append(
-            [_where(row), NAMES.get(row["method"], row["method"]), *numbers, memory, str(row.get("engine", "-"))]
-        )
+        cells += [fixed(row["us_per_example"], 2), ratio, fixed(row["ratio_to_floor"], 2)]
+        rows.append([*cells, fixed(row.get("peak_memory_gib"), 2), str(row.get("engine", "-"))])
     header = ("point", "method", "µs per example", "times ERM", "times the floor", "GiB", "steps")
     return Table(header, rows, "How the cost of a step grows; a ratio outside 1.6 to 2.05 is marked.")

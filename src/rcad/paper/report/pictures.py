@@ -11,7 +11,6 @@ import numpy as np
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
 from rcad.paper.report.figures import finish, panels
-from rcad.paper.report.numbers import mean_of
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PAPER, VERMILION
@@ -19,24 +18,25 @@ from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PAPER, VERMILI
 
 def images(study: Study) -> Figure | None:
     """F1: one example in each row, alpha growing to the right, the model's entropy below each."""
-    found = study.details.get("images")
-    if not found:
+    record = study.details.get("images")
+    if not record:
         return None
-    pixels = np.asarray(found["pixels"], dtype=float) / 255  # (images, alphas, C, H, W)
-    alphas, entropy = list(found["alphas"]), found.get("entropy")
+    pixels = np.asarray(record["pixels"], dtype=float) / 255  # (images, alphas, C, H, W)
+    alphas, entropy = list(record["alphas"]), record.get("entropy")
     figure = drawing.blank(1.2 * len(alphas) + 0.9, 1.42 * len(pixels) + 0.6)
     axes = figure.subplots(len(pixels), len(alphas), squeeze=False)
     for k, line in enumerate(axes):
         for i, ax in enumerate(line):
-            one = np.clip(pixels[k, i].transpose(1, 2, 0), 0, 1)
-            ax.imshow(one[..., 0] if one.shape[-1] == 1 else one, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            image = np.clip(pixels[k, i].transpose(1, 2, 0), 0, 1)
+            image = image[..., 0] if image.shape[-1] == 1 else image
+            ax.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
             if k == 0:
                 ax.set_title(f"alpha {alphas[i]:g}" if alphas[i] else "x", fontsize=9)
             if entropy is not None:
                 ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
-        line[0].set_ylabel(drawing.label(str(found["labels"][k]), 14), fontsize=9)
+        line[0].set_ylabel(drawing.label(str(record["labels"][k]), 14), fontsize=9)
     caption = (
         "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
         "below each the entropy of the model's prediction there."
@@ -138,8 +138,8 @@ def alphas(study: Study) -> Figure | None:
     """Held-out accuracy by alpha for each setting, with ERM's level and the suggestion."""
     settings = alpha_settings(study)
     figure, axes = panels(len(settings), 3.6, 2.6, left=0, below=0.5)
-    for ax, (name, one) in zip(axes, settings.items(), strict=False):
-        _alpha_panel(ax, name, one)
+    for ax, (name, setting) in zip(axes, settings.items(), strict=False):
+        _alpha_panel(ax, name, setting)
     for ax in axes[len(settings) - min(3, len(settings)) : len(settings)]:
         ax.set_xlabel("alpha", fontsize=9)
     axes[0].set_ylabel("held-out accuracy, %", fontsize=9)
@@ -154,16 +154,15 @@ def alphas(study: Study) -> Figure | None:
     )
 
 
-def _alpha_panel(ax: Any, name: str, one: JSON) -> None:
-    for alpha, values in zip(one["alphas"], one["grid"], strict=True):
+def _alpha_panel(ax: Any, name: str, setting: JSON) -> None:
+    for alpha, values in zip(setting["alphas"], setting["grid"], strict=True):
         ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
-    means = [mean_of(values) for values in one["grid"]]
-    ax.plot(one["alphas"], [mean.value if mean else None for mean in means], "-", color=BLUE, lw=1.6)
-    ax.axhline(one["erm"], color=BLACK, lw=1.2)
-    ax.axvline(one["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
+    ax.plot(setting["alphas"], [np.mean(values) for values in setting["grid"]], "-", color=BLUE, lw=1.6)
+    ax.axhline(setting["erm"], color=BLACK, lw=1.2)
+    ax.axvline(setting["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
     ax.set_xscale("log")
     ax.minorticks_off()
-    ticks = [a for k, a in enumerate(one["alphas"]) if k % 3 == 0]
+    ticks = setting["alphas"][::3]
     ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
     ax.set_title(name, fontsize=10)
     drawing.bare(ax)
@@ -174,20 +173,26 @@ CLAIMED, FLOOR = 1.3, 2.0
 """Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
 
 
+def single_runs(rows: Sequence[JSON]) -> list[JSON]:
+    """The rows of a benchmark that time one run at a time and compare it with ERM."""
+    return [row for row in rows if row.get("replicas", 1) == 1 and row.get("ratio_to_erm")]
+
+
 def cost(path: Path, record: JSON) -> Figure | None:
     """Time of a step in those of ERM, by method: a panel for each batch size, one run at a time."""
-    rows = [row for row in record["rows"] if row.get("replicas", 1) == 1 and row.get("ratio_to_erm") is not None]
+    rows = single_runs(record["rows"])
     batches = sorted({row["batch"] for row in rows})
     methods = list(dict.fromkeys(str(row["method"]) for row in rows if row["method"] != "erm"))
     modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
     if not batches or not methods:
         return None
+    styles = {mode: MODES.get(mode, ("D", GREY)) for mode in modes}
     figure = drawing.blank(max(6.6, 2.2 + 2.9 * len(batches)), 0.34 * len(methods) + 1.5)
     axes = np.atleast_1d(figure.subplots(1, len(batches), sharey=True))
     for ax, batch in zip(axes, batches, strict=True):
         for row in rows:
             if row["batch"] == batch and row["method"] in methods:
-                marker, colour = MODES.get(row["mode"], ("D", GREY))
+                marker, colour = styles[row["mode"]]
                 y = methods.index(row["method"]) + 0.16 * (modes.index(row["mode"]) - (len(modes) - 1) / 2)
                 ax.plot(row["ratio_to_erm"], y, marker, color=colour, ms=5.5)
         ax.axvline(CLAIMED, color=PAPER, lw=1.4, ls="--")
@@ -197,10 +202,7 @@ def cost(path: Path, record: JSON) -> Figure | None:
         ax.set_xlabel("time of a step / that of ERM", fontsize=9)
         drawing.bare(ax)
     axes[0].set_yticks(range(len(methods)), [drawing.label(method) for method in methods])
-    keys: list[Any] = [
-        drawing.key(axes[0], mode, marker=MODES.get(mode, ("D", GREY))[0], ls="", color=MODES.get(mode, ("D", GREY))[1])
-        for mode in modes
-    ]
+    keys = [drawing.key(axes[0], mode, marker=marker, ls="", color=colour) for mode, (marker, colour) in styles.items()]
     keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
     keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
     drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,16 +25,15 @@ from rcad.paper.report.numbers import (
 from rcad.report.document import Cell, Table
 from rcad.report.numbers import capital, fixed, p_value
 from rcad.study.judge import Difference, compare_groups, judge_questions
-from rcad.study.statistics import AgainstPublished
+from rcad.study.statistics import AgainstPublished, averages
 
 MARKS = {"reproduced": "good", "not reproduced": "bad", "opposite": "bad", "undecided": "open"}
 MEASURES = ("accuracy", "nll", "brier", "ece")
-CHOSEN_EPOCH, LAST_EPOCH = "chosen", "last"
 
 
 @dataclass(frozen=True)
 class Links:
-    """Where numbers come from, as addresses relative to the page's folder; run records by id."""
+    """The files that numbers come from, as addresses relative to the page's folder; run records by id."""
 
     folder: Path
     run_files: Mapping[str, Path]
@@ -50,28 +50,26 @@ class Links:
 
 def grid(study: Study) -> Table:
     """Methods by data: our mean and interval, the published number below it. Columns that were not run are left out."""
-    places, columns = digits(study.unit), study.columns_run
+    columns = study.columns_run
     rows = []
     for row in study.rows:
-        found = [study.place(row, column) for column in columns]
-        if any(found):
-            cells = ["" if place is None else _grid_cell(study, place, places) for place in found]
-            rows.append([_name(study, row), *cells])
+        places = [study.place(row, column) for column in columns]
+        if any(places):
+            rows.append([_name(study, row), *("" if place is None else _grid_cell(study, place) for place in places)])
     unit = f"{capital(study.label)}: mean ± half the 95% interval, the paper's number below. "
     way = "Higher is better." if study.higher_is_better else "Lower is better."
     controls = " Controls are in italics." if study.controls else ""
     return Table(["method", *columns], rows, unit + way + controls)
 
 
-def _grid_cell(study: Study, place: Place, places: int) -> Cell:
-    lost = place.diverged
+def _grid_cell(study: Study, place: Place) -> Cell:
     notes = [f"paper {as_printed(place.published, study.unit)}"] if place.published is not None else []
-    if lost:
-        notes.append(f"{lost} of {len(place.runs)} diverged")
+    if place.diverged:
+        notes.append(f"{place.diverged} of {len(place.runs)} diverged")
     mean = place_mean(study, place)
     if mean is not None and mean.n == 1:
         notes.append("one seed")
-    text = with_half(mean, places) if place.runs else "not run"
+    text = with_half(mean, digits(study)) if place.runs else "not run"
     return Cell(text, "; ".join(notes), f"#{anchor(study, place)}" if place.runs else "", "" if mean else "none")
 
 
@@ -81,8 +79,7 @@ def _name(study: Study, row: str) -> Cell:
 
 def side_by_side(study: Study) -> Table:
     """One line for each method on each data set: published, ours, the difference, every other metric, the cost."""
-    others = _metrics(study)
-    places, base = digits(study.unit), reference(study)
+    metrics, places, base = _metrics(study), digits(study), reference(study)
     rows: list[list[str | Cell]] = []
     for place in _ordered(study):
         mean = place_mean(study, place)
@@ -96,7 +93,7 @@ def side_by_side(study: Study) -> Table:
                 str(mean.n if mean else 0),
                 _gap(beside, places),
                 p_value(beside.test.p_two if beside and beside.test else None),
-                *(with_half(place_mean(study, place, metric), _places(metric)) for metric in others),
+                *(with_half(place_mean(study, place, metric), _places(metric)) for metric in metrics),
                 *_cost(study, place, base),
             ]
         )
@@ -108,7 +105,7 @@ def side_by_side(study: Study) -> Table:
         "n",
         "ours \N{MINUS SIGN} published",
         "p, two-sided",
-        *map(metric_name, others),
+        *map(metric_name, metrics),
         "seconds a run",
         "times ERM",
     ]
@@ -117,9 +114,7 @@ def side_by_side(study: Study) -> Table:
         "behind a number. A mean leaves out runs that diverged. The p-value asks whether our number is the published "
         "one (Welch, ± read as a 95% interval; without ± the published number is taken as exact)."
     )
-    # What no record of the study tells has no column.
-    kept = [k for k in range(len(header)) if header[k] == "n" or any(_text(row[k]) not in ("-", "") for row in rows)]
-    return Table([header[k] for k in kept], [[row[k] for k in kept] for row in rows], text)
+    return Table(header, rows, text).filled(keep=["n"])
 
 
 def metric_name(metric: str) -> str:
@@ -132,26 +127,21 @@ def _places(metric: str) -> int:
     return 1 if metric.endswith(("accuracy", "top5")) else 3
 
 
-def _text(cell: str | Cell) -> str:
-    return cell if isinstance(cell, str) else cell.text
-
-
 def _gap(beside: AgainstPublished | None, places: int) -> str:
     if beside is None:
         return "-"
-    text = fixed(beside.difference, places, sign=True)
     if beside.test is None:
-        return text
-    return f"{text} [{fixed(beside.test.low, places)}, {fixed(beside.test.high, places)}]"
+        return fixed(beside.difference, places, sign=True)
+    return interval_text(beside.difference, beside.test.low, beside.test.high, places)
 
 
 def _metrics(study: Study) -> list[str]:
-    """What else the runs know: the usual measures, each with that of the last epoch, then others."""
-    shown = {study.metric_of(column) for column in study.columns}
+    """What else was measured, nine at most: the usual metrics, each with that of the last epoch, then others."""
+    own = {study.metric_of(column) for column in study.columns}
     runs = [run for place in study.places.values() for run in place.runs]
-    found = dict.fromkeys(n for run in runs for n, value in run.metrics.items() if n not in shown and value is not None)
-    known = [name for metric in METRICS for name in (metric, f"{LAST}{metric}") if name in found]
-    return [*known, *(name for name in found if name not in known and not name.startswith(LAST))][:9]
+    names = dict.fromkeys(name for run in runs for name, value in run.metrics.items() if value is not None)
+    usual = [name for metric in METRICS for name in (metric, f"{LAST}{metric}") if name in names.keys() - own]
+    return [*usual, *(name for name in names if name not in (*usual, *own) and not name.startswith(LAST))][:9]
 
 
 def _ordered(study: Study) -> list[Place]:
@@ -160,16 +150,13 @@ def _ordered(study: Study) -> list[Place]:
 
 
 def _cost(study: Study, place: Place, base: str | None) -> list[str]:
-    mine = _seconds(place)
-    other = study.place(base, place.column) if base else None
-    theirs = _seconds(other) if other is not None else None
-    ratio = mine / theirs if mine is not None and theirs else None
-    return [fixed(mine, 1), fixed(ratio, 2)]
+    """Seconds of a run, and how many times those of the base."""
+    ours, theirs = (_seconds(side) for side in (place, study.place(base, place.column) if base else None))
+    return [fixed(ours, 1), fixed(ours / theirs if ours is not None and theirs else None, 2)]
 
 
-def _seconds(place: Place) -> float | None:
-    found = [run.seconds for run in place.runs if run.seconds is not None]
-    return sum(found) / len(found) if found else None
+def _seconds(place: Place | None) -> float | None:
+    return averages([run.seconds for run in place.runs] if place is not None else [])["mean"]
 
 
 def claim_table(
@@ -183,7 +170,7 @@ def claim_table(
     twice = any(claim.last is not None for _, claim in claims)
     rows: list[list[str | Cell]] = []
     for study, claim in claims:
-        places = 1 if study.unit == "%" else 3
+        places = digits(study)
         home = [Cell(study.target, study.scale, f"#{homes[study.title]}")] if homes else []
         rows.append(
             [
@@ -227,19 +214,16 @@ def measure_table(study: Study) -> Table | None:
         return None
     pairs = [(ours, base), *((ours, control) for control in study.controls)]
     pairs += [(control, base) for control in study.controls]
-    lines: list[tuple[str, str, str, str, list[Difference]]] = []
-    for column in _distinct_columns(study):
-        for first, second in pairs:
-            for epoch, prefix in ((CHOSEN_EPOCH, ""), (LAST_EPOCH, LAST)):
-                found = [_difference(study, first, second, column, prefix, name) for name in MEASURES]
-                if any(one.n for one in found):
-                    lines.append((column, first, second, epoch, found))
+    lines: dict[tuple[str, str, str], list[Difference]] = {}
+    for column, pair, (epoch, prefix) in product(_distinct_columns(study), pairs, (("chosen", ""), ("last", LAST))):
+        gaps = [_difference(study, pair, column, prefix, name) for name in MEASURES]
+        if any(gap.n for gap in gaps):
+            lines[column, " against ".join(pair), epoch] = gaps
     if not lines:
         return None
-    judged = iter(judge_questions([one for *_, found in lines for one in found]))
+    judged = iter(judge_questions([gap for gaps in lines.values() for gap in gaps]))
     rows: list[list[str | Cell]] = [
-        [column, f"{first} against {second}", epoch, *(_question(next(judged), _places(name)) for name in MEASURES)]
-        for column, first, second, epoch, _ in lines
+        [*line, *(_question(next(judged), _places(name)) for name in MEASURES)] for line in lines
     ]
     return Table(
         ["data", "pair", "epoch", *(METRICS[name] for name in MEASURES)],
@@ -249,17 +233,17 @@ def measure_table(study: Study) -> Table | None:
     )
 
 
-def _difference(study: Study, first: str, second: str, column: str, prefix: str, name: str) -> Difference:
-    sides = [place.by_seed(f"{prefix}{name}") if (place := study.place(row, column)) else {} for row in (first, second)]
+def _difference(study: Study, pair: tuple[str, str], column: str, prefix: str, name: str) -> Difference:
+    sides = [place.by_seed(f"{prefix}{name}") if (place := study.place(row, column)) else {} for row in pair]
     return compare_groups(*sides, higher_is_better=name == "accuracy")
 
 
-def _question(one: Difference, places: int) -> Cell:
-    if one.mean is None or one.low is None or one.high is None:
-        return Cell("-", one.note if one.n else "", mark="none")
-    mark = {"better": "good", "worse": "bad"}.get(one.outcome, "")
-    gain = {"mean": one.mean, "low": one.low, "high": one.high}
-    return Cell(interval_text(gain, places), f"{one.outcome}, p {p_value(one.p_holm)}", mark=mark)
+def _question(gap: Difference, places: int) -> Cell:
+    if gap.mean is None or gap.low is None or gap.high is None:
+        return Cell("-", gap.note if gap.n else "", mark="none")
+    mark = {"better": "good", "worse": "bad"}.get(gap.outcome, "")
+    text = interval_text(gap.mean, gap.low, gap.high, places)
+    return Cell(text, f"{gap.outcome}, p {p_value(gap.p_holm)}", mark=mark)
 
 
 def _distinct_columns(study: Study) -> list[str]:
@@ -273,11 +257,11 @@ def _distinct_columns(study: Study) -> list[str]:
 
 def run_table(study: Study, links: Links) -> Table:
     """Every run, folded away: what each number on the page is made of."""
-    others = _metrics(study)
+    metrics = _metrics(study)
     file = study.path.name if study.path else study.target
     rows: list[list[str | Cell]] = []
     for place in _ordered(study):
-        names = [study.metric_of(place.column), *others]
+        names = [study.metric_of(place.column), *metrics]
         for index, run in enumerate(place.runs):
             href = links.run(run.id) if run.id else links.to(study.path)
             values = [run.metrics.get(name) for name in names]
@@ -291,7 +275,7 @@ def run_table(study: Study, links: Links) -> Table:
                     Cell(run.id or file, href=href),
                 ]
             )
-    header = ["data", "method", "seed", study.label, *map(metric_name, others), "seconds", "record"]
+    header = ["data", "method", "seed", study.label, *map(metric_name, metrics), "seconds", "record"]
     return Table(header, rows, f"From {file}.", folded=f"Every run ({len(rows):,})")
 
 
