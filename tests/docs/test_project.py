@@ -18,6 +18,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 
 def tool(name: str) -> ModuleType:
+    """A program of tools/."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert spec
     assert spec.loader

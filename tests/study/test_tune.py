@@ -57,11 +57,6 @@ def page(record: dict[str, Any]) -> str:
     return html.page(document(record))
 
 
-def draw(record: dict[str, Any]) -> Any:
-    found = search_map(record)
-    return None if found is None else found.drawing
-
-
 def test_the_page() -> None:
     text_of = page(make(POINTS, [90.0, 95.0, None]))
     for text in (
@@ -90,14 +85,9 @@ def test_the_table_marks_the_best() -> None:
     assert [cell.text for cell in cells[2]] == ["3", "10", "1", "-", "-", "1.0"]
 
 
-def test_axes_are_the_numbers_that_vary() -> None:
-    assert axes(make(POINTS, [1.0, 2.0, 3.0])) == ["alpha", "lam"]
-    same = [{"alpha": 1.0, "norm": "l2", "lam": k} for k in (0.1, 0.2, 0.3)]
-    assert axes(make(same, [1.0, 2.0, 3.0])) == ["lam"]
-
-
 def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
-    figure = draw(make(POINTS, [90.0, 95.0, 80.0]))
+    assert axes(make(POINTS, [1.0, 2.0, 3.0])) == ["alpha", "lam"]
+    figure = search_map(make(POINTS, [90.0, 95.0, 80.0])).drawing
     mesh = next(one for one in figure.axes[0].collections if one.__class__.__name__ == "QuadMesh")
     cells = mesh.get_array().reshape(120, 120)
     assert (cells[5, 5], cells[60, 60], cells[-5, -5]) == (90.0, 95.0, 80.0)
@@ -106,10 +96,11 @@ def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
     assert "0.1 0.2 0.5 1 2" in " ".join(ticks)
 
 
-def test_one_parameter_is_drawn_as_dots() -> None:
-    figure = draw(make([{"lam": k} for k in (0.1, 0.2, 0.3)], [1.0, 3.0, 2.0]))
-    assert figure.axes[0].get_ylabel() == "validation accuracy, %"
-    assert draw(make([{"lam": 0.1}], [1.0])) is None
+def test_one_parameter_that_varies_is_drawn_as_dots() -> None:
+    found = make([{"alpha": 1.0, "norm": "l2", "lam": k} for k in (0.1, 0.2, 0.3)], [1.0, 3.0, 2.0])
+    assert axes(found) == ["lam"]
+    assert search_map(found).drawing.axes[0].get_ylabel() == "validation accuracy, %"
+    assert search_map(make([{"lam": 0.1}], [1.0])) is None
 
 
 def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
