@@ -59,6 +59,31 @@ def blank(width: float, height: float) -> Any:
     return figure
 
 
+def axes(width: float, height: float) -> tuple[Any, Any]:
+    """A new figure of this size in inches, and its bare axes."""
+    figure, ((ax,),) = grid(width, height, 1, 1)
+    return figure, ax
+
+
+def grid(width: float, height: float, down: int, across: int, **options: Any) -> tuple[Any, Any]:
+    """A new figure of this size in inches, and an array of bare axes."""
+    figure = blank(width, height)
+    array = figure.subplots(down, across, squeeze=False, **options)
+    for ax in array.flat:
+        bare(ax)
+    return figure, array
+
+
+def panels(count: int, width: float, height: float, *, left: float, below: float, **options: Any) -> tuple[Any, Any]:
+    """A figure and its bare axes, row by row, at most three side by side; width and height are those of a panel."""
+    across = min(3, count)
+    down = -(-count // across)
+    figure, array = grid(left + width * across, height * down + below, down, across, **options)
+    for ax in array.flat[count:]:
+        ax.set_visible(False)
+    return figure, array.ravel()
+
+
 def inline(figure: Any) -> str:
     """A matplotlib figure as one `<svg>` element, the same text each time; its ids begin with a sum of its content."""
     buffer = io.StringIO()

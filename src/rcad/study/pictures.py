@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rcad.report import drawing
 from rcad.report.document import Figure
-from rcad.report.drawing import BLACK, BLUE, GREY, VERMILION, bare, blank, label
+from rcad.report.drawing import BLACK, BLUE, GREY, VERMILION
 from rcad.report.numbers import named_values
 from rcad.study.study import HIGHER_IS_BETTER, WORDS
 
@@ -71,11 +72,9 @@ def _forest(gaps: Sequence[Record], metric: str) -> Figure:
 
 def _rows(names: Sequence[str], words: str) -> tuple[Any, Any]:
     """A figure and its axes, with a line for each name from top to bottom and the words along x."""
-    figure = blank(4.6, 0.9 + 0.42 * len(names))
-    ax = figure.subplots()
-    ax.set_yticks(range(len(names)), [label(name, 26, 1) for name in names])
+    figure, ax = drawing.axes(4.6, 0.9 + 0.42 * len(names))
+    ax.set_yticks(range(len(names)), [drawing.label(name, 26, 1) for name in names])
     ax.set(ylim=(len(names) - 0.5, -0.5), xlabel=words)
-    bare(ax)
     return figure, ax
 
 
@@ -99,7 +98,7 @@ def search_map(record: Record) -> Figure | None:
     if not keys or len(drawn) < 2:
         return None
     best = next((trial for trial in drawn if trial["number"] == record["best"]), None)
-    figure = blank(4.8, 3.5)
+    figure = drawing.blank(4.8, 3.5)
     ax = figure.subplots()
     metric, scores = record["metric"], [trial["metrics"][record["metric"]] for trial in drawn]
     columns = [[float(trial["values"][key]) for trial in drawn] for key in keys]

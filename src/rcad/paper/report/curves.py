@@ -59,8 +59,7 @@ def _printed(curves: Sequence[Series]) -> bool:
 
 def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Figure:
     """Along numbers: seeds as dots, means with intervals as a line, the published curve beside it."""
-    figure = drawing.blank(7.2, 4.4)
-    ax = figure.subplots()
+    figure, ax = drawing.axes(7.2, 4.4)
     colours = drawing.colours_of([series.name for series in curves])
     for series in curves:
         _curve(ax, series, colours[series.name])
@@ -68,7 +67,6 @@ def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Fi
     along, up = _axes(study, panel)
     # An interval of two seeds may be wider than all curves together; it must not flatten them.
     ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(curves)))
-    drawing.bare(ax)
     handles, _ = ax.get_legend_handles_labels()
     printed = _printed(curves)
     handles += [published_key(ax, ls=":")] if printed else []
@@ -102,8 +100,7 @@ def _line(ax: Any, means: Mapping[float, Summary | Paired], **style: Any) -> Non
 def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Figure:
     """Along names that have results: they stand below each other, the series in colours."""
     names = list(dict.fromkeys(str(x) for one in curves for x, values in zip(one.x, one.y, strict=True) if values))
-    figure = drawing.blank(8.0, (0.13 * len(curves) + 0.16) * len(names) + 1.2)
-    ax = figure.subplots()
+    figure, ax = drawing.axes(8.0, (0.13 * len(curves) + 0.16) * len(names) + 1.2)
     colours = drawing.colours_of([series.name for series in curves])
     for index, series in enumerate(curves):
         for k, (x, values) in enumerate(zip(series.x, series.y, strict=True)):
@@ -119,7 +116,6 @@ def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -
     ax.set(xlim=drawing.limits(_near(curves)), xlabel=up)
     if study.target == "F3":
         ax.axvline(0, color=BLACK, lw=0.8)
-    drawing.bare(ax)
     keys = [
         drawing.key(ax, drawing.label(text, 30), marker="|", ls="-", color=colour, ms=8, mew=1.8)
         for text, colour in colours.items()
@@ -169,8 +165,7 @@ def by_size(study: Study) -> Figure | None:
     }
     if not any(gains.values()):
         return None
-    figure = drawing.blank(7.2, 4.2)
-    ax = figure.subplots()
+    figure, ax = drawing.axes(7.2, 4.2)
     colours = drawing.colours_of(rows)
     for row in rows:
         fmt = "o--" if row in study.controls else "o-"
@@ -185,7 +180,6 @@ def by_size(study: Study) -> Figure | None:
     set_scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
     ax.set(xlabel="training examples", ylabel=better_by(base, gain_unit(study)))
-    drawing.bare(ax)
     words = f"ain over {base} by the number of training examples"
     caption, alt = f"G{words}, with 95% intervals over paired seeds; controls dashed.", f"{study.title}: g{words}."
     return finish(figure, study, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
@@ -229,8 +223,7 @@ def by_step(study: Study) -> Figure | None:
     """F4: gains over ERM by step size; accuracy above, NLL below; the chosen epoch left, the last right."""
     if not step_gains(study, METHOD, BASE, "accuracy", ""):
         return None
-    figure = drawing.blank(8.4, 5.6)
-    axes = figure.subplots(len(MEASURES), len(EPOCHS), sharex=True, sharey="row")
+    figure, axes = drawing.grid(8.4, 5.6, len(MEASURES), len(EPOCHS), sharex=True, sharey="row")
     rows = [row for row in study.rows if row != BASE]
     colours = drawing.colours_of(rows)
     for ax, (metric, epoch) in zip(axes.flat, product(MEASURES, EPOCHS), strict=True):
@@ -244,8 +237,6 @@ def by_step(study: Study) -> Figure | None:
                 _line(ax, shifted, fmt="o-", lw=1.5, ms=3.5, capsize=2, **style)
         ax.axhline(0, color=BLACK, lw=0.8)
         ax.set_title(f"{MEASURES[metric].name} {EPOCHS[epoch]}", fontsize=9, loc="left")
-        ax.tick_params(labelsize=8)
-        drawing.bare(ax)
         if not epoch:
             ax.set_ylabel(better_by(BASE, MEASURES[metric].unit), fontsize=9)
     for ax in axes[-1]:

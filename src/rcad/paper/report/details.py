@@ -49,8 +49,12 @@ def _curves(study: Study) -> Details:
 
 def _point(series: Series, k: int) -> str:
     printed = series.published[k] if k < len(series.published) else None
-    text = fixed(averages(series.y[k])["mean"], 2, sign=series.over is not None)
+    text = _mean(series.y[k], 2, sign=series.over is not None)
     return text if printed is None else f"{text} (paper {fixed(printed, 2, sign=series.over is not None)})"
+
+
+def _mean(values: Sequence[float | None], places: int, *, sign: bool = False) -> str:
+    return fixed(averages(values)["mean"], places, sign=sign)
 
 
 def _values(numbers: Mapping[str, float]) -> str:
@@ -155,12 +159,7 @@ def _moons(study: Study) -> Details:
         return _values(arms[method]["candidates"][tried["chosen"]]) if tried else ""
 
     sizes = [
-        [
-            f"{row['n']:,}",
-            str(row["draws"]),
-            str(row["epochs"]),
-            *(fixed(averages(series.y[k])["mean"], 1) for series in study.series),
-        ]
+        [f"{row['n']:,}", str(row["draws"]), str(row["epochs"]), *(_mean(series.y[k], 1) for series in study.series)]
         for k, row in enumerate(study.details["sweep"])
     ]
     names = [name for name in ratio if name != "epochs"]
@@ -187,13 +186,18 @@ def _moons(study: Study) -> Details:
     }
 
 
-def _filled(columns: Mapping[str, str], rows: Iterable[JSON], caption: str = "") -> Table:
-    """Each row of a record as the columns' formats show it; a header that ends in " %" has the sign for them."""
+def _filled(columns: str, rows: Iterable[JSON], caption: str = "") -> Table:
+    """A table of a record's rows.
+
+    Args:
+        columns: "name: {field:.2f} | ..."; a name that ends in " %" has the sign for its cells.
+    """
+    forms = {name: form for name, _, form in (column.rpartition(": ") for column in columns.split(" | "))}
     body = [
-        [form.format_map(row).removesuffix("%" if name.endswith(" %") else "") for name, form in columns.items()]
+        [form.format_map(row).removesuffix("%" if name.endswith(" %") else "") for name, form in forms.items()]
         for row in rows
     ]
-    return Table(list(columns), body, caption)
+    return Table(list(forms), body, caption)
 
 
 def _ends(values: Sequence[float], form: str) -> str:
@@ -209,43 +213,41 @@ PROJECTION = "Projection and reading of x~"
 THEORY = {
     "The figure in numbers (means over draws)": (
         "figure",
-        {"": "{name}", "|w1|": "{w1:.3f}", "‖w2‖": "{w2:.3f}", "train %": "{train:.1%}"}
-        | {"test % (5% to 95%)": "{test}", "better than ERM": "{better}"},
+        ": {name} | |w1|: {w1:.3f} | ‖w2‖: {w2:.3f} | train %: {train:.1%} | test % (5% to 95%): {test} | "
+        "better than ERM: {better}",
         "",
     ),
     "The figure's claims together": (
         "together",
-        {"n": "{n:g}", "d": "{d:g}", "alpha": "{alpha:g}", "ERM %": "{erm:.1%}", "RCAD %": "{rcad:.1%}"}
-        | {"RCAD >= 99%": "{right:.1%}", "ERM <= 70%": "{capped:.1%}", "alpha=0.01 poorer": "{poorer:.1%}"}
-        | {"all three": "{together:.1%}"},
+        "n: {n:g} | d: {d:g} | alpha: {alpha:g} | ERM %: {erm:.1%} | RCAD %: {rcad:.1%} | RCAD >= 99%: {right:.1%} | "
+        "ERM <= 70%: {capped:.1%} | alpha=0.01 poorer: {poorer:.1%} | all three: {together:.1%}",
         "Three things of the figure that need no eye: RCAD reaches 99%, ERM stays at or below 70%, "
         "alpha=0.01 is poorer than ERM. d=7 is what the figure's axes (x2 to x8) would mean.",
     ),
     PROJECTION: (
         "variants",
-        {"projection": "{projection}", "x~": "{reading}", "iterations": "{steps}", "alpha": "{alpha:g}"}
-        | {"‖w‖": "{norm:.3f}", "test %": "{accuracy:.1%}", "better than ERM": "{better:.1%}"},
+        "projection: {projection} | x~: {reading} | iterations: {steps} | alpha: {alpha:g} | ‖w‖: {norm:.3f} | "
+        "test %: {accuracy:.1%} | better than ERM: {better:.1%}",
         "The ball is the paper's definition, the sphere its simplification. With x~ held constant on the "
         "ball, w shrinks until it is as short as a step; its direction, and so its accuracy, survives only "
         "for a while.",
     ),
     "RCAD's learning rate": (
         "step_sizes",
-        {"lr": "{lr:g}", "iterations": "{steps}", "alpha=0.01 %": "{small:.1%}"}
-        | {"better than ERM": "{small_better:.1%}", "alpha=0.7 %": "{large:.1%}"}
-        | {"better than ERM ": "{large_better:.1%}"},
+        "lr: {lr:g} | iterations: {steps} | alpha=0.01 %: {small:.1%} | better than ERM: {small_better:.1%} | "
+        "alpha=0.7 %: {large:.1%} | better than ERM : {large_better:.1%}",
         "The paper gives none. alpha=0.7 beats ERM at every rate, if slowly at small ones; whether "
         "alpha=0.01 is poorer than ERM depends on the rate and on when one stops.",
     ),
     "The window of alpha": (
         "windows",
-        {"beta": "{beta:g}", "helpful alpha": "{helpful}", "best alpha": "{best_alpha:g}", "ERM %": "{erm:.1%}"}
-        | {"best RCAD %": "{best:.1%}", "attracting alpha": "{attracting}"},
+        "beta: {beta:g} | helpful alpha: {helpful} | best alpha: {best_alpha:g} | ERM %: {erm:.1%} | "
+        "best RCAD %: {best:.1%} | attracting alpha: {attracting}",
         "helpful: grid points at which RCAD beats ERM in at least 95% of draws. attracting: alphas for "
         "which w* attracts exact ascent at n = infinity, from the closed form.",
     ),
 }
-"""F5's tables by heading: the rows of the record, columns with their formats, and the caption."""
+"""F5's tables by heading: the rows of the record, the columns (see `_filled`), and the caption."""
 
 
 def _theory(study: Study) -> Details:
@@ -299,10 +301,8 @@ def _sweep(sweep: JSON) -> Table:
 
 def alpha_settings(study: Study) -> dict[str, JSON]:
     """The settings in which alpha was measured and tried on held-out examples, by name."""
-    return {
-        **{f"moons, d = {setting['d']}": setting for setting in study.details["moons"]},
-        "digits": study.details["digits"],
-    }
+    moons = {f"moons, d = {setting['d']}": setting for setting in study.details["moons"]}
+    return {**moons, "digits": study.details["digits"]}
 
 
 def _alpha(study: Study) -> Details:
@@ -311,10 +311,7 @@ def _alpha(study: Study) -> Details:
     header = ["best alpha", "suggested", "ERM", "best", "with suggested"]
     linear = Table(
         ["beta", "window", *header],
-        [
-            [f"{problem['beta']:g}", _ends(problem["helpful"], ".3g"), *_alpha_cells(problem)]
-            for problem in results["linear"]
-        ],
+        [[f"{p['beta']:g}", _ends(p["helpful"], ".3g"), *_alpha_cells(p)] for p in results["linear"]],
         f"The paper's problem (20 examples, 8 features of noise with deviation 1), "
         f"{settings['linear_draws']} draws; exact accuracies, each draw with its own suggestion. The "
         "window holds the alphas with which RCAD beats ERM in 95% of the draws.",
@@ -411,8 +408,10 @@ def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
     """The rule for regression targets beside the tuned alphas."""
     grid = {alpha for row in rows for alpha in row["tuned"]}
     spread = sum(set(row["tuned"]) == grid for row in rows)
-    columns = {"data": "{dataset}", "tuned alpha: splits": "{splits}", "tuned, geometric mean": "{middle:.2f}"}
-    columns |= {"rule": "{value:.2f}", "rule over tuned": "{ratio:.1f}x", "within a factor of two": "{near:.0%}"}
+    columns = (
+        "data: {dataset} | tuned alpha: splits: {splits} | tuned, geometric mean: {middle:.2f} | rule: {value:.2f} | "
+        "rule over tuned: {ratio:.1f}x | within a factor of two: {near:.0%}"
+    )
     body = []
     for row in rows:
         tuned, rule = np.log(row["tuned"]), np.log(row["rule"])

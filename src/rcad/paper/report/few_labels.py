@@ -125,8 +125,8 @@ def figure(rows: Sequence[Gain]) -> Figure:
     for row in rows:
         groups.setdefault(row.group, []).append(row)
     heights = [len(group) for group in groups.values()]
-    drawn = drawing.blank(8.4, 0.24 * sum(heights) + 0.7 * len(groups) + 0.4)
-    axes = drawn.subplots(len(groups), 2, squeeze=False, height_ratios=heights)
+    height = 0.24 * sum(heights) + 0.7 * len(groups) + 0.4
+    drawn, axes = drawing.grid(8.4, height, len(groups), 2, height_ratios=heights)
     for pair, (name, group) in zip(axes, groups.items(), strict=True):
         for ax, metric in zip(pair, MEASURES, strict=True):
             _panel(ax, group, metric)
@@ -154,8 +154,6 @@ def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:
             ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
     ax.axvline(0, color=GREY, lw=0.8)
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.tick_params(labelsize=8)
-    drawing.bare(ax)
 
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:

@@ -1,4 +1,4 @@
-"""What all pictures of records share: the grid of panels, how published numbers look, the warning of a small scale."""
+"""What all pictures of records share: how published numbers look, the warning of a small scale."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ from rcad.report.document import Figure
 from rcad.report.drawing import PAPER
 
 PUBLISHED: dict[str, Any] = {"color": PAPER, "mfc": "none", "mew": 1.4}
-
-
-def panels(count: int, width: float, height: float, *, left: float, below: float, **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes, row by row, at most three side by side; width and height are those of a panel."""
-    across = min(3, count)
-    down = -(-count // across)
-    figure = drawing.blank(left + width * across, height * down + below)
-    axes = figure.subplots(down, across, squeeze=False, **options).ravel()
-    for ax in axes[count:]:
-        ax.set_visible(False)
-    return figure, axes
 
 
 def published_key(ax: Any, **style: Any) -> Any:

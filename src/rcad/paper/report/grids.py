@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rcad.paper.claims import Side
 from rcad.paper.record import Study
-from rcad.paper.report.figures import PUBLISHED, finish, panels, published_key
+from rcad.paper.report.figures import PUBLISHED, finish, published_key
 from rcad.paper.report.numbers import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -85,11 +85,10 @@ def _panels(
     columns = [column for column in study.columns_run if column in {side[1] for side in lines}]
     if not rows or not columns:
         return None
-    figure, axes = panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
+    figure, axes = drawing.panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
     across = min(3, len(columns))
     for ax, column in zip(axes, columns, strict=False):
         _panel(ax, study, column, {row: lines.get((row, column)) for row in rows}, origin)
-        drawing.bare(ax)
     axes[0].set_yticks(range(len(rows)), [drawing.label(row) for row in rows])
     for ax in axes[::across]:
         for tick, row in zip(ax.get_yticklabels(), rows, strict=False):
@@ -143,7 +142,7 @@ def bars(study: Study) -> Figure | None:
     columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
         return None
-    figure, axes = panels(len(columns), 3.5, 2.7, left=0.5, below=0.5)
+    figure, axes = drawing.panels(len(columns), 3.5, 2.7, left=0.5, below=0.5)
     for ax, column in zip(axes, columns, strict=False):
         _bars(ax, study, column, pairs)
     for ax in axes[:: min(3, len(columns))]:
@@ -186,4 +185,3 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
     ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))
     ax.set_xticks(range(len(pairs)), [drawing.label(base, 11) for base, _ in pairs])
     ax.set_title(drawing.label(column, 34), fontsize=10)
-    drawing.bare(ax)

@@ -144,8 +144,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
         starts = range(0, len(order), ACROSS)
         lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
     widest = max(len(order) for _, order in lines)
-    figure = drawing.blank(max(4.6, 0.24 * widest + 1.4), 0.30 * len(lines) + 0.9)
-    ax = figure.subplots()
+    figure, ax = drawing.axes(max(4.6, 0.24 * widest + 1.4), 0.30 * len(lines) + 0.9)
     from matplotlib.patches import Rectangle
 
     for y, (_, order) in enumerate(lines):
@@ -195,9 +194,8 @@ def forest(studies: Sequence[Study]) -> Figure | None:
     if not units:
         return None
     heights = [len(lines) + 2.2 for lines in units.values()]
-    figure = drawing.blank(7.2, 0.235 * sum(heights) + 0.5)
-    axes = figure.subplots(len(units), 1, height_ratios=heights, squeeze=False).ravel()
-    for ax, (unit, lines) in zip(axes, units.items(), strict=True):
+    figure, axes = drawing.grid(7.2, 0.235 * sum(heights) + 0.5, len(units), 1, height_ratios=heights)
+    for ax, (unit, lines) in zip(axes.flat, units.items(), strict=True):
         near = [value for _, gain, printed in lines for value in (gain.mean, gain.low, gain.high, printed)]
         bounds = drawing.limits([value for value in near if value is not None], around=0.0, reach=12.0)
         for y, (_, gain, printed) in enumerate(lines):
@@ -209,10 +207,9 @@ def forest(studies: Sequence[Study]) -> Figure | None:
         ax.set_yticks(range(len(lines)), [drawing.label(name, 52, 1) for name, _, _ in lines])
         ax.set(ylim=(len(lines) - 0.4, -0.6), xlim=bounds)
         ax.set_xlabel(f"RCAD {better_by('ERM', unit)}", fontsize=9)
-        drawing.bare(ax)
     keys = [
-        drawing.key(axes[0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
-        drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
+        drawing.key(axes[0, 0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
+        drawing.key(axes[0, 0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
     ]
     drawing.legend(figure, keys, 2)
     return Figure(

@@ -1,19 +1,18 @@
-"""Pictures of one study only: F1's images, F5's theory, F7's boundaries, the measured alpha; and what a step costs."""
+"""Pictures of one study only: F1's images, F5's theory, F7's boundaries, the measured alpha."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
-from rcad.paper.report.figures import finish, panels
+from rcad.paper.report.figures import finish
 from rcad.report import drawing
 from rcad.report.document import Figure
-from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PAPER, VERMILION
+from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, VERMILION
 
 
 def images(study: Study) -> Figure | None:
@@ -49,8 +48,7 @@ def theory(study: Study) -> Figure | None:
     """F5: weights and accuracies by iteration, and the window of alpha."""
     record = study.details
     bands = record["figure"]["by_iteration"]
-    figure = drawing.blank(12.0, 4.4)
-    weights, accuracies, window = figure.subplots(1, 3)
+    figure, ((weights, accuracies, window),) = drawing.grid(12.0, 4.4, 1, 3)
     names = list(bands)
     colours = dict(zip(names, (BLACK, VERMILION, BLUE), strict=False))
     for name in names:
@@ -69,8 +67,6 @@ def theory(study: Study) -> Figure | None:
         ax.set_title(title, fontsize=9.5)
         ax.set(xlabel="iteration; RCAD starts where ERM ends", ylabel=unit)
     _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
-    for ax in (weights, accuracies, window):
-        drawing.bare(ax)
     caption = (
         f"{study.settings['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
         "the draws. Right: the step helps in a window around the distance between the classes."
@@ -103,8 +99,8 @@ def boundaries(study: Study) -> Figure | None:
     results, settings = study.details, study.settings
     epochs, across = list(settings["epochs"]), settings["grid"]
     methods = list(dict.fromkeys(panel["method"] for panel in results["panels"]))
-    figure = drawing.blank(3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3)
-    axes = figure.subplots(len(methods), len(epochs), sharex=True, sharey=True, squeeze=False)
+    size = 3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3
+    figure, axes = drawing.grid(*size, len(methods), len(epochs), sharex=True, sharey=True)
     points, labels = np.asarray(results["points"]["x"]), np.asarray(results["points"]["y"])
     image: Any = None
     for panel in results["panels"]:
@@ -121,7 +117,6 @@ def boundaries(study: Study) -> Figure | None:
         place = study.places[LABELS[panel["method"]], f"epoch {panel['epoch']}"]
         share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
-        drawing.bare(ax)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
     bar.set_label("probability of the lower moon, %", fontsize=9)
     figure.supxlabel("first true feature", fontsize=9)
@@ -137,7 +132,7 @@ def boundaries(study: Study) -> Figure | None:
 def alphas(study: Study) -> Figure | None:
     """Held-out accuracy by alpha for each setting, with ERM's level and the suggestion."""
     settings = alpha_settings(study)
-    figure, axes = panels(len(settings), 3.6, 2.6, left=0, below=0.5)
+    figure, axes = drawing.panels(len(settings), 3.6, 2.6, left=0, below=0.5)
     for ax, (name, setting) in zip(axes, settings.items(), strict=False):
         _alpha_panel(ax, name, setting)
     for ax in axes[len(settings) - min(3, len(settings)) : len(settings)]:
@@ -165,52 +160,3 @@ def _alpha_panel(ax: Any, name: str, setting: JSON) -> None:
     ticks = setting["alphas"][::3]
     ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
     ax.set_title(name, fontsize=10)
-    drawing.bare(ax)
-
-
-MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
-CLAIMED, FLOOR = 1.3, 2.0
-"""Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
-
-
-def single_runs(rows: Sequence[JSON]) -> list[JSON]:
-    """The rows of a benchmark that time one run at a time and compare it with ERM."""
-    return [row for row in rows if row.get("replicas", 1) == 1 and row.get("ratio_to_erm")]
-
-
-def cost(path: Path, record: JSON) -> Figure | None:
-    """Time of a step in those of ERM, by method: a panel for each batch size, one run at a time."""
-    rows = single_runs(record["rows"])
-    batches = sorted({row["batch"] for row in rows})
-    methods = list(dict.fromkeys(str(row["method"]) for row in rows if row["method"] != "erm"))
-    modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
-    if not batches or not methods:
-        return None
-    styles = {mode: MODES.get(mode, ("D", GREY)) for mode in modes}
-    figure = drawing.blank(max(6.6, 2.2 + 2.9 * len(batches)), 0.34 * len(methods) + 1.5)
-    axes = np.atleast_1d(figure.subplots(1, len(batches), sharey=True))
-    for ax, batch in zip(axes, batches, strict=True):
-        for row in rows:
-            if row["batch"] == batch and row["method"] in methods:
-                marker, colour = styles[row["mode"]]
-                y = methods.index(row["method"]) + 0.16 * (modes.index(row["mode"]) - (len(modes) - 1) / 2)
-                ax.plot(row["ratio_to_erm"], y, marker, color=colour, ms=5.5)
-        ax.axvline(CLAIMED, color=PAPER, lw=1.4, ls="--")
-        ax.axvline(FLOOR, color=GREY, lw=1, ls=":")
-        ax.set(ylim=(len(methods) - 0.5, -0.5), xlim=(0.9, None))
-        ax.set_title(f"batch {batch}", fontsize=10)
-        ax.set_xlabel("time of a step / that of ERM", fontsize=9)
-        drawing.bare(ax)
-    axes[0].set_yticks(range(len(methods)), [drawing.label(method) for method in methods])
-    keys = [drawing.key(axes[0], mode, marker=marker, ls="", color=colour) for mode, (marker, colour) in styles.items()]
-    keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
-    keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
-    drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)
-    return Figure(
-        figure,
-        f"{record.get('device', 'a device')}, torch {record.get('torch', '?')}: times within a group were taken in "
-        "turns, so ratios compare like with like.",
-        f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
-        wide=True,
-        name=f"cost-{path.stem}",
-    )
