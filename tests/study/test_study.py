@@ -25,7 +25,6 @@ from rcad.study.cells import typical
 from rcad.study.study import (
     FEW,
     Contestant,
-    Goal,
     HeldOut,
     Setup,
     check_suitable,
@@ -76,7 +75,7 @@ def contestant(text: str) -> Contestant:
 def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any = None, by: str = "nll") -> Any:
     config, problem = next(iter(splits.values()))
     space = space_of(one.rows, config, problem, Setup(data="d"))
-    return compete_in(one, splits, space, budget, Goal(by), backend, SILENT, known)
+    return compete_in(one, splits, space, budget, by, backend, SILENT, known)
 
 
 class Recorded:

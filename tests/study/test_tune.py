@@ -15,7 +15,6 @@ from rcad.errors import InputError
 from rcad.report import html
 from rcad.runs.record import RunRecord
 from rcad.study.pictures import axes, search_map
-from rcad.study.study import Goal
 from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trials_table
 
 pytest.importorskip("jinja2")
@@ -142,7 +141,6 @@ def one(number: int, metrics: dict[str, float] | None) -> Trial:
 
 
 def test_the_best_by_accuracy_then_nll_then_order() -> None:
-    goal = Goal("accuracy")
     trials = [
         one(1, {"accuracy": 90.0, "nll": 0.5}),
         one(2, {"accuracy": 91.0, "nll": 0.4}),
@@ -151,11 +149,11 @@ def test_the_best_by_accuracy_then_nll_then_order() -> None:
         one(5, None),
         one(6, {"accuracy": math.nan, "nll": 0.1}),
     ]
-    assert best(trials, goal) == trials[2]
-    assert best(trials[:5], Goal("nll")) == trials[2]
-    assert best([one(1, None)], goal) is None
-    assert best([], goal) is None
-    assert best([one(1, {"rmse": 3.0, "nll": 1.0}), one(2, {"rmse": 2.0, "nll": 2.0})], Goal("rmse")).number == 2  # type: ignore[union-attr]
+    assert best(trials, "accuracy") == trials[2]
+    assert best(trials[:5], "nll") == trials[2]
+    assert best([one(1, None)], "accuracy") is None
+    assert best([], "accuracy") is None
+    assert best([one(1, {"rmse": 3.0, "nll": 1.0}), one(2, {"rmse": 2.0, "nll": 2.0})], "rmse").number == 2  # type: ignore[union-attr]
 
 
 def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:

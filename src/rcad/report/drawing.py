@@ -214,6 +214,23 @@ def legend(figure: Any, handles: Sequence[Any], columns: int = 4) -> None:
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8.5, frameon=False)
 
 
+def finish(
+    figure: Any, keys: Sequence[Any], caption: str, alt: str, name: str, *, columns: int = 4, wide: bool = False
+) -> Figure:
+    """The picture of a document, with a legend of so many columns."""
+    legend(figure, keys, columns)
+    return Figure(figure, caption, alt, wide, name)
+
+
+PUBLISHED: dict[str, Any] = {"color": PAPER, "mfc": "none", "mew": 1.4}
+"""How published numbers look."""
+
+
+def published_key(ax: Any, **style: Any) -> Any:
+    """The entry of the legend for what the paper prints."""
+    return key(ax, "as published", **{"marker": "D", "ls": "", "ms": 5, **PUBLISHED, **style})
+
+
 def key(ax: Any, text: str, **style: Any) -> Any:
     """An entry for a legend, drawn nowhere."""
     (handle,) = ax.plot([], [], label=text, **style)

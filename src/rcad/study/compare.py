@@ -30,7 +30,6 @@ from rcad.study.ranges import applied
 from rcad.study.study import (
     METRICS,
     Contestant,
-    Goal,
     HeldOut,
     Setup,
     at_start,
@@ -263,8 +262,8 @@ class _Work:
     def _compete(self, contestant: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
         """Add a method's results to the cells, and write them as soon as they are there."""
         name, rows, _ = contestant
-        before, goal = self.earlier_cells.get(name), Goal(self.metrics[0])
-        cell = compete(contestant, self.splits, self.spaces[name], self.budget, goal, backend, progress, before)
+        before, space = self.earlier_cells.get(name), self.spaces[name]
+        cell = compete(contestant, self.splits, space, self.budget, self.metrics[0], backend, progress, before)
         cells[name] = cell
         if sources(rows):
             cell["sources"] = sources(rows)

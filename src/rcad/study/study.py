@@ -116,21 +116,14 @@ class Setup:
         return command(*words, "--seed" if len(seeds) == 1 else "--seeds", ",".join(map(str, seeds)))
 
 
-class Goal(NamedTuple):
-    """What a candidate is judged by: a metric of the held-out split, and NLL where two are level."""
+def rank(metric: str, metrics: Metrics | None) -> tuple[float, float]:
+    """How good a candidate is by a metric of the held-out split, and by NLL where two are level.
 
-    metric: str
-
-    @property
-    def higher_is_better(self) -> bool:
-        return HIGHER_IS_BETTER[self.metric]
-
-    def key(self, metrics: Metrics | None) -> tuple[float, float]:
-        """Larger is better; a run that diverged is worse than all."""
-        if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (self.metric, "nll")):
-            return -math.inf, -math.inf
-        value = metrics[self.metric]
-        return (value if self.higher_is_better else -value), -metrics["nll"]
+    Larger is better; a run that diverged is worse than all.
+    """
+    if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (metric, "nll")):
+        return -math.inf, -math.inf
+    return metrics[metric] * (1 if HIGHER_IS_BETTER[metric] else -1), -metrics["nll"]
 
 
 class HeldOut(NamedTuple):
@@ -286,7 +279,7 @@ def compete(
     splits: Mapping[int, tuple[RunConfig, Problem]],
     space: Space,
     budget: int,
-    goal: Goal,
+    metric: str,
     backend: Backend,
     progress: Progress,
     earlier: Mapping[str, Any] | None = None,
@@ -297,8 +290,8 @@ def compete(
         splits: the config and the data of each seed.
         space: see `space_of`.
         budget: candidates on each split; 1 for the start alone.
-        goal: what a candidate is chosen by.
-        earlier: what this gave before; it is given back if it is of the same configs, data and goal.
+        metric: what a candidate is chosen by, see `rank`.
+        earlier: what this gave before; it is given back if it is of the same configs, data and metric.
     """
     methods: Defaults = method_defaults()
     configs: list[RunConfig] = []
@@ -312,7 +305,7 @@ def compete(
         places[seed] = list(range(len(points), len(points) + len(candidates)))
         points += candidates
         configs += [applied(base, values, methods) for values in candidates]
-    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), goal.metric]
+    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), metric]
     key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
     cost = statistics.fmean(passes(_with_numbers(config.method), config.train.epochs) for config in configs)
     about = {"name": contestant.name, "role": contestant.role, "passes": cost}
@@ -320,7 +313,7 @@ def compete(
     if earlier is not None and earlier.get("key") == key and (cell := _formed(earlier, choices)) is not None:
         return {**cell, **about}
     held = backend.fit(configs, progress)
-    chosen = [max(own, key=lambda k: goal.key(held[k])) for own in places.values()]
+    chosen = [max(own, key=lambda k: rank(metric, held[k])) for own in places.values()]
     tested = backend.test(chosen)
     return {
         "key": key,

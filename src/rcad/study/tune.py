@@ -25,7 +25,18 @@ from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell
 from rcad.study.pictures import in_words, search_map
 from rcad.study.ranges import applied, beginning, check_space
 from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
-from rcad.study.study import METRICS, WORDS, Goal, HeldOut, Setup, at_start, measured, named_data, space_of
+from rcad.study.study import (
+    HIGHER_IS_BETTER,
+    METRICS,
+    WORDS,
+    HeldOut,
+    Setup,
+    at_start,
+    measured,
+    named_data,
+    rank,
+    space_of,
+)
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
@@ -61,9 +72,9 @@ class Trial:
         return Trial(number, values, means if len(finite) == len(records) else None, ids, seconds)
 
 
-def best(trials: Sequence[Trial], goal: Goal) -> Trial | None:
+def best(trials: Sequence[Trial], metric: str) -> Trial | None:
     """The best trial, the first of equals; None where every one diverged."""
-    leader = max(trials, key=lambda trial: goal.key(trial.metrics), default=None)
+    leader = max(trials, key=lambda trial: rank(metric, trial.metrics), default=None)
     return None if leader is None or leader.metrics is None else leader
 
 
@@ -228,10 +239,10 @@ class _Work:
         distance = measured(problem)
         self.base = at_start(first, first.method, problem)
         method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
-        self.goal = Goal(self.by or ("accuracy" if problem.classes else "nll"))
+        self.metric = self.by or ("accuracy" if problem.classes else "nll")
         self.start = beginning(self.base, space, self.methods, distance)
         self.space = resolved(space, distance)
-        self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.goal.metric)
+        self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.metric)
         names = [name.replace(":", "-") for name, _ in first.method if name != "data_augmentation"]
         self.stem = "-".join(names) or "data_augmentation"
         self.settings: dict[str, Any] = {
@@ -240,7 +251,7 @@ class _Work:
             "search": self.search,
             "space": [str(parameter) for parameter in self.space],
             "seeds": self.seeds,
-            "by": self.goal.metric,
+            "by": self.metric,
             "base": {key: value for key, value in to_plain(self.base).items() if key != "seed"},
         }
         if self.out is not None:
@@ -280,7 +291,7 @@ class _Work:
             if result.outcome is None or not result.outcome.complete:
                 break
             for trial in self.trials[-len(points) :]:
-                study.tell(None if trial.metrics is None else self.goal.key(trial.metrics)[0])
+                study.tell(None if trial.metrics is None else rank(self.metric, trial.metrics)[0])
         return result
 
     def _side_by_side(self) -> int:
@@ -308,14 +319,14 @@ class _Work:
 
     def _record(self) -> dict[str, Any]:
         number = command = None
-        if (leader := best(self.trials, self.goal)) is not None:
+        if (leader := best(self.trials, self.metric)) is not None:
             number, chosen = leader.number, applied(self.base, leader.values, self.methods)
             command = self.setup.train_line(chosen, leader.values, self.seeds)
         record = {
             "target": KIND,
             "settings": self.settings,
-            "metric": self.goal.metric,
-            "higher_is_better": self.goal.higher_is_better,
+            "metric": self.metric,
+            "higher_is_better": HIGHER_IS_BETTER[self.metric],
             "held_out": self.held_out.to_dict(),
             "planned": self.planned,
             "trials": [asdict(trial) for trial in self.trials],

@@ -17,6 +17,7 @@ from rcad.paper.report.tables import Links, claim_table, grid, measure_table, ru
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
+from rcad.report import drawing
 from rcad.report.document import Cell, Document, Figure, Part, Section, Table
 from rcad.report.numbers import capital, listed, named_values
 from rcad.runs.words import duration, plural
@@ -44,12 +45,15 @@ def draw(study: Study) -> list[Figure]:
         grids.gains,
         curves.by_size,
     )
-    if study.target == "F4" and (by_step := curves.by_step(study)) is not None:
-        return [by_step]
-    panels = curves.panels(study)
-    if study.target in ("F3", "F6") and panels:
-        return panels
-    return [*(figure for make in special.get(study.target, tables) if (figure := make(study)) is not None), *panels]
+    figures = [curves.by_step(study)] if study.target == "F4" else []
+    if not any(figures):
+        figures = list(curves.panels(study))
+        if study.target not in ("F3", "F6") or not figures:
+            figures = [*(make(study) for make in special.get(study.target, tables)), *figures]
+    drawn = [replace(figure, name=f"{study.stem}-{figure.name}") for figure in figures if figure is not None]
+    for figure in drawn:
+        drawing.stamp(figure.drawing, study.warning)
+    return drawn
 
 
 def verdict(study: Study) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from rcad.paper.claims import RANDOM
 from rcad.paper.record import LAST, Series, Study
-from rcad.paper.report.figures import PUBLISHED, finish, published_key
 from rcad.paper.report.numbers import MEASURES, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -69,13 +68,13 @@ def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Fi
     ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(curves)))
     handles, _ = ax.get_legend_handles_labels()
     printed = _printed(curves)
-    handles += [published_key(ax, ls=":")] if printed else []
+    handles += [drawing.published_key(ax, ls=":")] if printed else []
     caption = (
         f"{capital(panel)}{': ' if panel else ''}dots are seeds, lines means with 95% intervals, which "
         f"may leave the picture.{' Diamonds: as published.' * printed}"
     )
     alt = f"{study.title}: {up} by {along} for {', '.join(series.name for series in curves)}."
-    return finish(figure, study, handles, caption, alt, name, columns=2)
+    return drawing.finish(figure, handles, caption, alt, name, columns=2)
 
 
 def _curve(ax: Any, series: Series, colour: str) -> None:
@@ -88,7 +87,7 @@ def _curve(ax: Any, series: Series, colour: str) -> None:
     _line(ax, means, fmt="-", color=colour, lw=1.8, capsize=2.5, label=drawing.label(series.name, 42))
     printed = [(x, value) for x, value in zip(series.x, series.published, strict=False) if value is not None]
     if printed:
-        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **PUBLISHED)
+        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **drawing.PUBLISHED)
 
 
 def _line(ax: Any, means: Mapping[float, Summary | Paired], **style: Any) -> None:
@@ -121,10 +120,10 @@ def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -
         for text, colour in colours.items()
     ]
     keys.append(drawing.key(ax, "seeds", marker="o", ls="", color=GREY, ms=4))
-    keys += [published_key(ax)] if _printed(curves) else []
+    keys += [drawing.published_key(ax)] if _printed(curves) else []
     caption = f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval."
     alt = f"{study.title}, {panel}: {up} of {', '.join(colours)} for {', '.join(names)}."
-    return finish(figure, study, keys, caption, alt, name, columns=3)
+    return drawing.finish(figure, keys, caption, alt, name, columns=3)
 
 
 def _result(ax: Any, y: float, values: Sequence[float], printed: float | None, colour: str) -> None:
@@ -176,13 +175,13 @@ def by_size(study: Study) -> Figure | None:
             printed = {n: printed_gain(study, row, base, column) for column, n in sizes.items()}
             points = [(n, value) for n, value in printed.items() if value is not None]
             if points:
-                ax.plot(*zip(*points, strict=True), "D:", label=f"{row}, as published", **PUBLISHED)
+                ax.plot(*zip(*points, strict=True), "D:", label=f"{row}, as published", **drawing.PUBLISHED)
     set_scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
     ax.set(xlabel="training examples", ylabel=better_by(base, gain_unit(study)))
     words = f"ain over {base} by the number of training examples"
     caption, alt = f"G{words}, with 95% intervals over paired seeds; controls dashed.", f"{study.title}: g{words}."
-    return finish(figure, study, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
+    return drawing.finish(figure, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
 
 
 def by_column(study: Study) -> Figure | None:
@@ -248,7 +247,7 @@ def by_step(study: Study) -> Figure | None:
     )
     alt = f"{study.title}: gain over {BASE} in accuracy and NLL by alpha for {', '.join(rows)}."
     handles = axes[0][0].get_legend_handles_labels()[0]
-    return finish(figure, study, handles, caption, alt, "curves", columns=3, wide=True)
+    return drawing.finish(figure, handles, caption, alt, "curves", columns=3, wide=True)
 
 
 def _same_runs(study: Study, row: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from rcad.paper.claims import Side
 from rcad.paper.record import Study
-from rcad.paper.report.figures import PUBLISHED, finish, published_key
 from rcad.paper.report.numbers import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -98,10 +97,10 @@ def _panels(
     keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
     keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
     if any(line.printed is not None for (_, column), line in lines.items() if column in columns):
-        keys.append(published_key(axes[0]))
+        keys.append(drawing.published_key(axes[0]))
     if origin is None and study.ceiling:
         keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
-    return finish(figure, study, keys, *words, wide=len(study.columns_run) > 1)
+    return drawing.finish(figure, keys, *words, wide=len(study.columns_run) > 1)
 
 
 def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], origin: float | None) -> None:
@@ -153,14 +152,14 @@ def bars(study: Study) -> Figure | None:
         drawing.key(axes[0], "seeds", marker="o", ls="", color=GREY, ms=4),
     ]
     printed = any(place.published is not None for place in study.places.values())
-    keys += [published_key(axes[0])] if printed else []
+    keys += [drawing.published_key(axes[0])] if printed else []
     caption = (
         f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
         "The axes do not start at 0, so compare the tops, not the areas."
     )
     bases = ", ".join(base for base, _ in pairs)
     alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
-    return finish(figure, study, keys, caption, alt, "bars", wide=True)
+    return drawing.finish(figure, keys, caption, alt, "bars", wide=True)
 
 
 def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -179,7 +178,7 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
                 drawing.strip(ax, values, x, ink, upright=True)
                 near += [*values, mean.mean, mean.low, mean.high]
             if place.published is not None:
-                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **PUBLISHED)
+                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **drawing.PUBLISHED)
                 near.append(place.published.mean)
     low, high = drawing.limits(value for value in near if value is not None)
     ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))

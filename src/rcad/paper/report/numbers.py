@@ -10,7 +10,6 @@ from rcad.paper.claims import NOT_RUN, Claim, by_verdict, gain_of
 from rcad.paper.published import Printed
 from rcad.paper.record import Place, Study
 from rcad.report.numbers import fixed
-from rcad.study.judge import VERDICTS
 from rcad.study.statistics import AgainstPublished, Paired, Summary, against_published, describe
 
 
@@ -115,15 +114,6 @@ def gain_text(claim: Claim, places: int) -> str:
     """Our difference, positive for the claim, with its interval."""
     gain = claim.gain
     return claim.ours or "no test" if gain is None else interval_text(gain["mean"], gain["low"], gain["high"], places)
-
-
-def counts(claims: Sequence[Claim]) -> dict[str, int]:
-    """Claims by verdict, the known verdicts first; those that were not run are no verdict."""
-    times: dict[str, int] = dict.fromkeys(VERDICTS, 0)
-    for claim in claims:
-        if claim.verdict != NOT_RUN:
-            times[claim.verdict] = times.get(claim.verdict, 0) + 1
-    return times
 
 
 def tally(claims: Sequence[Claim]) -> str:

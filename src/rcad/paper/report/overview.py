@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
 from rcad.paper.claims import NOT_RUN, TRIAL
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import better_by, counts, gain_over, gain_unit, printed_gain, reference, tally
+from rcad.paper.report.numbers import better_by, gain_over, gain_unit, printed_gain, reference, tally
 from rcad.paper.report.reading import Records
 from rcad.paper.report.tables import MARKS, Links, claim_table
 from rcad.paper.targets import TARGETS
@@ -69,7 +70,7 @@ def first(records: Records, damaged: Sequence[str], homes: Mapping[str, str], li
 def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
     rows: list[list[str | Cell]] = []
     for study in records.studies:
-        judged = counts(study.tested)
+        judged = _counts(study)
         numbers = [
             Cell(str(judged[verdict]), mark=mark if judged[verdict] else "none")
             if study.tested and TRIAL not in judged
@@ -89,6 +90,11 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
         )
     header = ["table or figure", "scale", *MARKS, "runs", "time", "date", "device", "record"]
     return Table(header, rows, "What was run, and how many of its claims got each verdict.")
+
+
+def _counts(study: Study) -> Counter[str]:
+    """How many claims got each verdict."""
+    return Counter(claim.verdict for claim in study.tested)
 
 
 def _kind(path: Path | None) -> str:
@@ -126,7 +132,7 @@ def verdict_table(studies: Sequence[Study]) -> Table:
     rows = []
     for study in studies:
         if study.tested:
-            judged = counts(study.tested)
+            judged = _counts(study)
             numbers = ("-" if TRIAL in judged else str(judged[verdict]) for verdict in VERDICTS)
             rows.append([study.title, study.scale, *numbers])
     return Table(["", "scale", *VERDICTS], rows, "Claims of the paper by verdict.")
@@ -139,7 +145,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
         return None
     lines: list[tuple[str, list[str]]] = []
     for study in judged:
-        order = [verdict for verdict, count in counts(study.tested).items() for _ in range(count)]
+        order = sorted(_counts(study).elements(), key=lambda verdict: (*VERDICTS, verdict).index(verdict))
         name = study.target if study.as_published else f"{study.target}, {_protocol(study)}"
         starts = range(0, len(order), ACROSS)
         lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
@@ -157,19 +163,14 @@ def squares(studies: Sequence[Study]) -> Figure | None:
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9)
     ax.set_aspect("equal")
-    total = counts([claim for study in judged for claim in study.tested])
+    total = sum(map(_counts, judged), Counter[str]())
     keys = [
         drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=colour, ms=8)
         for verdict, (colour, sign) in VERDICTS_DRAWN.items()
     ]
-    drawing.legend(figure, keys, 2)
-    return Figure(
-        figure,
-        "A square is a claim. What is not at the paper's scale or by its protocol is named.",
-        "Claims by target and verdict; the table of verdicts has the numbers.",
-        wide=False,
-        name="verdicts",
-    )
+    caption = "A square is a claim. What is not at the paper's scale or by its protocol is named."
+    alt = "Claims by target and verdict; the table of verdicts has the numbers."
+    return drawing.finish(figure, keys, caption, alt, "verdicts", columns=2)
 
 
 def _protocol(study: Study) -> str:
@@ -211,12 +212,9 @@ def forest(studies: Sequence[Study]) -> Figure | None:
         drawing.key(axes[0, 0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
         drawing.key(axes[0, 0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
     ]
-    drawing.legend(figure, keys, 2)
-    return Figure(
-        figure,
+    caption = (
         "RCAD against ERM on the same seeds, right of the line for RCAD, beside the published difference. Whether the "
-        "adversarial direction is the reason, the controls of each table tell.",
-        "RCAD's gain over ERM by table and data, with intervals and published values.",
-        wide=False,
-        name="gains",
+        "adversarial direction is the reason, the controls of each table tell."
     )
+    alt = "RCAD's gain over ERM by table and data, with intervals and published values."
+    return drawing.finish(figure, keys, caption, alt, "gains", columns=2)

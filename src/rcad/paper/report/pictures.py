@@ -9,7 +9,6 @@ import numpy as np
 
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
-from rcad.paper.report.figures import finish
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, VERMILION
@@ -41,7 +40,7 @@ def images(study: Study) -> Figure | None:
         "below each the entropy of the model's prediction there."
     )
     alt = f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}."
-    return finish(figure, study, [], caption, alt, "images", wide=True)
+    return drawing.finish(figure, [], caption, alt, "images", wide=True)
 
 
 def theory(study: Study) -> Figure | None:
@@ -73,7 +72,7 @@ def theory(study: Study) -> Figure | None:
     )
     alt = "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD."
     keys = [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]]
-    return finish(figure, study, keys, caption, alt, "theory", wide=True, columns=6)
+    return drawing.finish(figure, keys, caption, alt, "theory", wide=True, columns=6)
 
 
 def _band(ax: Any, x: Sequence[float], band: JSON, colour: str, text: str | None, scale: float) -> None:
@@ -126,7 +125,7 @@ def boundaries(study: Study) -> Figure | None:
         "the noise-free half circles on the right side is above each panel."
     )
     alt = "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right."
-    return finish(figure, study, [], caption, alt, "boundaries", wide=True)
+    return drawing.finish(figure, [], caption, alt, "boundaries", wide=True)
 
 
 def alphas(study: Study) -> Figure | None:
@@ -144,8 +143,8 @@ def alphas(study: Study) -> Figure | None:
         drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
     ]
     caption = "Accuracy on held-out examples by alpha; no test set was read."
-    return finish(
-        figure, study, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
+    return drawing.finish(
+        figure, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
     )
 
 
