@@ -77,6 +77,12 @@ class Table:
         if self.choose and self.choose not in self.header:
             raise InputError(f"expected the name of a column to choose by, but got {self.choose!r}")
 
+    @staticmethod
+    def of(rows: Sequence[Mapping[str, str | Cell]], caption: str = "", **options: Any) -> Table:
+        """The table of rows that have their cells by the column's name, all the same columns; options as in `Table`."""
+        header = list(rows[0]) if rows else []
+        return Table(header, [[row[name] for name in header] for row in rows], caption, **options)
+
     @property
     def cells(self) -> list[list[Cell]]:
         """Every cell as a `Cell`."""

@@ -15,6 +15,7 @@ from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 Record = Mapping[str, Any]
 CPU_TIME = "CPU time"
 """What a record's seconds are where they are worth telling: those of a clock depend on what else the machine does."""
+COST = "cost, ERM = 1"
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 _NUMBER = (float, None)
 _SUMMARY = {"mean": float, "sd": _NUMBER, "low": _NUMBER, "high": _NUMBER}
@@ -221,16 +222,15 @@ def results_table(record: Record) -> Table:
     base = record["methods"][record["base"]].get("passes")  # earlier records did not count them
     rows = []
     for name, cell in record["methods"].items():
-        scores = [_spread(record["results"][name][metric]) for metric in record["metrics"]]
         method = Cell(name, note="control", mark="aside") if cell["role"] == "control" else name
+        scores = {in_words(metric): _spread(record["results"][name][metric]) for metric in record["metrics"]}
         own = cell.get("passes")
-        rows.append([method, *scores, *([f"{own / base:.1f}" if own else "-"] if base else [])])
-    cost = ["cost, ERM = 1"] if base else []
-    header = ["method", *(in_words(metric) for metric in record["metrics"]), *cost]
+        cost = {COST: f"{own / base:.1f}" if own else "-"} if base else {}
+        rows.append({"method": method, **scores, **cost})
     caption = f"Test results: mean ± standard deviation over {plural(len(record['seeds']), 'split')}."
     if base:
         caption += " Cost: passes through the network in training, counted; a forward is 1, a backward 2."
-    return Table(header, rows, caption, spare=cost)
+    return Table.of(rows, caption, spare=[COST])
 
 
 def difference_tables(record: Record) -> list[Table]:
@@ -250,23 +250,21 @@ def difference_tables(record: Record) -> list[Table]:
 
 def _difference_table(gaps: Sequence[Record], caption: str) -> Table:
     several = len({gap["against"] for gap in gaps}) > 1
-    body: list[list[str | Cell]] = [
-        [
-            gap["method"],
-            *([gap["against"]] if several else []),
-            WORDS[gap["metric"]],
-            with_interval(gap["mean"], gap["low"], gap["high"]),
-            Cell(gap["outcome"], note=gap["note"], mark=MARKS[gap["outcome"]]),
-            p_value(gap["p_holm"], 3),
-            by_size(gap["effect"], sign=True),
-            "-" if gap["superiority"] is None else f"{100 * gap['superiority']:.0f}%",
-            "-" if gap["seeds_needed"] is None else f"{gap['seeds_needed']:,}",
-        ]
+    rows: list[dict[str, str | Cell]] = [
+        {
+            "method": gap["method"],
+            **({"against": gap["against"]} if several else {}),
+            "by": WORDS[gap["metric"]],
+            "better by [95%]": with_interval(gap["mean"], gap["low"], gap["high"]),
+            "verdict": Cell(gap["outcome"], note=gap["note"], mark=MARKS[gap["outcome"]]),
+            "p (Holm)": p_value(gap["p_holm"], 3),
+            "effect d": by_size(gap["effect"], sign=True),
+            "seeds won": "-" if gap["superiority"] is None else f"{100 * gap['superiority']:.0f}%",
+            "seeds needed": "-" if gap["seeds_needed"] is None else f"{gap['seeds_needed']:,}",
+        }
         for gap in gaps
     ]
-    header = ["method", *(["against"] if several else []), "by", "better by [95%]", "verdict"]
-    extra = ["p (Holm)", "effect d", "seeds won", "seeds needed"]
-    return Table([*header, *extra], body, caption, spare=[*extra[1:], extra[0]])
+    return Table.of(rows, caption, spare=["effect d", "seeds won", "seeds needed", "p (Holm)"])
 
 
 def _chosen_section(record: Record) -> list[Section]:

@@ -54,7 +54,7 @@ def first(records: Records, damaged: Sequence[str], homes: Mapping[str, str], li
     summary = Section(
         "In short",
         paragraphs,
-        [*figures, _summary(records, homes, links)],
+        [*figures, *([_summary(records, homes, links)] if studies else [])],
         "\n".join(lines) or "No claim has been judged yet.",
         notice,
     )
@@ -68,28 +68,24 @@ def first(records: Records, damaged: Sequence[str], homes: Mapping[str, str], li
 
 
 def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
-    rows: list[list[str | Cell]] = []
+    rows: list[dict[str, str | Cell]] = []
     for study in records.studies:
         judged = _counts(study)
-        numbers = [
-            Cell(str(judged[verdict]), mark=mark if judged[verdict] else "none")
-            if study.tested and TRIAL not in judged
-            else ""
-            for verdict, mark in MARKS.items()
-        ]
+        verdicts: dict[str, str | Cell] = dict.fromkeys(MARKS, "")
+        if study.tested and TRIAL not in judged:
+            verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in MARKS.items()}
         rows.append(
-            [
-                Cell(study.target, _about(study), f"#{homes[study.title]}"),
-                Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
-                *numbers,
-                str(study.runs or "-"),
-                duration(study.seconds),
-                *_dates_and_devices(study, records),
-                Cell(_kind(study.path), href=links.to(study.path)),
-            ]
+            {
+                "table or figure": Cell(study.target, _about(study), f"#{homes[study.title]}"),
+                "scale": Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
+                **verdicts,
+                "runs": str(study.runs or "-"),
+                "time": duration(study.seconds),
+                **_dates_and_devices(study, records),
+                "record": Cell(_kind(study.path), href=links.to(study.path)),
+            }
         )
-    header = ["table or figure", "scale", *MARKS, "runs", "time", "date", "device", "record"]
-    return Table(header, rows, "What was run, and how many of its claims got each verdict.")
+    return Table.of(rows, "What was run, and how many of its claims got each verdict.")
 
 
 def _counts(study: Study) -> Counter[str]:
@@ -109,14 +105,14 @@ def _about(study: Study) -> str:
     return "single runs" if study.title.startswith("runs: ") else study.title
 
 
-def _dates_and_devices(study: Study, records: Records) -> tuple[str, str]:
+def _dates_and_devices(study: Study, records: Records) -> dict[str, str]:
     """First and last day, and devices, of the runs whose records are there."""
     runs = records.runs_of(study)
     days = sorted({run.started[:10] for run in runs if run.started})
     devices = sorted({run.device for run in runs if run.device})
     if not devices and study.versions.get("torch", "").endswith("+cpu"):
         devices = ["CPU"]
-    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "", ", ".join(devices)
+    return {"date": " to ".join(dict.fromkeys((*days[:1], *days[-1:]))), "device": ", ".join(devices)}
 
 
 def missing(records: Records) -> Section | None:

@@ -80,41 +80,29 @@ def _name(study: Study, row: str) -> Cell:
 def side_by_side(study: Study) -> Table:
     """One line for each method on each data set: published, ours, the difference, every other metric, the cost."""
     metrics, places, base = _metrics(study), digits(study), reference(study)
-    rows: list[list[str | Cell]] = []
+    rows: list[dict[str, str | Cell]] = []
     for place in _ordered(study):
         mean = place_mean(study, place)
         beside = beside_published(study, place)
         rows.append(
-            [
-                place.column,
-                _name(study, place.row),
-                as_printed(place.published, study.unit),
-                Cell(with_half(mean, places), href=f"#{anchor(study, place)}" if place.runs else ""),
-                str(mean.n if mean else 0),
-                _gap(beside, places),
-                p_value(beside.test.p_two if beside and beside.test else None),
-                *(with_half(place_mean(study, place, metric), _places(metric)) for metric in metrics),
-                *_cost(study, place, base),
-            ]
+            {
+                "data": place.column,
+                "method": _name(study, place.row),
+                f"published, {study.unit}" if study.unit else "published": as_printed(place.published, study.unit),
+                "ours ± 95%": Cell(with_half(mean, places), href=f"#{anchor(study, place)}" if place.runs else ""),
+                "n": str(mean.n if mean else 0),
+                "ours \N{MINUS SIGN} published": _gap(beside, places),
+                "p, two-sided": p_value(beside.test.p_two if beside and beside.test else None),
+                **{metric_name(m): with_half(place_mean(study, place, m), _places(m)) for m in metrics},
+                **_cost(study, place, base),
+            }
         )
-    header = [
-        "data",
-        "method",
-        f"published, {study.unit}" if study.unit else "published",
-        "ours ± 95%",
-        "n",
-        "ours \N{MINUS SIGN} published",
-        "p, two-sided",
-        *map(metric_name, metrics),
-        "seconds a run",
-        "times ERM",
-    ]
     text = (
         f"{capital(study.label)} beside the published number, and what else was measured. A link leads to the runs "
         "behind a number. A mean leaves out runs that diverged. The p-value asks whether our number is the published "
         "one (Welch, ± read as a 95% interval; without ± the published number is taken as exact)."
     )
-    return Table(header, rows, text).filled(keep=["n"])
+    return Table.of(rows, text).filled(keep=["n"])
 
 
 def metric_name(metric: str) -> str:
@@ -149,10 +137,11 @@ def _ordered(study: Study) -> list[Place]:
     return [study.places[key] for key in keys if key in study.places]
 
 
-def _cost(study: Study, place: Place, base: str | None) -> list[str]:
+def _cost(study: Study, place: Place, base: str | None) -> dict[str, str]:
     """Seconds of a run, and how many times those of the base."""
     ours, theirs = (_seconds(side) for side in (place, study.place(base, place.column) if base else None))
-    return [fixed(ours, 1), fixed(ours / theirs if ours is not None and theirs else None, 2)]
+    ratio = ours / theirs if ours is not None and theirs else None
+    return {"seconds a run": fixed(ours, 1), "times ERM": fixed(ratio, 2)}
 
 
 def _seconds(place: Place | None) -> float | None:
@@ -168,32 +157,31 @@ def claim_table(
         homes: the chapter of each study by its title; with them the table says where a claim is from.
     """
     twice = any(claim.last is not None for _, claim in claims)
-    rows: list[list[str | Cell]] = []
+    rows: list[dict[str, str | Cell]] = []
     for study, claim in claims:
-        places = digits(study)
-        home = [Cell(study.target, study.scale, f"#{homes[study.title]}")] if homes else []
+        places, gain = digits(study), claim.gain
+        notes = filter(None, (claim.note, _whose(study, claim)))
         rows.append(
-            [
-                *home,
-                Cell(claim.verdict, mark=MARKS.get(claim.verdict, "none")),
-                *(_at_last(claim.last, places) if twice else ()),
-                claim.where,
-                Cell(claim.statement, "; ".join(note for note in (claim.note, _whose(study, claim)) if note)),
-                fixed(claim.published, places, sign=True),
-                Cell(gain_text(claim, places), mark="none" if claim.gain is None and not claim.ours else ""),
-                str(int(claim.gain["df"]) + 1) if claim.gain and "df" in claim.gain else "-",
-                *(p_value(p if claim.gain is not None else None) for p in (claim.p_holm, claim.p_reverse_holm)),
-            ]
+            {
+                **({"from": Cell(study.target, study.scale, f"#{homes[study.title]}")} if homes else {}),
+                "verdict": Cell(claim.verdict, mark=MARKS.get(claim.verdict, "none")),
+                **({"at the last epoch": _at_last(claim.last, places)} if twice else {}),
+                "where": claim.where,
+                "claim": Cell(claim.statement, "; ".join(notes)),
+                "published": fixed(claim.published, places, sign=True),
+                "ours [95%]": Cell(gain_text(claim, places), mark="none" if gain is None and not claim.ours else ""),
+                "n": str(int(gain["df"]) + 1) if gain and "df" in gain else "-",
+                "p, Holm": p_value(claim.p_holm if gain is not None else None),
+                "p of the reverse": p_value(claim.p_reverse_holm if gain is not None else None),
+            }
         )
-    header = ["where", "claim", "published", "ours [95%]", "n", "p, Holm", "p of the reverse"]
-    verdicts = ["verdict", *(["at the last epoch"] if twice else [])]
-    return Table([*(["from"] if homes else []), *verdicts, *header], rows, caption, choose)
+    return Table.of(rows, caption, choose=choose)
 
 
-def _at_last(claim: Claim | None, places: int) -> list[Cell]:
+def _at_last(claim: Claim | None, places: int) -> Cell:
     if claim is None:
-        return [Cell("-", mark="none")]
-    return [Cell(claim.verdict, gain_text(claim, places), mark=MARKS.get(claim.verdict, "none"))]
+        return Cell("-", mark="none")
+    return Cell(claim.verdict, gain_text(claim, places), mark=MARKS.get(claim.verdict, "none"))
 
 
 def _whose(study: Study, claim: Claim) -> str:
@@ -259,24 +247,22 @@ def run_table(study: Study, links: Links) -> Table:
     """Every run, folded away: what each number on the page is made of."""
     metrics = _metrics(study)
     file = study.path.name if study.path else study.target
-    rows: list[list[str | Cell]] = []
+    rows: list[dict[str, str | Cell]] = []
     for place in _ordered(study):
-        names = [study.metric_of(place.column), *metrics]
+        names = {study.label: study.metric_of(place.column), **{metric_name(metric): metric for metric in metrics}}
         for index, run in enumerate(place.runs):
-            href = links.run(run.id) if run.id else links.to(study.path)
-            values = [run.metrics.get(name) for name in names]
+            values = {name: run.metrics.get(metric) for name, metric in names.items()}
             rows.append(
-                [
-                    Cell(place.column, anchor=anchor(study, place) if index == 0 else ""),
-                    place.row,
-                    str(run.seed),
-                    *("diverged" if value is None and run.diverged else fixed(value, 4) for value in values),
-                    fixed(run.seconds, 1),
-                    Cell(run.id or file, href=href),
-                ]
+                {
+                    "data": Cell(place.column, anchor=anchor(study, place) if index == 0 else ""),
+                    "method": place.row,
+                    "seed": str(run.seed),
+                    **{n: "diverged" if v is None and run.diverged else fixed(v, 4) for n, v in values.items()},
+                    "seconds": fixed(run.seconds, 1),
+                    "record": Cell(run.id or file, href=links.run(run.id) if run.id else links.to(study.path)),
+                }
             )
-    header = ["data", "method", "seed", study.label, *map(metric_name, metrics), "seconds", "record"]
-    return Table(header, rows, f"From {file}.", folded=f"Every run ({len(rows):,})")
+    return Table.of(rows, f"From {file}.", folded=f"Every run ({len(rows):,})")
 
 
 def anchor(study: Study, place: Place) -> str:
