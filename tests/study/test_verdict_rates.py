@@ -66,11 +66,3 @@ def test_without_an_effect_the_claims_of_images_are_centred_and_with_one_as_prin
         assert null.mean((0, 2)) == pytest.approx(np.zeros(len(SUITE.claims)), abs=0.05)
     true = studies.images(draw, 400, 5, true=True)
     assert true.mean((0, 2)) == pytest.approx([claim.published for claim in SUITE.claims], abs=0.03)
-
-
-def test_every_cell_of_the_record_is_simulated(rates: Any) -> None:
-    found = rates.simulate(3, 0)
-    for part in ("null", "two_sided", "power"):
-        assert {name: one["claims"] for name, one in found[part].items()} == {
-            name: one["claims"] for name, one in RECORD[part].items()
-        }

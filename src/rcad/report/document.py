@@ -1,4 +1,4 @@
-"""What a page says, whatever shows it: sections of paragraphs, tables, figures and commands, with verdicts first.
+"""The content of a page, whatever renders it: sections of paragraphs, tables, figures and commands, verdicts first.
 
 Texts are plain; a part in backticks is set as code. Nothing here knows a record or a format: `html.page`,
 `markdown.markdown`, `latex.table` and `terminal.text` render it.

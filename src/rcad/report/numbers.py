@@ -58,7 +58,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def named_values(items: Mapping[str, Any]) -> str:
-    """rcad 1.0, torch 2.13: names, each with what it has."""
+    """Names with their values: rcad 1.0, torch 2.13."""
     return ", ".join(f"{name} {value}" for name, value in items.items())
 
 

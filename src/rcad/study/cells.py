@@ -1,4 +1,4 @@
-"""What the cells of a comparison say: differences, families, verdicts. A cell is what `compete` gives for a method."""
+"""The verdicts of a comparison from its cells; a cell holds the results of a method, as `compete` gives them."""
 
 from __future__ import annotations
 

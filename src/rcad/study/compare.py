@@ -330,7 +330,7 @@ def split_methods(text: str | Sequence[str]) -> list[str]:
             parts[-1] += letter
     names = [part.strip() for part in parts if part.strip()]
     if not names:
-        raise InputError(f"expected --methods to name some, e.g. erm,label_smoothing,rcad, but got {text!r}")
+        raise InputError(f"expected --methods to name methods, e.g. erm,label_smoothing,rcad, but got {text!r}")
     return names
 
 

@@ -14,7 +14,7 @@ from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 
 Record = Mapping[str, Any]
 CPU_TIME = "CPU time"
-"""What a record's seconds are where they are worth telling: those of a clock depend on what else the machine does."""
+"""The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 _NUMBER = (float, None)
@@ -107,10 +107,10 @@ def lead(record: Record) -> str:
 
 def sentences(record: Record) -> list[str]:
     """The answer to the question, whether the direction is why, and then a sentence for each metric."""
-    question, *others = record["differences"]
+    question, *gaps = record["differences"]
     lines = [_answer(question, len(record["seeds"])), *_direction(record)]
     for metric in record["metrics"]:
-        against_base = [gap for gap in others if gap["metric"] == metric and gap["against"] == record["base"]]
+        against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
         if against_base:
             lines.append(_against_base(against_base, "other " * (metric == record["metric"])))
     rivals = [gap for gap in _against(record, "asked") if gap["metric"] == record["metric"]]
@@ -146,8 +146,8 @@ def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
 def _direction(record: Record) -> list[str]:
     """Whether the adversarial direction is the reason, where RCAD is better than ERM."""
     question = record["differences"][0]
-    asked = question["method"], question["metric"]
-    rivals = [gap for gap in _against(record, "control") if (gap["method"], gap["metric"]) == asked]
+    same = question["method"], question["metric"]
+    rivals = [gap for gap in _against(record, "control") if (gap["method"], gap["metric"]) == same]
     if question["outcome"] != "better" or not rivals:
         return []
     level = [gap["against"] for gap in rivals if gap["outcome"] != "better"]

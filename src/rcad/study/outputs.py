@@ -1,4 +1,4 @@
-"""What a study leaves behind: a record, a page, a text. The same command may replace them, and no other one."""
+"""The files of a study: record, page and text. Only the command that made them may replace them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ ON_TABLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = ()) -> Space:
-    """What a method may try: weight decay and the ranges of each of its parts, less what the user has set.
+    """The ranges of a search: weight decay and those of each part of the method, without what the user has set.
 
     A function of the user's own says its ranges itself: `my_method.space = "lam=log(0.001, 1)"`.
 

@@ -1,4 +1,4 @@
-"""What may be tried: `alpha=log(0.05, 2), lam=log(0.01, 1)`, read as text; drawn by chance, as a grid, or by Optuna."""
+"""The space of a search, `alpha=log(0.05, 2), lam=log(0.01, 1)`, and its points: random, a grid, or by Optuna."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def resolved(space: Space, distance: float | None) -> Space:
 
 
 def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = None) -> list[Values]:
-    """Different points by chance: fewer where the space has fewer, and a smaller count gives the first of a larger.
+    """Random points, no two alike; fewer where the space has fewer. A smaller count gives the first of a larger one.
 
     Each parameter has a stream of its own, named by its key without the method: trial k has the same weight decay for
     every method, and the same alpha and lam for RCAD and its controls.

@@ -47,7 +47,7 @@ FEW, Z = 100, 1.96
 
 
 def named_data(data: Any) -> str:
-    """What `rcad.compare` and `rcad.tune` take as data; a table or an array in memory has no name to be found by."""
+    """The name of the data; raises InputError for a table or an array in memory, which no command could find again."""
     if isinstance(data, str | Path):
         return str(data)
     save = "data.to_csv('my.csv', index=False)" if hasattr(data, "to_csv") else "numpy.savez('my.npz', x=x, y=y)"
@@ -253,7 +253,7 @@ def overlap(dataset: Dataset, splits: Splits) -> float:
 
 
 def passes(method: Method, epochs: int) -> float:
-    """What a run costs for each training example, counted: a forward is 1, a backward 2, plain training 3 an epoch.
+    """The passes of a run for each training example: a forward counts 1, a backward 2, an epoch of plain training 3.
 
     A set that grows is counted as if it had the memory to.
     """

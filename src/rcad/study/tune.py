@@ -235,7 +235,7 @@ class _Work:
         if space is None:
             space = space_of(first.method, first, problem, self.setup)
         if not space:
-            raise InputError(f"expected something to try, but {self.method} leaves nothing open; pass --space")
+            raise InputError(f"expected a parameter to search, but {self.method} leaves none open; pass --space")
         distance = measured(problem)
         self.base = at_start(first, first.method, problem)
         method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained

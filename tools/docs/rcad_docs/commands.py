@@ -39,8 +39,8 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
 def _parts(command: Any) -> tuple[str, str, list[str]]:
     """The first sentence of the help, the rest of it, and the examples."""
     text, _, examples = (command.help or "").replace("\b", "").partition("Examples:")
-    first, *rest = [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
-    return first, "\n\n".join(rest), [line.strip() for line in examples.splitlines() if line.strip()]
+    first, *more = [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
+    return first, "\n\n".join(more), [line.strip() for line in examples.splitlines() if line.strip()]
 
 
 def _chapter(words: tuple[str, ...], command: Any) -> str:

@@ -152,10 +152,10 @@ def _claims(study: Study, caption: str = "") -> Table:
 
 def _headed(heading: str, parts: Sequence[Part]) -> list[Part]:
     """The heading goes before the first caption or paragraph."""
-    first, *others = parts
+    first, *more = parts
     if isinstance(first, Table):
-        return [replace(first, caption=f"{heading}. {first.caption}".strip()), *others]
-    return [f"{heading}: {first}", *others] if isinstance(first, str) else [*parts]
+        return [replace(first, caption=f"{heading}. {first.caption}".strip()), *more]
+    return [f"{heading}: {first}", *more] if isinstance(first, str) else [*parts]
 
 
 def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Document:

@@ -272,7 +272,7 @@ def _where(row: JSON) -> str:
 
 
 def growth_table(record: JSON) -> Table:
-    """Every point; where the ratio leaves what the passes cost, it is marked."""
+    """Every point; a ratio outside `EXPECTED` is marked."""
     rows: list[list[str | Cell]] = []
     for row in record["rows"]:
         cells: list[str | Cell] = [_where(row), NAMES.get(row["method"], row["method"])]

@@ -49,7 +49,8 @@ def _axes(study: Study, panel: str) -> tuple[str, str]:
 
 
 def _near(curves: Sequence[Series]) -> list[float]:
-    return [v for one in curves for v in (*(v for values in one.y for v in values), *one.published) if v is not None]
+    results = [value for series in curves for values in (*series.y, series.published) for value in values]
+    return [value for value in results if value is not None]
 
 
 def _printed(curves: Sequence[Series]) -> bool:
@@ -98,7 +99,8 @@ def _line(ax: Any, means: Mapping[float, Summary | Paired], **style: Any) -> Non
 
 def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Figure:
     """Along names that have results: they stand below each other, the series in colours."""
-    names = list(dict.fromkeys(str(x) for one in curves for x, values in zip(one.x, one.y, strict=True) if values))
+    points = [(str(x), values) for series in curves for x, values in zip(series.x, series.y, strict=True)]
+    names = list(dict.fromkeys(x for x, values in points if values))
     figure, ax = drawing.axes(8.0, (0.13 * len(curves) + 0.16) * len(names) + 1.2)
     colours = drawing.colours_of([series.name for series in curves])
     for index, series in enumerate(curves):

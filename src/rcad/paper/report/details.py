@@ -1,4 +1,4 @@
-"""What only one study has: choices and their curves, medians, sweeps, the window of alpha. From records alone."""
+"""Parts that only one study has: choices and their curves, medians, sweeps, the window of alpha. From records alone."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ERM = "ERM"
 DECAY = "weight decay: tuned ERM against the paper's"
 PAPER = "paper's setting"
 CHANCE, GUESSING = 1.5, 4.605
-"""Percent of accuracy below which a model of 100 classes knows nothing; nats of who guesses all alike."""
+"""Accuracy in percent below which a model of 100 classes only guesses; the NLL of equal probabilities in nats."""
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], 
 
 def bars(study: Study) -> Figure | None:
     """F2: each augmentation without and with RCAD, a panel for each data set."""
-    pairs = [(row, both) for row in study.rows if (both := f"{row} + RCAD") in study.rows]
+    pairs = [(row, with_rcad) for row in study.rows if (with_rcad := f"{row} + RCAD") in study.rows]
     columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
         return None

@@ -79,8 +79,8 @@ def beside_published(study: Study, place: Place) -> AgainstPublished | None:
     if printed is None or not values:
         return None
     n = printed.n if printed.n and printed.n > 1 else None
-    beside = against_published(values, printed.mean, printed.half, n=n)
-    return replace(beside, test=None) if place.diverged or place.column in study.overlap else beside
+    gap = against_published(values, printed.mean, printed.half, n=n)
+    return replace(gap, test=None) if place.diverged or place.column in study.overlap else gap
 
 
 def digits(study: Study) -> int:

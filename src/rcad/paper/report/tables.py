@@ -83,7 +83,7 @@ def side_by_side(study: Study) -> Table:
     rows: list[dict[str, str | Cell]] = []
     for place in _ordered(study):
         mean = place_mean(study, place)
-        beside = beside_published(study, place)
+        gap = beside_published(study, place)
         rows.append(
             {
                 "data": place.column,
@@ -91,8 +91,8 @@ def side_by_side(study: Study) -> Table:
                 f"published, {study.unit}" if study.unit else "published": as_printed(place.published, study.unit),
                 "ours ± 95%": Cell(with_half(mean, places), href=f"#{anchor(study, place)}" if place.runs else ""),
                 "n": str(mean.n if mean else 0),
-                "ours \N{MINUS SIGN} published": _gap(beside, places),
-                "p, two-sided": p_value(beside.test.p_two if beside and beside.test else None),
+                "ours \N{MINUS SIGN} published": _gap(gap, places),
+                "p, two-sided": p_value(gap.test.p_two if gap and gap.test else None),
                 **{metric_name(m): with_half(place_mean(study, place, m), _places(m)) for m in metrics},
                 **_cost(study, place, base),
             }
@@ -115,12 +115,12 @@ def _places(metric: str) -> int:
     return 1 if metric.endswith(("accuracy", "top5")) else 3
 
 
-def _gap(beside: AgainstPublished | None, places: int) -> str:
-    if beside is None:
+def _gap(gap: AgainstPublished | None, places: int) -> str:
+    if gap is None:
         return "-"
-    if beside.test is None:
-        return fixed(beside.difference, places, sign=True)
-    return interval_text(beside.difference, beside.test.low, beside.test.high, places)
+    if gap.test is None:
+        return fixed(gap.difference, places, sign=True)
+    return interval_text(gap.difference, gap.test.low, gap.test.high, places)
 
 
 def _metrics(study: Study) -> list[str]:
