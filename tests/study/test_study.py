@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from made import table
 from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_rows, method_text, parse_method
@@ -44,21 +45,14 @@ from rcad.train.task import Problem, prepare, read
 SEEDS = (0, 3)
 
 
-def table(classes: int, rows: int = 70) -> str:
-    draw = np.random.default_rng(1)
-    x = draw.normal(size=(rows, 2))
-    score = x[:, 0] + np.abs(x[:, 1]) + 0.5 * draw.normal(size=rows)
-    y = np.digitize(score, [0.3, 1.2]) if classes else np.round(10 * score, 3)
-    names = ["low", "mid", "high"]
-    lines = [f"{a:.3f},{b:.3f},{names[v] if classes else v}" for (a, b), v in zip(x, y.tolist(), strict=True)]
-    return "\n".join(["a,b,y", *lines]) + "\n"
+def config_of(folder: Path, target: str) -> RunConfig:
+    (folder / "data.csv").write_text(table())
+    return configure({"name": str(folder / "data.csv"), "target": target}, parse_method("erm"), epochs=4)
 
 
-@pytest.fixture(params=[3, 0], ids=["labels", "reals"])
+@pytest.fixture(params=["colour", "price"], ids=["labels", "reals"])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> RunConfig:
-    path = tmp_path / "data.csv"
-    path.write_text(table(request.param))
-    return configure({"name": str(path), "target": "y"}, parse_method("erm"), epochs=4)
+    return config_of(tmp_path, request.param)
 
 
 def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
@@ -244,9 +238,7 @@ def test_seeds_go_through_the_standard_splits() -> None:
 
 
 def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text(table(0))
-    config = configure({"name": str(path), "target": "y"}, parse_method("erm"))
+    config = config_of(tmp_path, "price")
     problem = splits_of(config)[0][1]
     check_suitable([contestant("erm"), contestant("rcad"), contestant("me_ada")], config, problem)
     with pytest.raises(InputError, match=r"^expected methods for regression \(erm,.*rcad.*'label_smoothing'") as found:
@@ -268,17 +260,13 @@ def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None
         numbers_of(make_record(metrics={"test_nll": 1.0}), HELD_OUT)
 
 
-@pytest.mark.parametrize(("examples", "seeds"), [(25, 1), (12, 3), (400, 1)])
-def test_half_an_interval_of_an_accuracy(examples: int, seeds: int) -> None:
+def test_how_sure_a_choice_is_is_said_in_one_sentence() -> None:
     scipy = pytest.importorskip("scipy.stats")
-    held = HeldOut(examples, seeds, "accuracy")
-    assert held.points is not None
-    low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
-    # The exact interval goes in steps of one example.
-    assert held.points == pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
-
-
-def test_it_is_said_in_one_sentence() -> None:
+    for examples, seeds in ((25, 1), (12, 3), (400, 1)):
+        low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
+        # The exact interval goes in steps of one example.
+        half = pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
+        assert HeldOut(examples, seeds, "accuracy").points == half
     text = str(HeldOut(12, 1, "accuracy"))
     assert text.startswith("chosen by 12 validation examples: an accuracy over them is uncertain by 28 points")
     assert "12 validation examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))
