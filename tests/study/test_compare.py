@@ -17,9 +17,8 @@ from one_line import one_line
 from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.markdown import markdown
-from rcad.study.cells import judged
 from rcad.study.compare import COMPARISON, Comparison, _Work
-from rcad.study.compare_page import _evidence, difference_tables, document, formed, results_table
+from rcad.study.compare_page import _evidence, difference_tables, document, formed, judged, results_table
 
 pytest.importorskip("scipy.stats")
 pytest.importorskip("jinja2")

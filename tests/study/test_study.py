@@ -22,7 +22,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.study import backends
 from rcad.study.backends import HELD_OUT, Metrics, Stacked, can_stack, numbers_of
-from rcad.study.cells import typical
+from rcad.study.compare_page import typical
 from rcad.study.study import (
     FEW,
     Contestant,

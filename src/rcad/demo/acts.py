@@ -127,7 +127,7 @@ def _judged(
     passes: Mapping[str, float] | None = None,
 ) -> Record:
     """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
-    from rcad.study.cells import judged
+    from rcad.study.compare_page import judged
 
     controls = ("rcad_random", "confidence_penalty")
     cells = {}

@@ -23,8 +23,7 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.cells import Cells, are_numbers, chosen, judged
-from rcad.study.compare_page import CPU_TIME, document, formed
+from rcad.study.compare_page import CPU_TIME, Cells, are_numbers, chosen, document, formed, judged
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.ranges import applied
 from rcad.study.study import (

@@ -24,7 +24,7 @@ from rcad.runs.files import check_folder, finite_or_none
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.store import RECORD, Store
-from rcad.study.outputs import StudyResult, check_packages, earlier
+from rcad.study.outputs import StudyResult, check_packages, earlier, report_folder
 from rcad.study.statistics import FEWEST, Paired, averages, differences, paired
 from rcad.train.progress import Progress, watched
 
@@ -129,9 +129,7 @@ def evaluate_run(
         log.warning("left out %s: %s", name, error)
 
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
-    folder = None if out is None else expanded(out)
-    if folder is not None:
-        check_out(folder)
+    folder = None if out is None else check_out(out)
 
     def report(name: str, suite: str, step: str, done: int, total: int) -> None:
         reporter.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {step}", done, total)
@@ -167,13 +165,13 @@ def _chosen(store: Store, names: Sequence[str], leave_out: OnError) -> list[str]
     return [record.id for record in sorted(done, key=lambda record: (record.started, record.id))]
 
 
-def check_out(out: Path) -> None:
-    """That the files can be written, before anything is measured: packages, the folder, nobody else's page."""
+def check_out(out: Path | str) -> Path:
+    """The folder, where files can be written: packages, the folder, nobody else's page. Before anything is measured."""
     check_packages()
-    if out.exists() and not out.is_dir():
-        raise InputError(f"expected a folder for the report, but {out} is a file; pass another --out")
-    earlier([out / name for name in FILES], "report", kind=KIND)
-    check_folder(out)
+    folder = report_folder(out)
+    earlier([folder / name for name in FILES], "report", kind=KIND)
+    check_folder(folder)
+    return folder
 
 
 def summary(

@@ -126,15 +126,21 @@ def check_packages(*more: tuple[str, str, str]) -> None:
         need(*module)
 
 
+def report_folder(out: Path | str) -> Path:
+    """The folder of a report, which may be missing yet but is no file."""
+    folder = expanded(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"expected a folder for --out, but {folder} is a file; name another")
+    return folder
+
+
 @contextmanager
 def workplace(
     out: Path | str | None, runs: Path | str | None, *, track: str | Sequence[str] | None = None, **where: Any
 ) -> Iterator[tuple[Path | None, Place]]:
     """The folder of the report, and where runs are made: in `runs`, else inside the report, else for a while."""
     trackers = parse_trackers(track)
-    folder = None if out is None else expanded(out)
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InputError(f"expected a folder for --out, but {folder} is a file; name another")
+    folder = None if out is None else report_folder(out)
     with ExitStack() as stack:
         if runs is None:
             runs = (folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))) / "runs"
