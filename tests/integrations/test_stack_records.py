@@ -179,12 +179,12 @@ def test_the_documentation_s_table_is_the_record_s() -> None:
 
 def test_the_documentation_s_times_are_the_record_s() -> None:
     for row in TABLES["times"]:
-        assert f"{row['task']} {row['rcad ratio']:.1f}" in document("sklearn")
+        assert f"{row['task']} {row['rcad ratio']:.1f}" in " ".join(document("sklearn").split())
         assert row["rcad ratio"] <= 3, "a fit takes at most three times as long as that of scikit-learn's MLP"
     for name, words in (
         ("rcad", "{} to {} times as long"),
         ("erm", "{} to {} times with"),
-        ("weighted", "{} to\n{} times"),
+        ("weighted", "weights it takes {} to {} times"),
     ):
         ratios = [row[f"{name} ratio"] for row in TABLES["times"]]
-        assert words.format(f"{min(ratios):.1f}", f"{max(ratios):.1f}") in document("sklearn")
+        assert words.format(f"{min(ratios):.1f}", f"{max(ratios):.1f}") in " ".join(document("sklearn").split())
