@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, Tally, gain_of, is_check, judged, plan_claims
+from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judged, plan_claims
+from rcad.paper.published import Printed
+from rcad.paper.record import Study
 from rcad.paper.tables import SUITES
 from rcad.study.statistics import holm, paired
 
@@ -74,7 +76,7 @@ def test_silence_has_a_reason(seeds: Seeds, note: str, verdict: str) -> None:
 
 def test_three_seeds_are_enough_for_a_p_value_and_the_scale_is_noted() -> None:
     cells = column(RCAD={0: 32.0, 1: 32.5, 2: 32.1})
-    first, *_ = judged(PLANNED, cells, said="small scale")
+    first, *_ = judged(PLANNED, cells, remark="small scale")
     assert (first.gain["df"], first.note) == (2, "small scale")
     assert {one.verdict for one in judged(PLANNED, cells, trial=True)} == {"a trial", "not run"}
 
@@ -85,7 +87,7 @@ def test_what_could_not_be_measured_is_not_called_diverged() -> None:
 
 
 def test_claims_are_planned_as_printed() -> None:
-    planned = plan_claims({"a": {"ERM": 1.0, "RCAD": 2.0}}, ["a", "b"], [("RCAD", "ERM")], lower=True)
+    planned = plan_claims(["a", "b"], {"a": {"ERM": Printed(1.0), "RCAD": Printed(2.0)}}, [("RCAD", "ERM")], lower=True)
     assert [(one.statement, one.published) for one in planned] == [
         ("ERM is more accurate than RCAD", 1.0),
         (RANDOM, None),
@@ -109,7 +111,7 @@ def test_claims_are_planned_as_printed() -> None:
 )
 def test_which_are_checks_of_ours(target: str, statement: str, published: float | None, ours: bool) -> None:
     claim = Claim("", statement, "reproduced", published=published)
-    assert is_check(target, claim, SUITES[target].controls if target in SUITES else CONTROLS) == ours
+    assert Study(target, controls=SUITES[target].controls if target in SUITES else CONTROLS).added(claim) == ours
 
 
 def test_verdicts_are_counted_on_either_side() -> None:
@@ -117,8 +119,9 @@ def test_verdicts_are_counted_on_either_side() -> None:
         Claim("", name, verdict, published=1.0)
         for name, verdict in (("a", "reproduced"), ("b", "opposite"), ("c", "not run"), (RANDOM, "undecided"))
     ]
-    assert str(Tally.of("T8", found)) == (
+    assert str(Study("T8", controls=CONTROLS, claims=found).tally) == (
         "3 claims of the paper: 1 reproduced, 1 opposite, 1 not run; 1 check of ours: 1 undecided"
     )
-    assert str(Tally.of("T8", [])) == "0 claims of the paper"
-    assert str(Tally.of("T8", [Claim("", "a", "a trial", published=1.0)] * 3)) == "3 claims of the paper: a trial"
+    assert str(Study("T8").tally) == "0 claims of the paper"
+    trial = Study("T8", claims=[Claim("", "a", "a trial", published=1.0)] * 3)
+    assert str(trial.tally) == "3 claims of the paper: a trial"

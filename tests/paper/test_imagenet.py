@@ -12,7 +12,8 @@ import pytest
 
 from rcad.loss.method_rows import as_recorded
 from rcad.paper import benchmarks
-from rcad.paper.run import Order, make_suite
+from rcad.paper.run import make_suite
+from rcad.paper.suite import Order
 from rcad.runs.config import ModelConfig
 from rcad.runs.recipes import RECIPES
 from rcad.runs.store import Store

@@ -134,11 +134,11 @@ def test_what_the_text_says_of_erm_as_training_goes_on(
     late: list[float], fitted: list[float], verdicts: list[str]
 ) -> None:
     panels: list[dict[str, Any]] = [
-        {"method": name, "epoch": epoch, "arc_accuracy": [90.0, 91.0, 92.0], "probability": []}
-        | {"validation_accuracy": [90.0, 90.5, 90.2], "training_accuracy": [100.0] * 3}
+        {"method": name, "epoch": epoch, boundaries.SHARE: [90.0, 91.0, 92.0], "probability": []}
+        | {boundaries.FRESH: [90.0, 90.5, 90.2], boundaries.FITTED: [100.0] * 3}
         for name in ("rcad", "erm")
         for epoch in (1, 3)
     ]
-    panels[-1] |= {"validation_accuracy": late, "training_accuracy": fitted}
+    panels[-1] |= {boundaries.FRESH: late, boundaries.FITTED: fitted}
     made = boundaries.judge(boundaries.described(boundaries.Settings(), panels, {"chosen": {}}))
     assert [claim.verdict for claim in made.claims[2:]] == verdicts

@@ -21,8 +21,8 @@ from rcad.paper import run as running
 from rcad.paper.collect import collect, settings
 from rcad.paper.record import Study
 from rcad.paper.report.chapters import page
-from rcad.paper.run import Order, Outcome, make_suite, standing
-from rcad.paper.suite import plan
+from rcad.paper.run import Outcome, make_suite, plan_of, standing
+from rcad.paper.suite import Order
 from rcad.paper.tables import SUITES
 from rcad.report import markdown
 from rcad.runs.files import unsealed
@@ -182,7 +182,7 @@ def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(t
 
 
 def test_a_column_may_be_asked_for_by_its_data_set(tmp_path: Path) -> None:
-    planned = order("T6", tmp_path, only=("CIFAR-100",)).plan()
+    planned = plan_of(order("T6", tmp_path, only=("CIFAR-100",)))
     assert planned.columns == ("CIFAR-100, clean", "CIFAR-100, attacked")
     assert set(planned.skipped) == {column.name for column in SUITES["T6"].columns} - set(planned.columns)
 
@@ -247,8 +247,8 @@ def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkey
         make_suite(half, SILENT, silent)
     assert wanted.record.read_text() == before
     # With every run there, a page can be made anywhere, and says how they were trained.
-    planned = wanted.plan()
-    monkeypatch.setattr(Order, "plan", lambda self: replace(planned, precision=self.precision))
+    planned = plan_of(wanted)
+    monkeypatch.setattr(running, "plan_of", lambda order: replace(planned, order=order))
     try:
         assert make_suite(half, SILENT, silent) is not None
         record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
@@ -334,7 +334,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
     Records that know their top-5 accuracy need no evaluation: these are as records were before.
     """
     wanted, _ = t4
-    planned = plan(SUITES["T4"], "smoke", "one view", range(3), only=["n=500"])
+    planned = plan_of(wanted)
     store, kept = Store.open(tmp_path / "runs"), Store(wanted.store)
     for one in planned.runs:
         record = kept.get(config_id(one.config))
@@ -353,7 +353,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
 
 
 def test_runs_that_are_not_there_leave_empty_cells(tmp_path: Path) -> None:
-    planned = plan(SUITES["T3"], "smoke", "one view", range(3))
+    planned = plan_of(order("T3", tmp_path))
     found = collect(planned, RunLoader(Store.open(tmp_path), device="cpu"), silent)
     assert {one.verdict for one in found.claims} == {"not run"}
     assert not found.columns_run

@@ -72,15 +72,15 @@ def test_fold_by_fold_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_best_on_each_fold_is_chosen() -> None:
     folds = [made(k) for k in range(3)]
     arm = Arm("erm", stops(6, 3, 1))
-    scores, chosen = tune(arm, folds, [7, 8, 9], PROTOCOL, metric="nll", smaller=True)
+    scores, chosen = tune(arm, folds, [7, 8, 9], PROTOCOL, "nll")
     assert [len(row) for row in scores] == [3, 3, 3]
     assert chosen == [row.index(min(row)) for row in scores]
 
 
 def test_a_run_that_diverged_is_never_the_best() -> None:
-    assert best([math.nan, 3.0, 2.0, 2.0, -math.inf], smaller=True) == 2
-    assert best([math.nan, 3.0, 2.0, 3.0], smaller=False) == 1
-    assert best([math.nan, math.inf], smaller=True) == 0
+    assert best([math.nan, 3.0, 2.0, 2.0, -math.inf], "nll") == 2
+    assert best([math.nan, 3.0, 2.0, 3.0], "accuracy") == 1
+    assert best([math.nan, math.inf], "nll") == 0
 
 
 def test_a_run_that_diverged_is_nan() -> None:

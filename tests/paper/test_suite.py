@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rcad.errors import InputError
 from rcad.paper import benchmarks
-from rcad.paper.suite import Plan, plan
-from rcad.paper.tables import SUITES
+from rcad.paper.run import plan_of
+from rcad.paper.suite import Order, Plan
 
 
-@pytest.fixture
-def planned() -> Plan:
-    return plan(SUITES["F4"], "smoke", "one view", range(2), only=["alpha 0.5", "alpha 1"])
+def plan(name: str, scale: Any = "smoke", seeds: Sequence[int] = (0,), **options: Any) -> Plan:
+    return plan_of(Order(name, scale, "one view", seeds, Path(), **options))
 
 
-def test_cells_share_runs(planned: Plan) -> None:
+def test_cells_share_runs() -> None:
+    planned = plan("F4", seeds=(0, 1), only=("alpha 0.5", "alpha 1"))
     assert len(planned.runs) == 16
     assert len(planned.configs()) == 12  # ERM and the entropy at x do not know alpha
 
@@ -27,17 +29,17 @@ def test_missing_data_are_named_and_the_rest_is_run(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("RCAD_DATA", raising=False)
     (tmp_path / "cifar100").mkdir()
     (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
-    found = plan(SUITES["T1"], "small", "one view", [0], data_dir=tmp_path)
+    found = plan("T1", "small", data_dir=tmp_path)
     assert found.columns == ("CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100")
     assert [line.split(":")[0] for line in found.missing] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert all(line.endswith("so it was not run.") for line in found.missing)
     assert {one.column for one in found.runs} == set(found.columns)
     with pytest.raises(InputError, match=r"expected data for T1, but there are none: cifar100, tiny-imagenet"):
-        plan(SUITES["T1"], "small", "one view", [0], data_dir=tmp_path / "nowhere")
+        plan("T1", "small", data_dir=tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"the data folder has no imagenet/ with train/ and val/"):
-        plan(SUITES["T5"], "full", "one view", [0], data_dir=tmp_path)
+        plan("T5", "full", data_dir=tmp_path)
     with pytest.raises(InputError, match="expected --only to be"):
-        plan(SUITES["T1"], "smoke", "one view", [0], only=["MNIST"])
+        plan("T1", only=("MNIST",))
 
 
 def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +58,7 @@ def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monk
 
 
 def test_runs_in_bf16_are_other_runs() -> None:
-    plain = plan(SUITES["T4"], "smoke", "one view", [0], only=["n=500"])
-    found = plan(SUITES["T4"], "smoke", "one view", [0], only=["n=500"], precision="bf16")
-    assert (plain.precision, found.precision) == ("fp32", "bf16")
+    plain, found = (plan("T4", only=("n=500",), precision=precision) for precision in ("fp32", "bf16"))
     assert not set(plain.configs()) & set(found.configs())
     for one, other in zip(plain.runs, found.runs, strict=True):
         assert other[:2] == one[:2]

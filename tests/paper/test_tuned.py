@@ -10,7 +10,8 @@ from rcad.errors import InputError
 from rcad.paper import tuned
 from rcad.paper.benchmarks import CIFAR100_2K
 from rcad.paper.record import Study
-from rcad.paper.run import Order, Outcome, make_suite
+from rcad.paper.run import Outcome, make_suite
+from rcad.paper.suite import Order
 from rcad.paper.tables import SUITES
 from rcad.runs.store import Store
 from rcad.train.progress import SILENT
@@ -108,17 +109,16 @@ def test_methods_are_searched_and_judged_a_few_at_a_time(tmp_path: Path) -> None
 
 
 def test_a_whole_set_chooses_between_two_weight_decays(tmp_path: Path) -> None:
-    search = order(tmp_path, only=("n=500", "n=50,000"), scale="smoke").search()
-    tried = search.trial_configs("RCAD", "n=50,000")
+    search = tuned.Search.of(order(tmp_path, only=("n=500", "n=50,000")))
+    tried = search.trials("RCAD", "n=50,000")
     assert [values for values, _ in tried] == [{}, {tuned.DECAY: 1e-3}]
-    assert [len(configs) for _, configs in tried] == [1, 1]
-    assert [one.optim.weight_decay for _, (one,) in tried][1] == 1e-3
+    assert [run.config.optim.weight_decay for _, (run,) in tried][1] == 1e-3
     assert "Whole data sets (n=50,000): the paper's setting and weight decay 0.001, one seed." in search.design()
-    assert "Whole" not in order(tmp_path).search().design()
-    assert len(search.trial_configs("RCAD", "n=500")) == tuned.CANDIDATES["smoke"]
+    assert "Whole" not in tuned.Search.of(order(tmp_path)).design()
+    assert len(search.trials("RCAD", "n=500")) == tuned.CANDIDATES["smoke"]
 
 
 def test_only_some_tables_have_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--protocol tuned"):
-        order(tmp_path, name="T3", only=()).plan()
+        tuned.Search.of(order(tmp_path, name="T3", only=()))
     assert order(tmp_path, model="small_cnn").record.name == "T4-tuned-small_cnn.json"

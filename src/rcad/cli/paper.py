@@ -26,8 +26,8 @@ from rcad.cli.options import (
 
 if TYPE_CHECKING:
     from rcad.paper.record import Study
-    from rcad.paper.run import Order
     from rcad.paper.run import Outcome as Made
+    from rcad.paper.suite import Order
 
 app = group(
     "Reproduce the paper's tables and figures, with verdicts and the published numbers.",
@@ -107,7 +107,7 @@ class Suite:
         """What is to be made of a suite."""
         from rcad.cli.request import parse_seeds
         from rcad.paper.benchmarks import SEEDS
-        from rcad.paper.run import Order
+        from rcad.paper.suite import Order
         from rcad.paper.targets import TARGETS
 
         usual = TARGETS[name].seeds if self.scale == "full" else SEEDS[self.scale]  # type: ignore[index]

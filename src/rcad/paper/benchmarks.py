@@ -242,15 +242,24 @@ def is_own(label: str) -> bool:
     return ":" in label
 
 
-def method_of(label: str, setting: Setting) -> tuple[MethodRow, ...]:
+def method_of(label: str, setting: Setting, values: Mapping[str, float] | None = None) -> tuple[MethodRow, ...]:
     """The method rows of a label, e.g. "RCAD + LS"; or of a text that names code of the user's, "mymodule:my_method".
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
+
+    Args:
+        values: parameters that differ from the paper's, by part and name, e.g. "RCAD.alpha".
     """
     names = sorted(label.split(" + "), key="LS".__eq__)  # last, so that "LS + RCAD" and "RCAD + LS" are one run
-    parts: list[Any] = list(named_method(label)) if is_own(label) else [PARTS[name](setting) for name in names]
+    parts: list[Any] = list(named_method(label)) if is_own(label) else [_part(n, setting, values or {}) for n in names]
     if setting.views == "two views" and "FGSM" not in label:
         parts = [("two_views", {}), *(part for part in parts if part[0] != "erm")]
     elif len(parts) > 1:
         parts = [part for part in parts if part[0] != "erm"]
     return method_rows(parts)
+
+
+def _part(name: str, setting: Setting, values: Mapping[str, float]) -> Part:
+    method, parameters = PARTS[name](setting)
+    own = {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
+    return method, {**parameters, **own}

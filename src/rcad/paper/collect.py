@@ -50,8 +50,8 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
         target=suite.name,
         title=suite.title,
         about=suite.about,
-        scale=planned.scale,
-        protocol=planned.views,
+        scale=planned.order.scale,
+        protocol=planned.order.views,
         rows=suite.rows,
         columns=[column.name for column in suite.columns],
         controls=suite.controls,
@@ -59,17 +59,17 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
         places=_places(planned, runs),
         rule=IMAGE_RULE,
         notes=[
-            *([LABELS[planned.scale]] if planned.scale in LABELS else []),
+            *([LABELS[planned.order.scale]] if planned.order.scale in LABELS else []),
             *suite.notes,
             *unevaluated,
-            *([IN_BF16] if planned.precision == "bf16" else []),
+            *([IN_BF16] if planned.order.precision == "bf16" else []),
         ],
         not_run=[*_not_run(planned, shelf), *_gaps(planned, runs)],
         versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
         seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
         settings={
-            "seeds": list(planned.seeds),
-            "precision": planned.precision,
+            "seeds": list(planned.order.seeds),
+            "precision": planned.order.precision,
             "columns": {name: _setting(planned, name) for name in planned.columns},
         },
     )
@@ -81,13 +81,13 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
 def _setting(planned: Plan, column: str) -> str:
     """A column's data, network and schedule in words."""
     networks = dict.fromkeys(run.config.model.name for run in planned.runs if run.column == column)
-    return planned.suite.column(column).benchmark.words(planned.scale, " or ".join(networks))
+    return planned.suite.column(column).benchmark.words(planned.order.scale, " or ".join(networks))
 
 
 def _not_run(planned: Plan, shelf: RunLoader) -> list[str]:
     """Why columns have no run: their data are not here, or nobody asked for them."""
     benchmarks = {name: planned.suite.column(name).benchmark for name in planned.skipped}
-    reasons = {name: not_here(one, planned.scale, shelf.data_dir) for name, one in benchmarks.items()}
+    reasons = {name: not_here(one, planned.order.scale, shelf.data_dir) for name, one in benchmarks.items()}
     unasked = [name for name, reason in reasons.items() if reason is None]
     return list(
         dict.fromkeys(
@@ -119,8 +119,8 @@ def judged_twice(study: Study, planned: Plan) -> list[Claim]:
         if any(not run.diverged and run.metrics.get(study.metric_of(side[1])) is None for run in place.runs)
     )
     more: dict[str, Any] = {
-        "said": "small scale" if planned.scale == "small" else "",
-        "trial": planned.scale == "smoke",
+        "remark": "small scale" if planned.order.scale == "small" else "",
+        "trial": planned.order.scale == "smoke",
     }
     found = judged(suite.claims, values, not_measured=unmeasured, **more)
     last: dict[Side, Seeds] = {
@@ -158,7 +158,7 @@ def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], li
             evaluations.discard(CALIBRATION)  # the record says all that is shown of it
         for evaluation in sorted(evaluations) if record.status == "done" else ():
             try:
-                outcome = evaluate(shelf, run, (evaluation,), settings(evaluation, planned.scale))
+                outcome = evaluate(shelf, run, (evaluation,), settings(evaluation, planned.order.scale))
             except InputError as error:
                 reason = str(error).replace(run, "ID")
                 reasons[reason] = reasons.get(reason, 0) + 1

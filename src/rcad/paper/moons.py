@@ -16,7 +16,7 @@ from torch import Tensor
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper import two_moons
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judged, plan_claims
-from rcad.paper.published import MOONS, Printed
+from rcad.paper.published import T8, Printed
 from rcad.paper.record import Say, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.paper.two_moons import Noise, bayes_accuracy
@@ -149,10 +149,12 @@ def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     return described(settings, cells, sweep(first, plain, settings, say), ratios(first, plain, settings, say))
 
 
-def printed(cell: Mapping[str, Any]) -> dict[str, float]:
-    """The paper's numbers by label, where the noise is on all dimensions; its FGSM is the sign of the gradient."""
-    row = MOONS.get((cell["d"], cell["sigma"]), {}) if cell["noise"] == "all" else {}
-    return {LABELS["fgsm_linf" if name == "fgsm" else name]: value for name, value in row.items()}
+def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
+    """The paper's numbers by column and row, where the noise is on all dimensions."""
+    return {
+        column: T8.get((cell["d"], cell["sigma"]), {}) if cell["noise"] == "all" else {}
+        for column, cell in cells.items()
+    }
 
 
 def described(
@@ -160,11 +162,12 @@ def described(
 ) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
+    published = printed(cells)
     above = [
-        f"{column}: {label} {value:g}, while no classifier exceeds {cell['bayes']:.1f}"
-        for column, cell in cells.items()
-        for label, value in printed(cell).items()
-        if value > cell["bayes"]
+        f"{column}: {row} {number.mean:g}, while no classifier exceeds {cells[column]['bayes']:.1f}"
+        for column, numbers in published.items()
+        for row, number in numbers.items()
+        if number.mean > cells[column]["bayes"]
     ]
     impossible = (
         "Printed accuracies above the best possible, if the noise is on all dimensions and the moons have radius 1: "
@@ -186,7 +189,7 @@ def described(
             {column: cell["methods"] for column, cell in cells.items()},
             LABELS,
             ("accuracy", "nll"),
-            lambda column, method: Printed(found) if (found := printed(cells[column]).get(LABELS[method])) else None,
+            published,
         ),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
         notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
@@ -228,14 +231,14 @@ def _own_size(by_size: Sequence[Any]) -> str:
 def judge(study: Study) -> Study:
     """Who is more accurate, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
     pairs = [("RCAD", "ERM"), ("RCAD", "ME-ADA"), ("RCAD", "FGSM linf"), ("FGSM linf", "ERM")]
+    published = printed(study.details["cells"])
     planned: list[PlannedClaim] = []
     for column in study.columns:
-        shown = {column: printed(study.details["cells"][column])}
-        here = [pair for pair in pairs if all((row, column) in study.places for row in pair)]
-        planned += plan_claims(shown, [column], here)
+        run = [pair for pair in pairs if all((row, column) in study.places for row in pair)]
+        planned += plan_claims([column], published, run)
     cells = dict(study.cells())
     for where, accuracies in at_printed_size(study).items():
-        planned += plan_claims({where: printed(study.details["cells"][study.columns[0]])}, [where], [("RCAD", "ERM")])
+        planned += plan_claims([where], {where: published[study.columns[0]]}, [("RCAD", "ERM")])
         cells |= {(label, where): dict(enumerate(values)) for label, values in accuracies.items()}
     return replace(study, claims=judged(planned, cells, trial=study.scale == "smoke", count_all=True))
 
@@ -258,9 +261,7 @@ def study(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
     methods: dict[str, Any] = {}
     for arm in arms:
         progress = partial(say, f"{cell.name}: {arm.name}")
-        scores, (choice,) = tune(
-            arm, [tuning], [TUNING_SEED], settings.protocol, metric="accuracy", smaller=False, progress=progress
-        )
+        scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], settings.protocol, "accuracy", progress)
         methods[arm.name] = {
             **refit(arm.candidates[choice], fresh, settings.protocol, progress),
             "chosen": choice,

@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rcad.errors import InputError, shaped, shown
-from rcad.paper.claims import NOT_RUN, TRIAL, Claim, Side, Tally, is_check
+from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, Tally
 from rcad.paper.published import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
 
@@ -204,7 +204,8 @@ class Study:
 
     @property
     def tally(self) -> Tally:
-        return Tally.of(self.target, self.claims, self.controls)
+        sides = ([claim.verdict for claim in self.claims if self.added(claim) == added] for added in (False, True))
+        return Tally(*sides)
 
     def metric_of(self, column: str) -> str:
         return self.metrics.get(column, self.metric)
@@ -221,8 +222,9 @@ class Study:
         }
 
     def added(self, claim: Claim) -> bool:
-        """Whether a claim is a check of ours, which the paper does not make itself."""
-        return is_check(self.target, claim, self.controls)
+        """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
+        unprinted = self.target.startswith("T") and claim.published is None
+        return unprinted or claim.statement == TOGETHER or claim.statement.endswith(tuple(self.controls))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it: numbers have seven digits, those that are not finite are None."""

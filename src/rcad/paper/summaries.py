@@ -38,13 +38,13 @@ class Summary(ABC):
     def found(self, cells: Cells) -> Finding | None:
         """What these cells say of it; None where too few were run."""
 
-    def judge(self, cells: Cells, said: str, *, trial: bool) -> Claim:
+    def judge(self, cells: Cells, remark: str, *, trial: bool) -> Claim:
         """The sentence as a claim."""
         found = self.found(cells)
         if found is None:
             return Claim(self.where, self.statement, NOT_RUN, note=NOT_RUN, ours=NOT_RUN, rule=self.rule)
         verdict, gain = TRIAL if trial else found.verdict, None if found.gain is None else found.gain.to_dict()
-        judged = Claim(self.where, self.statement, verdict, gain, found.published, note=said)
+        judged = Claim(self.where, self.statement, verdict, gain, found.published, note=remark)
         return replace(judged, ours=found.ours, rule=self.rule)
 
 

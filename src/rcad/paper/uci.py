@@ -29,7 +29,7 @@ from rcad.loss.methods import (
 from rcad.loss.methods import ada as ada_
 from rcad.loss.methods import erm as erm_
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judged, plan_claims
-from rcad.paper.published import UCI_NLL, Printed
+from rcad.paper.published import T7
 from rcad.paper.record import Say, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.study.judge import CLAIM_RULE
@@ -155,7 +155,7 @@ def described(settings: Settings, tables: Mapping[str, Any], without_cap: Mappin
             {column: table["methods"] for column, table in tables.items()},
             LABELS,
             ("nll", "rmse"),
-            lambda column, method: Printed(*found) if (found := UCI_NLL.get(column, {}).get(method)) else None,
+            T7,
         ),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
         notes=[SEEN_BEFORE, FOR_A_CONTROL],
@@ -181,14 +181,9 @@ def judge(study: Study) -> Study:
 
     The paper shows no random direction: the difference that it credits to the direction is RCAD's gain over ERM.
     """
-    printed = {
-        name: {LABELS[method]: mean for method, (mean, _) in rows.items()}
-        for name, rows in UCI_NLL.items()
-        if name in study.columns
-    }
     planned = plan_claims(
-        printed,
         study.columns,
+        T7,
         [("RCAD", "ERM"), ("RCAD", "ME-ADA")],
         better=lambda column: "has lower NLL than",
         lower=True,
@@ -227,9 +222,8 @@ def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
     for arm in settings.arms():
         progress = partial(say, f"{data.name}: {arm.name}")
         seeds = [TUNING_SEED + k for k in range(settings.splits)]
-        scores, chosen = tune(arm, inner, seeds, settings.protocol, metric="nll", smaller=True, progress=progress)
-        jobs = [Job(arm.candidates[choice], k, k) for k, choice in enumerate(chosen)]
-        final = fit(jobs, outer, settings.protocol, progress).metrics
+        scores, chosen = tune(arm, inner, seeds, settings.protocol, "nll", progress)
+        final = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
         methods[arm.name] = {
             "nll": final["nll"],
             "rmse": final["rmse"],
