@@ -180,9 +180,6 @@ def ahead(order: Order) -> list[tuple[Plan, int]]:
 
 def standing(order: Order) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
     """(row, column, runs done, runs planned) of every cell for which there are data; and which data are missing."""
-    planned = plan_of(order).requested()
-    store = Store(order.store, order.packs)
-    cells: dict[tuple[str, str], list[bool]] = {}
-    for run in planned.runs:
-        cells.setdefault((run.row, run.column), []).append(store.status(run.config) in FINISHED)
-    return [(row, column, sum(done), len(done)) for (row, column), done in cells.items()], planned.missing
+    planned, store = plan_of(order).requested(), Store(order.store, order.packs)
+    done = {cell: [store.status(run.config) in FINISHED for run in runs] for cell, runs in planned.cells().items()}
+    return [(row, column, sum(own), len(own)) for (row, column), own in done.items()], planned.missing

@@ -23,7 +23,7 @@ from rcad.paper.benchmarks import (
     method_of,
     missing,
 )
-from rcad.paper.claims import CONTROLS, PlannedClaim, plan_claims
+from rcad.paper.claims import CONTROLS, PlannedClaim, Side, plan_claims
 from rcad.paper.published import Printed, Table
 from rcad.paper.record import Study
 from rcad.paper.summaries import Summary
@@ -265,6 +265,13 @@ class Plan:
         """The runs of the rows that were asked for."""
         rows = self.order.rows
         return replace(self, runs=tuple(run for run in self.runs if not rows or run.row in rows))
+
+    def cells(self) -> dict[Side, list[PlannedRun]]:
+        """The runs of each row and column."""
+        cells: dict[Side, list[PlannedRun]] = {}
+        for run in self.runs:
+            cells.setdefault((run.row, run.column), []).append(run)
+        return cells
 
     def configs(self) -> dict[str, RunConfig]:
         """Every run once, by id, in order."""

@@ -18,8 +18,7 @@ from rcad.paper.theory.simulation import (
     run_finals,
     run_trajectories,
     step_sizes,
-    sweep_alpha,
-    sweep_problem,
+    sweep,
     together,
     variants,
     window,
@@ -109,21 +108,21 @@ def test_the_population_s_window_at_the_paper_s_numbers() -> None:
 
 
 def test_sweeps_agree_with_single_runs() -> None:
-    sweep = sweep_alpha((0.01, 0.7), BASE)
+    by_alpha = sweep("alpha", (0.01, 0.7), BASE)
     erm, rcad = run_finals(BASE)
     accuracy = BASE.problem.accuracy(rcad[0])
-    assert sweep["rcad_accuracy"]["mean"][1] == pytest.approx(accuracy.mean().item(), abs=1e-5)
-    assert sweep["rcad_accuracy"]["median"][1] == pytest.approx(accuracy.quantile(0.5).item(), abs=1e-5)
-    assert sweep["rcad_accuracy"]["q05"][1] == pytest.approx(accuracy.quantile(0.05).item(), abs=1e-5)
-    assert sweep["erm_noise"]["mean"][0] == pytest.approx(norms(erm)[1].mean().item(), abs=1e-5)
-    assert sweep["better"] == [pytest.approx(0.35, abs=0.08), 1.0]
+    assert by_alpha["rcad_accuracy"]["mean"][1] == pytest.approx(accuracy.mean().item(), abs=1e-5)
+    assert by_alpha["rcad_accuracy"]["median"][1] == pytest.approx(accuracy.quantile(0.5).item(), abs=1e-5)
+    assert by_alpha["rcad_accuracy"]["q05"][1] == pytest.approx(accuracy.quantile(0.05).item(), abs=1e-5)
+    assert by_alpha["erm_noise"]["mean"][0] == pytest.approx(norms(erm)[1].mean().item(), abs=1e-5)
+    assert by_alpha["better"] == [pytest.approx(0.35, abs=0.08), 1.0]
 
 
 def test_more_data_and_fewer_noisy_features_help_both() -> None:
-    by_n = sweep_problem("n", (10, 20, 100), BASE)
+    by_n = sweep("n", (10, 20, 100), BASE)
     assert by_n["erm_accuracy"]["mean"] == sorted(by_n["erm_accuracy"]["mean"])
     assert by_n["rcad_accuracy"]["mean"] == sorted(by_n["rcad_accuracy"]["mean"])
-    by_d = sweep_problem("d", (2, 8, 64), BASE)
+    by_d = sweep("d", (2, 8, 64), BASE)
     assert by_d["erm_accuracy"]["mean"] == sorted(by_d["erm_accuracy"]["mean"], reverse=True)
     # With three times as many features as examples RCAD no longer helps.
     assert by_d["better"][1] > 0.95

@@ -23,8 +23,7 @@ from rcad.paper.theory.simulation import (
     reading_gap,
     run_trajectories,
     step_sizes,
-    sweep_alpha,
-    sweep_problem,
+    sweep,
     together,
     variants,
     window,
@@ -55,8 +54,8 @@ def run(settings: Settings, data_dir: Path | None, tell: Say) -> Study:
     say("the lemmas, the theorem and the appendix")
     checks, proofs = _checked(settings)
     say("the sweeps")
-    grids = (("n", NS), ("d", DS), ("beta", BETAS))
-    sweeps = [sweep_alpha(ALPHAS, single), *(sweep_problem(over, grid, single) for over, grid in grids)]
+    grids = (("alpha", ALPHAS), ("n", NS), ("d", DS), ("beta", BETAS))
+    sweeps = [sweep(over, grid, single) for over, grid in grids]
     details: dict[str, Any] = {"sweeps": sweeps}
     say("the window of alpha")
     details["windows"] = [window(beta, single) for beta in BETAS]
@@ -106,7 +105,7 @@ def _checked(settings: Settings) -> tuple[dict[str, Any], list[Claim]]:
         "conditions": met,
         "conclusion": conclusions[0],
         "conclusion_with_c0": conclusions[1],
-        "appendix": asdict(behind),
+        "appendix": behind,
         "rates": [one for one in rates if one is not None],
     }
     return checks, [
