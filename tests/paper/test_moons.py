@@ -79,15 +79,15 @@ def judged(
         name: {"accuracy": (80 + shift.get(name, 0.0) + row).tolist(), "nll": row.tolist()}
         for name, row in zip(moons.LABELS, noisy, strict=True)
     }
-    cell = {"d": 625, "sigma": sigma, "noise": noise, "bayes": bayes, "methods": methods}
-    sweep = sizes or [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}}]
+    cell = {"d": 625, "sigma": sigma, "noise": noise, "bayes": bayes, "methods": methods, "tuning": {}}
+    sweep = sizes or [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}, "seconds": 1.0}]
     return moons.judge(moons.described(moons.Settings(), {"a": cell}, sweep, {"epochs": []}))
 
 
 def test_the_paper_s_own_size_is_judged_apart() -> None:
     accuracy = {"erm": [99.7, 99.6, 99.8], "rcad": [99.5, 99.5, 99.4], "rcad_random": [94.7, 94.6, 94.7]}
     n, draws, epochs = moons.PRINTED_SIZE
-    found = judged(sizes=[{"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy}]).claims
+    found = judged(sizes=[{"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy, "seconds": 60.0}]).claims
     mine = {one.statement: one for one in found if one.where == "a, n=20,000, 300 epochs"}
     assert mine["RCAD is more accurate than ERM"].published == pytest.approx(14.5)
     assert mine["RCAD is more accurate than ERM"].verdict in ("not reproduced", "opposite")

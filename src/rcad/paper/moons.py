@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -144,9 +145,10 @@ def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     """Everything of the table."""
     cells = {cell.name: study(cell, settings, say) for cell in settings.cells}
     first = settings.cells[0]
-    chosen = {arm.name: arm.candidates[cells[first.name]["methods"][arm.name]["chosen"]] for arm in settings.arms()}
-    plain = {"erm": settings.arms()[0].candidates[0], **{name: chosen[name] for name in CONTROLLED[1:]}}
-    return described(settings, cells, sweep(first, plain, settings, say), ratios(first, plain, settings, say))
+    arms, tuning = {arm.name: arm for arm in settings.arms()}, cells[first.name]["tuning"]
+    chosen = {name: arms[name].candidates[tuning[name]["chosen"]] for name in CONTROLLED[1:]}
+    chosen = {"erm": arms["erm"].candidates[0], **chosen}  # the last epoch
+    return described(settings, cells, sweep(first, chosen, settings, say), ratios(first, chosen, settings, say))
 
 
 def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
@@ -185,12 +187,7 @@ def described(
         rows=list(LABELS.values()),
         columns=list(cells),
         controls=CONTROLS,
-        places=places(
-            {column: cell["methods"] for column, cell in cells.items()},
-            LABELS,
-            ("accuracy", "nll"),
-            published,
-        ),
+        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), published),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
         notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
         series=[
@@ -202,14 +199,7 @@ def described(
         settings=settings.to_dict(),
         details={
             "cells": {column: {key: cell[key] for key in ("d", "sigma", "noise")} for column, cell in cells.items()},
-            "tuning": {
-                column: {
-                    method: {"chosen": found["chosen"], "validation": found["validation"]}
-                    for method, found in cell["methods"].items()
-                    if "chosen" in found
-                }
-                for column, cell in cells.items()
-            },
+            "tuning": {column: cell["tuning"] for column, cell in cells.items()},
             "sweep": [{key: value for key, value in row.items() if key != "accuracy"} for row in by_size],
             "weight_ratio": weights,
         },
@@ -218,13 +208,13 @@ def described(
 
 def _own_size(by_size: Sequence[Any]) -> str:
     """What is said of the paper's own size, and how long it took."""
-    found = [row for row in by_size if (row["n"], row["draws"], row["epochs"]) == PRINTED_SIZE]
-    if not found:
+    seconds = {(row["n"], row["draws"], row["epochs"]): row["seconds"] for row in by_size}
+    if PRINTED_SIZE not in seconds:
         return " (the paper has 20,000 and 300 epochs)"
-    took = f", computed in {found[0]['seconds'] / 60:.0f} minutes of one core" if "seconds" in found[0] else ""
     return (
         " (the paper has 20,000 and 300 epochs: ERM, RCAD and the random direction were run so on "
-        f"{PRINTED_SIZE[1]} draws of the first distribution, with the configurations chosen here{took})"
+        f"{PRINTED_SIZE[1]} draws of the first distribution, with the configurations chosen here, computed in "
+        f"{seconds[PRINTED_SIZE] / 60:.0f} minutes of one core)"
     )
 
 
@@ -258,22 +248,19 @@ def study(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     fresh = [draw(cell, settings.n, settings.n_test, seed) for seed in range(settings.seeds)]
     arms = [arm for arm in settings.arms() if not cell.methods or arm.name in cell.methods]
-    methods: dict[str, Any] = {}
+    methods, choices = {}, {}
     for arm in arms:
         progress = partial(say, f"{cell.name}: {arm.name}")
         scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], settings.protocol, "accuracy", progress)
-        methods[arm.name] = {
-            **refit(arm.candidates[choice], fresh, settings.protocol, progress),
-            "chosen": choice,
-            "validation": scores[0],
-        }
+        methods[arm.name] = refit(arm.candidates[choice], fresh, settings.protocol, progress)
+        choices[arm.name] = {"chosen": choice, "validation": scores[0]}
     say(f"{cell.name}: fixed settings", 0, 1)
     methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
     if not cell.methods:
         fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
         methods[LINF_003] = refit(fixed, fresh, settings.protocol)
-    bayes = 100 * bayes_accuracy(cell.sigma, cell.noise)
-    return {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "bayes": bayes, "methods": methods}
+    about = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise}
+    return {**about, "bayes": 100 * bayes_accuracy(cell.sigma, cell.noise), "methods": methods, "tuning": choices}
 
 
 def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> list[dict[str, Any]]:
@@ -284,7 +271,8 @@ def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: 
         start = time.process_time()
         folds = [draw(cell, n, settings.n_test, seed) for seed in range(draws)]
         protocol = replace(settings.protocol, epochs=epochs)
-        accuracy = {name: refit(replace(one, epochs=None), folds, protocol)["accuracy"] for name, one in chosen.items()}
+        longest = {name: replace(candidate, epochs=None) for name, candidate in chosen.items()}
+        accuracy = {name: refit(candidate, folds, protocol)["accuracy"] for name, candidate in longest.items()}
         seconds = round(time.process_time() - start, 1)
         rows.append({"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy, "seconds": seconds})
     return rows
@@ -294,12 +282,12 @@ def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say:
     """How much larger the first layer's weights on a true dimension are than on a noise dimension, by epoch."""
     folds = draws_held(cell, settings.n, settings.seeds, draw(cell, 2, settings.n_validation, TUNING_SEED))
     result: dict[str, Any] = {"epochs": list(settings.ratio_epochs)}
-    for name, one in chosen.items():
+    for name, candidate in chosen.items():
         say(f"weights of {name}", 0, 1)
-        jobs = [Job(replace(one, epochs=epoch), k, k) for k in range(len(folds)) for epoch in settings.ratio_epochs]
+        looks = [replace(candidate, epochs=epoch) for epoch in settings.ratio_epochs]
+        jobs = [Job(look, k, k) for k in range(len(folds)) for look in looks]
         values = [weight_ratio(model) for model in fit(jobs, folds, settings.protocol).models]
-        size = len(settings.ratio_epochs)
-        result[name] = [values[start : start + size] for start in range(0, len(values), size)]
+        result[name] = np.reshape(values, (len(folds), -1)).tolist()
     return result
 
 
@@ -311,13 +299,12 @@ def weight_ratio(model: StackedMLP) -> float:
 
 def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
     """A training set and held-out examples of its own."""
-    given: dict[str, Any] = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "seed": seed}
-    parts = (*two_moons.draw(n, **given), *two_moons.draw(n_held, **given, test=True))
-    x, y, held_x, held_y = map(torch.from_numpy, parts)
+    moons = partial(two_moons.draw, d=cell.d, sigma=cell.sigma, noise=cell.noise, seed=seed)
+    x, y, held_x, held_y = map(torch.from_numpy, (*moons(n), *moons(n_held, test=True)))
     return Fold(x, y, held_x, held_y, 2)
 
 
 def draws_held(cell: Cell, n: int, draws: int, tuning: Fold) -> list[Fold]:
     """Fresh training sets with the held-out rows of the tuning draw: no test row is read."""
     fresh = (draw(cell, n, 2, seed) for seed in range(draws))
-    return [one._replace(held_x=tuning.held_x, held_y=tuning.held_y) for one in fresh]
+    return [fold._replace(held_x=tuning.held_x, held_y=tuning.held_y) for fold in fresh]

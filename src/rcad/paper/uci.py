@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -151,26 +151,14 @@ def described(settings: Settings, tables: Mapping[str, Any], without_cap: Mappin
         rows=list(LABELS.values()),
         columns=list(tables),
         controls=CONTROLS,
-        places=places(
-            {column: table["methods"] for column, table in tables.items()},
-            LABELS,
-            ("nll", "rmse"),
-            T7,
-        ),
+        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), T7),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
         notes=[SEEN_BEFORE, FOR_A_CONTROL],
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in tables.items()},
         settings=settings.to_dict(),
         details={
             "rows": {name: {**table["rows"], "features": table["features"]} for name, table in tables.items()},
-            "tuning": {
-                name: {
-                    method: {key: value for key, value in found.items() if key not in ("nll", "rmse")}
-                    for method, found in table["methods"].items()
-                    if "chosen" in found
-                }
-                for name, table in tables.items()
-            },
+            "tuning": {name: table["tuning"] for name, table in tables.items()},
             "uncapped": without_cap,
         },
     )
@@ -218,24 +206,22 @@ def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
     inner = [_inner(data, settings, k) for k in range(settings.splits)]
     pairs = data.standard_splits[: settings.splits]
     outer = [fold(data, np.sort(train), np.sort(test)) for train, test in pairs]
-    methods: dict[str, Any] = {}
+    methods, tuning = {}, {}
     for arm in settings.arms():
         progress = partial(say, f"{data.name}: {arm.name}")
         seeds = [TUNING_SEED + k for k in range(settings.splits)]
         scores, chosen = tune(arm, inner, seeds, settings.protocol, "nll", progress)
-        final = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
-        methods[arm.name] = {
-            "nll": final["nll"],
-            "rmse": final["rmse"],
+        methods[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
+        diverged = int((~np.isfinite(scores)).sum())
+        tuning[arm.name] = {
             "chosen": chosen,
-            "validation_mean": _means(scores),
-            "tuning_diverged": int((~np.isfinite(scores)).sum()),
+            "validation_mean": np.mean(scores, 0).tolist(),
+            "tuning_diverged": diverged,
         }
     # The protocol as it stands, without a choice: the first of ERM's configurations is the last epoch.
-    final = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
-    methods[FIXED] = {"nll": final["nll"], "rmse": final["rmse"]}
+    methods[FIXED] = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
     sizes = {"train": len(pairs[0][0]), "test": len(pairs[0][1]), "validation": len(inner[0].held_y)}
-    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods}
+    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods, "tuning": tuning}
 
 
 def _inner(data: Dataset, settings: Settings, split: int) -> Fold:
@@ -256,11 +242,8 @@ def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
         ]
         say(f"{data.name}: entropy {name}", 0, 1)
         jobs = [Job(one, k, TUNING_SEED + k) for one in candidates for k in range(len(folds))]
-        values = np.asarray(fit(jobs, folds, settings.protocol).metrics["nll"]).reshape(len(candidates), -1)
-        result[name] = {
-            "validation_nll": [[float(v) if np.isfinite(v) else None for v in row] for row in values],
-            "diverged": [int((~np.isfinite(row)).sum()) for row in values],
-        }
+        values = np.reshape(fit(jobs, folds, settings.protocol).metrics["nll"], (len(candidates), -1))
+        result[name] = {"validation_nll": values.tolist(), "diverged": (~np.isfinite(values)).sum(1).tolist()}
     return result
 
 
@@ -271,9 +254,3 @@ def fold(data: Dataset, train: Index, held: Index) -> Fold:
     x, held_x = (torch.from_numpy(inputs.transform(data.train.x[rows])) for rows in (train, held))
     y, held_y = (torch.from_numpy(targets.transform(data.train.y[rows])) for rows in (train, held))
     return Fold(x, y, held_x, held_y, 0, targets.scale)
-
-
-def _means(scores: Sequence[Sequence[float]]) -> list[float | None]:
-    """The mean over folds of each candidate's score; None where one diverged."""
-    means = np.asarray(scores).mean(0)
-    return [float(mean) if np.isfinite(mean) else None for mean in means]
