@@ -6,18 +6,14 @@ import json
 import math
 from pathlib import Path
 
+import measured_alpha as study
 import numpy as np
 import pytest
 
-from rcad.paper import alpha as study
-from rcad.paper.alpha import main
+from paper_records import silent
 from rcad.paper.record import Study
 
 pytest.importorskip("sklearn")
-
-
-def quiet(what: str, done: int, total: int) -> None:
-    pass
 
 
 def table(splits: int = 3) -> Study:
@@ -55,7 +51,7 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
 
 
 def test_linear_rows() -> None:
-    (row,) = study.linear(study.SCALES["smoke"], quiet)
+    (row,) = study.linear(study.SCALES["smoke"], silent)
     assert row["helpful"]
     assert min(row["helpful"]) <= row["best_alpha"] <= max(row["helpful"])
     assert row["best"] > row["erm"]
@@ -63,7 +59,7 @@ def test_linear_rows() -> None:
 
 
 def test_the_best_of_a_grid_and_the_suggestion_beside() -> None:
-    row = study.moons(study.SCALES["smoke"], quiet)[0]
+    row = study.moons(study.SCALES["smoke"], silent)[0]
     means = np.asarray(row["grid"]).mean(1)
     assert (row["best_alpha"], row["best"]) == (row["alphas"][means.argmax()], means.max())
     assert {"alpha", "accuracy"} == set(row["suggested"])
@@ -71,14 +67,14 @@ def test_the_best_of_a_grid_and_the_suggestion_beside() -> None:
 
 
 def test_real_targets() -> None:
-    (row,) = study.regression(study.Settings(), table(), None, quiet)
+    (row,) = study.regression(study.Settings(), table(), None, silent)
     assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0, 1.0])
     assert len(row["rule"]) == 3
     assert all(0.1 < value < 3 for value in row["rule"])
 
 
 def test_digits_judge_by_other_images() -> None:
-    row = study.digits(study.SCALES["smoke"], quiet)
+    row = study.digits(study.SCALES["smoke"], silent)
     assert np.asarray(row["grid"]).shape == (2, 2)
     assert row["alphas"][1] == pytest.approx(2 * row["alphas"][0])
     assert math.isclose(row["suggested"]["alpha"], row["alphas"][1], rel_tol=0.05)
@@ -89,7 +85,7 @@ def test_the_main(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     table().write(uci)
     out = tmp_path / "out"
     words = ["--scale", "smoke", "--out", str(out), "--uci", str(uci)]
-    assert main(words) == 0
+    assert study.main(words) == 0
     text = (out / "alpha.md").read_text()
     made = json.loads((out / "alpha.json").read_text())
     assert (made["kind"], made["target"]) == ("rcad study", "alpha")
@@ -100,8 +96,8 @@ def test_the_main(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
         raise AssertionError("computed again")
 
     monkeypatch.setattr(study, "run", never)
-    assert main(words) == 0
+    assert study.main(words) == 0
     (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
-    assert main(words) == 2
-    assert main(["--uci", str(tmp_path / "none.json")]) == 2
+    assert study.main(words) == 2
+    assert study.main(["--uci", str(tmp_path / "none.json")]) == 2
     assert capsys.readouterr().err.count("expected") == 2

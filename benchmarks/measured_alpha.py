@@ -1,8 +1,10 @@
 """How good is the measured alpha? Half the median distance to another class, against the best alpha by grid.
 
-`python -m rcad.paper.alpha --help` computes it. Linear theory: the window is known. Moons in d dimensions
-and digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another
-rule is tried there against the alphas that the table T7 chose. CIFAR-100: against the runs of F4 and of T4's search.
+    python benchmarks/measured_alpha.py --uci results/uci/uci.json --images results --data-dir DATA
+
+Writes alpha.json (every number) and alpha.md (the page). Linear theory: the window is known. Moons in d dimensions and
+digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another rule is
+tried there against the alphas that the table T7 chose. CIFAR-100: against the runs of F4 and of T4's search.
 """
 
 from __future__ import annotations
@@ -270,7 +272,7 @@ def images(results: Path, data_dir: Path | None, say: Say) -> list[dict[str, Any
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute what is not there yet, then write OUT/alpha.json and OUT/alpha.md."""
-    parser = argparse.ArgumentParser(prog="python -m rcad.paper.alpha", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/alpha"), metavar="DIR")
     parser.add_argument("--scale", choices=list(SCALES), default="full")
     parser.add_argument("--uci", type=Path, metavar="FILE", help="T7's record; without it UCI is left out")
@@ -287,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if given.images is not None:
             study = replace(study, details={**study.details, "images": images(given.images, given.data_dir, _say)})
-        files, note = write_study(study, path, "python -m rcad.paper.alpha")
+        files, note = write_study(study, path, "python benchmarks/measured_alpha.py")
     except (InputError, MissingExtraError) as error:
         print(f"alpha: {error}", file=sys.stderr)
         return 2
