@@ -33,7 +33,7 @@ from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import record as records
 from rcad.paper.moons import Cell, draw
 from rcad.paper.record import Say, Study
-from rcad.paper.run import computed, write_study
+from rcad.paper.run import compute, write_study
 from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, fit, refit
 from rcad.paper.theory.problem import Problem, final, rcad_step
 from rcad.paper.theory.simulation import Settings as Theory
@@ -284,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path, settings = given.out / "alpha.json", SCALES[given.scale]
         kept = records.finished(path, asdict(settings), given.scale)
         stale = kept is not None and (kept.details["uci"] is None) != (uci is None)
-        study, _ = computed(
+        study, _ = compute(
             path, given.scale, asdict(settings), lambda: run(settings, uci, given.data_dir, _say), again=stale
         )
         if given.images is not None:

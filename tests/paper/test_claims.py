@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judged, plan_claims
+from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judge_all, plan_claims
 from rcad.paper.published import Printed
 from rcad.paper.record import Study
 from rcad.paper.tables import SUITES
@@ -23,7 +23,9 @@ def column(**rows: Seeds) -> dict[Side, Seeds]:
 
 
 def over_erm(seeds: Seeds) -> Claim:
-    return next(one for one in judged(PLANNED, column(RCAD=seeds)) if (one.where, one.statement) == (WHERE, OVER_ERM))
+    return next(
+        one for one in judge_all(PLANNED, column(RCAD=seeds)) if (one.where, one.statement) == (WHERE, OVER_ERM)
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,11 +53,11 @@ def test_seeds_are_paired_by_number_and_not_by_place() -> None:
 
 def test_holm_counts_what_was_tested_or_all() -> None:
     cells = column(RCAD={0: 31.0, 1: 31.2, 2: 31.3, 3: 31.2})
-    found = judged(PLANNED, cells)
+    found = judge_all(PLANNED, cells)
     raw = [one.gain["p_greater"] for one in found if one.gain is not None]
     assert len(raw) == 3
     assert [one.p_holm for one in found if one.gain is not None] == holm(raw)
-    every = judged(PLANNED, cells, count_all=True)
+    every = judge_all(PLANNED, cells, count_all=True)
     assert [one.p_holm for one in every if one.gain is not None] == holm([*raw, *[1.0] * (len(PLANNED) - 3)])[:3]
 
 
@@ -76,13 +78,13 @@ def test_silence_has_a_reason(seeds: Seeds, note: str, verdict: str) -> None:
 
 def test_three_seeds_are_enough_for_a_p_value_and_the_scale_is_noted() -> None:
     cells = column(RCAD={0: 32.0, 1: 32.5, 2: 32.1})
-    first, *_ = judged(PLANNED, cells, remark="small scale")
+    first, *_ = judge_all(PLANNED, cells, remark="small scale")
     assert (first.gain["df"], first.note) == (2, "small scale")
-    assert {one.verdict for one in judged(PLANNED, cells, trial=True)} == {"a trial", "not run"}
+    assert {one.verdict for one in judge_all(PLANNED, cells, trial=True)} == {"a trial", "not run"}
 
 
 def test_what_could_not_be_measured_is_not_called_diverged() -> None:
-    first, *_ = judged(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
+    first, *_ = judge_all(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
     assert (first.verdict, first.note) == ("undecided", "not measured")
 
 

@@ -81,7 +81,7 @@ def judged(
     }
     cell = {"d": 625, "sigma": sigma, "noise": noise, "bayes": bayes, "methods": methods, "tuning": {}}
     sweep = sizes or [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}, "seconds": 1.0}]
-    return moons.judge(moons.described(moons.Settings(), {"a": cell}, sweep, {"epochs": []}))
+    return moons.judge(moons.describe(moons.Settings(), {"a": cell}, sweep, {"epochs": []}))
 
 
 def test_the_paper_s_own_size_is_judged_apart() -> None:
@@ -140,5 +140,5 @@ def test_what_the_text_says_of_erm_as_training_goes_on(
         for epoch in (1, 3)
     ]
     panels[-1] |= {boundaries.FRESH: late, boundaries.FITTED: fitted}
-    made = boundaries.judge(boundaries.described(boundaries.Settings(), panels, {"chosen": {}}))
+    made = boundaries.judge(boundaries.describe(boundaries.Settings(), panels, {"chosen": {}}))
     assert [claim.verdict for claim in made.claims[2:]] == verdicts

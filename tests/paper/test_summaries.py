@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import binomtest
 
-from rcad.paper.claims import Cells, Seeds, judged
+from rcad.paper.claims import Cells, Seeds, judge_all
 from rcad.paper.published import P_VALUES, T1, T2, T4
 from rcad.paper.summaries import AsGood, MostPairs, NoneAhead, SteeperTrend, fewer_is_more
 from rcad.paper.tables import SUITES
@@ -41,7 +41,7 @@ def pairs(count: int) -> tuple[tuple[tuple[str, str], tuple[str, str]], ...]:
     ],
 )
 def test_most_pairs_is_a_sign_test(gains: list[float], verdict: str) -> None:
-    found = MostPairs("all", "better", pairs(24), (22, 24)).found(duel(gains))
+    found = MostPairs("all", "better", pairs(24), (22, 24)).test(duel(gains))
     assert found.verdict == verdict
     wins = sum(gain > 0 for gain in gains)
     p = binomtest(wins, len(gains), alternative="greater").pvalue
@@ -54,7 +54,7 @@ def test_most_pairs_is_a_sign_test(gains: list[float], verdict: str) -> None:
     [([1.0, -1.0] * 7 + [1.0], "reproduced"), ([1.0] * 14 + [-1.0], "not reproduced"), ([1.0] * 5, "undecided")],
 )
 def test_none_ahead(gains: list[float], verdict: str) -> None:
-    assert NoneAhead("all", "equal", pairs(15)).found(duel(gains)).verdict == verdict
+    assert NoneAhead("all", "equal", pairs(15)).test(duel(gains)).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_none_ahead(gains: list[float], verdict: str) -> None:
     [([0.1, -1.0, 3.0, 3.0], "reproduced"), ([0.1, 3.0, 3.0, 3.0], "not reproduced"), ([0.1, 3.0], "undecided")],
 )
 def test_as_good_on_a_few(gains: list[float], verdict: str) -> None:
-    assert AsGood("all", "as good", pairs(4)).found(duel(gains)).verdict == verdict
+    assert AsGood("all", "as good", pairs(4)).test(duel(gains)).verdict == verdict
 
 
 def test_a_wide_interval_is_not_as_good() -> None:
-    assert AsGood("all", "as good", pairs(4)).found(duel([0.0] * 4, wobble=20.0)).verdict == "not reproduced"
+    assert AsGood("all", "as good", pairs(4)).test(duel([0.0] * 4, wobble=20.0)).verdict == "not reproduced"
 
 
 SIZES = (("a", 100), ("b", 1000), ("c", 10_000))
@@ -84,13 +84,13 @@ def trend(ours: float, theirs: float) -> Cells:
 def test_a_trend_is_the_difference_of_slopes() -> None:
     assert fewer_is_more([(100, 7.0), (1000, 5.0), (10_000, 3.0)]) == pytest.approx(2.0)
     steeper = SteeperTrend("by size", "steeper", "ours", "theirs", SIZES, published=0.65)
-    found = steeper.found(trend(-5.0, -6.0))
+    found = steeper.test(trend(-5.0, -6.0))
     assert found.verdict == "reproduced"
     assert found.gain["mean"] == pytest.approx(1.0)
-    assert steeper.found(trend(-6.0, -5.0)).verdict == "opposite"
+    assert steeper.test(trend(-6.0, -5.0)).verdict == "opposite"
     assert found.ours.startswith("+1.00 [")
     fewer = {side: seeds for side, seeds in trend(-5.0, -6.0).items() if side[1] != "c"}
-    assert steeper.found(fewer) is None
+    assert steeper.test(fewer) is None
 
 
 def test_the_suites_ask_what_the_paper_says() -> None:
@@ -121,13 +121,13 @@ def test_the_p_values_of_the_text_stand_beside_ours() -> None:
     for name, p in (("T1", "0.009"), ("T2", "0.0478")):
         first, second = ("RCAD", "ME-ADA") if name == "T1" else ("RCAD + LS", "ME-ADA + LS")
         cells = {(first, "CIFAR-10"): cell(95.8), (second, "CIFAR-10"): dict.fromkeys(SEEDS, 95.6)}
-        claims = {(one.where, one.statement): one for one in judged(SUITES[name].claims, cells)}
+        claims = {(one.where, one.statement): one for one in judge_all(SUITES[name].claims, cells)}
         found = claims["CIFAR-10", f"{first} is more accurate than {second}"]
         assert found.published_p == p
         assert found.note == f"p in the paper {p}; ours {found.gain['p_greater']:.2g}, before Holm"
         other = claims["CIFAR-100", f"{first} is more accurate than {second}"]
         assert (other.note, other.published_p) == ("not run", "< 1e-4")
-    assert judged(SUITES["T3"].claims, {})[0].published_p == ""
+    assert judge_all(SUITES["T3"].claims, {})[0].published_p == ""
 
 
 def test_summaries_are_claims() -> None:

@@ -46,7 +46,7 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
     spoilt = y.copy()
     spoilt[test] += 5
     second = Dataset("made", "regression", Split(data.train.x, spoilt), standard_splits=((train, test),) * 2)
-    a, b = (uci.study(one, settings, silent) for one in (first, second))
+    a, b = (uci.tune_and_refit(one, settings, silent) for one in (first, second))
     assert a["tuning"] == b["tuning"]
     for name in a["methods"]:
         assert min(b["methods"][name]["nll"]) > max(a["methods"][name]["nll"])
@@ -93,7 +93,7 @@ def judged(names: Iterable[str], shift: dict[str, float], spread: float = 0.01, 
     tuning = {name: {"chosen": [0] * 20, "tuning_diverged": 1} for name in uci.LABELS if name != "erm_fixed"}
     table = {"rows": {"train": 90, "test": 10}, "features": 3, "methods": methods, "tuning": tuning}
     none = {"lambdas": [], "alpha": 0.3, "dataset": "x", "capped": {}, "uncapped": {}}
-    return uci.judge(uci.described(uci.Settings(), dict.fromkeys(names, table), none))
+    return uci.judge(uci.describe(uci.Settings(), dict.fromkeys(names, table), none))
 
 
 def test_a_diverged_run_leaves_its_claims_undecided() -> None:

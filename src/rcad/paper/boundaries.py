@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rcad.loss.methods import erm
-from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judged
+from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
 from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
 from rcad.paper.record import Say, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
@@ -55,7 +55,7 @@ class Settings:
 
     def arm(self) -> Arm:
         """RCAD's configurations, those of the table."""
-        (arm,) = (one for one in build_arms(self.epochs[0]) if one.name == "rcad")
+        (arm,) = (arm for arm in build_arms(self.epochs[0]) if arm.name == "rcad")
         return replace(arm, candidates=arm.candidates[: self.budget])
 
 
@@ -83,10 +83,10 @@ def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     ]
     x, y = folds[0].x[:SHOWN, :2], folds[0].y[:SHOWN]
     points = {"x": np.round(x.tolist(), 3).tolist(), "y": y.tolist()}
-    return described(settings, panels, {"chosen": dict(chosen.numbers), "validation": scores[0], "points": points})
+    return describe(settings, panels, {"chosen": dict(chosen.numbers), "validation": scores[0], "points": points})
 
 
-def described(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
+def describe(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     cell = settings.cell
     chosen = ", ".join(f"{name} {value:g}" for name, value in details["chosen"].items())
@@ -127,7 +127,7 @@ def judge(study: Study) -> Study:
     early, late = fresh
     planned.append(PlannedClaim(longer, worse, early, late, None))
     trial = study.scale == "smoke"
-    claims = judged(planned, {**study.cells(), **fresh}, trial=trial, count_all=True)
+    claims = judge_all(planned, {**study.cells(), **fresh}, trial=trial, count_all=True)
     fitted = study.places["ERM", last].values(FITTED)
     perfect = sum(value == 100 for value in fitted)
     fits = Claim(

@@ -89,7 +89,7 @@ class Claim:
     last: Claim | None = None
 
 
-def oriented(printed: Mapping[str, Printed], first: str, second: str, *, lower: bool) -> tuple[str, str, float | None]:
+def orient(printed: Mapping[str, Printed], first: str, second: str, *, lower: bool) -> tuple[str, str, float | None]:
     """(winner, loser, published difference): as printed, or the first as the winner where nothing is printed."""
     if first not in printed or second not in printed:
         return first, second, None
@@ -121,18 +121,18 @@ def plan_claims(
     for column in columns:
         row = printed.get(column, {})
         for first, second in pairs:
-            winner, loser, size = oriented(row, first, second, lower=lower)
+            winner, loser, size = orient(row, first, second, lower=lower)
             p = (p_values or {}).get((winner, loser), {}).get(column, "")
             claims.append(PlannedClaim.of(column, winner, better(column), loser, size)._replace(p=p))
         if control is not None:
             method, reference, rival = control
-            winner, _, size = oriented(row, method, reference, lower=lower)
+            winner, _, size = orient(row, method, reference, lower=lower)
             claim = PlannedClaim.of(column, method, f"{better(column)} a", rival, size if winner == method else None)
             claims.append(claim)
     return tuple(claims)
 
 
-def judged(
+def judge_all(
     planned: Sequence[PlannedClaim],
     cells: Cells,
     *,
@@ -167,10 +167,10 @@ def judged(
         gains.append(gain)
     counted = [k for k, gain in enumerate(gains) if count_all or gain is not None]
     verdicts = judge_claims([gains[k] for k in counted], [planned[k].published for k in counted])
-    for k, found in zip(counted, verdicts, strict=True):
+    for k, outcome in zip(counted, verdicts, strict=True):
         if gains[k] is not None:
-            verdict = TRIAL if trial else found.verdict
-            claims[k] = replace(claims[k], verdict=verdict, p_holm=found.p, p_reverse_holm=found.p_reverse)
+            verdict = TRIAL if trial else outcome.verdict
+            claims[k] = replace(claims[k], verdict=verdict, p_holm=outcome.p, p_reverse_holm=outcome.p_reverse)
     return claims
 
 

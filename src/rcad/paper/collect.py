@@ -12,7 +12,7 @@ from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale, not_here
-from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judged
+from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judge_all
 from rcad.paper.record import LAST, Place, Run, Say, Series, Study
 from rcad.paper.suite import Curve, Plan
 from rcad.runs.plain import config_id
@@ -75,7 +75,7 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
         },
     )
     return replace(
-        study, claims=judged_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
+        study, claims=judge_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
     )
 
 
@@ -88,7 +88,7 @@ def _setting(planned: Plan, column: str) -> str:
 def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
     """Why columns have no run, and which cells lack some: no data, or nobody asked for them."""
     skipped = {name: planned.suite.column(name).benchmark for name in planned.skipped}
-    reasons = {name: not_here(one, planned.order.scale, shelf.data_dir) for name, one in skipped.items()}
+    reasons = {name: not_here(data, planned.order.scale, shelf.data_dir) for name, data in skipped.items()}
     unasked = "; ".join(name for name, reason in reasons.items() if reason is None)
     done = {cell: [config_id(run.config) in runs for run in own] for cell, own in planned.cells().items()}
     gaps = "; ".join(f"{column}: {row}, {sum(n)} of {len(n)} runs" for (row, column), n in done.items() if not all(n))
@@ -97,7 +97,7 @@ def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[s
     return [*sentences, *(f"{words}: {names}." for words, names in last.items() if names)]
 
 
-def judged_twice(study: Study, planned: Plan) -> list[Claim]:
+def judge_twice(study: Study, planned: Plan) -> list[Claim]:
     """Every claim at the chosen epoch and, where the runs know it, at the last."""
     suite, scale = planned.suite, planned.order.scale
     values = study.cells()
@@ -107,11 +107,11 @@ def judged_twice(study: Study, planned: Plan) -> list[Claim]:
         if any(not run.diverged and run.metrics.get(study.metric_of(side[1])) is None for run in place.runs)
     )
     options: dict[str, Any] = {"remark": "small scale" if scale == "small" else "", "trial": scale == "smoke"}
-    at_chosen = judged(suite.claims, values, not_measured=unmeasured, **options)
+    at_chosen = judge_all(suite.claims, values, not_measured=unmeasured, **options)
     by_seed = {side: place.by_seed(f"{LAST}{study.metric_of(side[1])}") for side, place in study.places.items()}
     last: dict[Side, Seeds] = {side: seeds for side, seeds in by_seed.items() if seeds}
     again = [claim for claim in suite.claims if claim.winner in last and claim.loser in last]
-    at_last = dict(zip(again, judged(again, last, **options), strict=True))
+    at_last = dict(zip(again, judge_all(again, last, **options), strict=True))
     measured = {side: seeds for side, seeds in values.items() if side not in unmeasured}
     return [
         *(replace(claim, last=at_last.get(plan)) for plan, claim in zip(suite.claims, at_chosen, strict=True)),
@@ -134,8 +134,8 @@ def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], li
             continue
         record = shelf.store.get(id_)
         # On the test set: the chosen epoch's, and as `last_` those of the last, which nothing has chosen.
-        kept = {name: value for name, value in record.metrics.items() if name.startswith(("test_", LAST))}
-        metrics = {name.removeprefix("test_"): value for name, value in kept.items()}
+        tested = {name: value for name, value in record.metrics.items() if name.startswith(("test_", LAST))}
+        metrics = {name.removeprefix("test_"): value for name, value in tested.items()}
         trained_with |= record.versions
         if metrics.keys() >= {"ece", "top5"}:
             evaluations[id_].discard(CALIBRATION)  # the record says all that is shown of it

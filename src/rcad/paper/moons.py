@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper import two_moons
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judged, plan_claims
+from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
 from rcad.paper.published import T8, Printed
 from rcad.paper.record import Say, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
@@ -143,12 +143,12 @@ def build_arms(epochs: int) -> list[Arm]:
 
 def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     """Everything of the table."""
-    cells = {cell.name: study(cell, settings, say) for cell in settings.cells}
+    cells = {cell.name: tune_and_refit(cell, settings, say) for cell in settings.cells}
     first = settings.cells[0]
     arms, tuning = {arm.name: arm for arm in settings.arms()}, cells[first.name]["tuning"]
     chosen = {name: arms[name].candidates[tuning[name]["chosen"]] for name in CONTROLLED[1:]}
     chosen = {"erm": arms["erm"].candidates[0], **chosen}  # the last epoch
-    return described(settings, cells, sweep(first, chosen, settings, say), ratios(first, chosen, settings, say))
+    return describe(settings, cells, sweep(first, chosen, settings, say), ratios(first, chosen, settings, say))
 
 
 def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
@@ -159,9 +159,7 @@ def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Print
     }
 
 
-def described(
-    settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]
-) -> Study:
+def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
     published = printed(cells)
@@ -230,7 +228,7 @@ def judge(study: Study) -> Study:
     for where, accuracies in at_printed_size(study).items():
         planned += plan_claims([where], {where: published[study.columns[0]]}, [("RCAD", "ERM")])
         cells |= {(label, where): dict(enumerate(values)) for label, values in accuracies.items()}
-    return replace(study, claims=judged(planned, cells, trial=study.scale == "smoke", count_all=True))
+    return replace(study, claims=judge_all(planned, cells, trial=study.scale == "smoke", count_all=True))
 
 
 def at_printed_size(study: Study) -> dict[str, dict[str, list[float | None]]]:
@@ -243,7 +241,7 @@ def at_printed_size(study: Study) -> dict[str, dict[str, list[float | None]]]:
     return {where: {series.name: list(series.y[at]) for series in study.series}}
 
 
-def study(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
+def tune_and_refit(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
     """One distribution: every method tuned on one draw, refitted on fresh ones."""
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     fresh = [draw(cell, settings.n, settings.n_test, seed) for seed in range(settings.seeds)]

@@ -56,9 +56,9 @@ def write_study(study: Study, path: Path, command: str, *, track: Sequence[str] 
     write_text(path.with_suffix(".md"), markdown.markdown(document, figures=""))
     files = [path, path.with_suffix(".md"), *pictures]
     sides = zip(("claims", "checks"), study.tally, strict=True)
-    verdicts = Counter(f"{side}/{verdict}" for side, found in sides for verdict in found)
+    counts = Counter(f"{side}/{verdict}" for side, verdicts in sides for verdict in verdicts)
     about = {"target": study.target, "scale": study.scale, "command": command}
-    track_study(track, "paper", f"{study.target} {study.scale}", path.parent, about, verdicts, files)
+    track_study(track, "paper", f"{study.target} {study.scale}", path.parent, about, counts, files)
     return files, note
 
 
@@ -80,13 +80,13 @@ def make_study(
     module, target = import_module(f"rcad.paper.{STUDIES[name]}"), TARGETS[name]
     path = out / target.folder / f"{target.stem}.json"
     settings = module.SCALES[scale]
-    study, reused = computed(path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, say), again=again)
+    study, reused = compute(path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, say), again=again)
     study = module.judge(study)
     files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}", track=track)
     return Outcome(files, reused, str(study.tally), note)
 
 
-def computed(
+def compute(
     path: Path, scale: str, settings: JSON, run: Callable[[], Study], *, again: bool = False
 ) -> tuple[Study, bool]:
     """The study at `path` if it was made with these settings, else a new one; and whether it was there."""

@@ -71,7 +71,7 @@ class Arm:
         """What a record says of it: the same text as long as it is trained the same way."""
         first = self.candidates[0].method
         structure = replace(first, recipe=as_first_written(first.recipe))
-        return {"structure": repr(structure), "candidates": [dict(one.numbers) for one in self.candidates]}
+        return {"structure": repr(structure), "candidates": [dict(candidate.numbers) for candidate in self.candidates]}
 
 
 def cut(arms: Iterable[Arm], budget: int | None) -> list[Arm]:
@@ -149,12 +149,12 @@ def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress
             if progress is not None:
                 progress(before * total // size + now, len(jobs) * total // size)
 
-        one = _fit([jobs[k] for k in part], folds, protocol, onward)
-        for name, values in one.metrics.items():
+        fitted = _fit([jobs[k] for k in part], folds, protocol, onward)
+        for name, values in fitted.metrics.items():
             column = metrics.setdefault(name, [math.nan] * len(jobs))
             for k, value in zip(part, values, strict=True):
                 column[k] = value
-        models |= dict(zip(part, one.models, strict=True))
+        models |= dict(zip(part, fitted.models, strict=True))
     return Fitted(metrics, [models[k] for k in range(len(jobs))])
 
 
@@ -252,10 +252,10 @@ def places(
         lost = values[0] is None or not math.isfinite(values[0])
         return Run(number, dict(zip(metrics, values, strict=True)), status="diverged" if lost else "done")
 
-    found = {}
+    cells = {}
     for column, methods in tables.items():
         for method, numbers in methods.items():
             runs = [run(k, values) for k, values in enumerate(zip(*(numbers[name] for name in metrics), strict=True))]
             row = labels[method]
-            found[row, column] = Place(row, column, printed.get(column, {}).get(row), runs)
-    return found
+            cells[row, column] = Place(row, column, printed.get(column, {}).get(row), runs)
+    return cells

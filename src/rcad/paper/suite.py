@@ -120,7 +120,7 @@ class Suite:
         """The suite with these rows too, in front of the controls. No claim is about them."""
         new = tuple(dict.fromkeys(row for row in rows if row not in self.rows))
         methods = tuple(row for row in self.rows if row not in self.controls)
-        columns = tuple(replace(one, rows=None if one.rows is None else (*one.rows, *new)) for one in self.columns)
+        columns = tuple(replace(c, rows=None if c.rows is None else (*c.rows, *new)) for c in self.columns)
         return replace(self, rows=(*methods, *new, *self.controls), columns=columns)
 
     def runs(
@@ -297,7 +297,7 @@ def plan(order: Order, suite: Suite) -> Plan:
         column for column in suite.columns if not order.only or {column.name, column.benchmark.name} & {*order.only}
     ]
     benchmarks = dict.fromkeys(column.benchmark for column in chosen)
-    reasons = {one: missing(one, order.scale, order.data_dir, order.cache_dir) for one in benchmarks}
+    reasons = {data: missing(data, order.scale, order.data_dir, order.cache_dir) for data in benchmarks}
     columns = tuple(column.name for column in chosen if reasons[column.benchmark] is None)
     absent = tuple(dict.fromkeys(reason for reason in reasons.values() if reason is not None))
     if not columns:

@@ -26,7 +26,7 @@ class Summary(ABC):
     rule: ClassVar[str]
 
     @abstractmethod
-    def found(self, cells: Cells) -> Claim | None:
+    def test(self, cells: Cells) -> Claim | None:
         """The sentence judged by these cells; None where too few were run."""
 
     def claim(self, ours: str, verdict: str, gain: Paired | None = None, published: float | None = None) -> Claim:
@@ -36,7 +36,7 @@ class Summary(ABC):
 
     def judge(self, cells: Cells, remark: str, *, trial: bool) -> Claim:
         """The sentence as a claim; a trial has no verdict."""
-        claim = self.found(cells)
+        claim = self.test(cells)
         if claim is None:
             return replace(self.claim(NOT_RUN, NOT_RUN), note=NOT_RUN)
         return replace(claim, verdict=TRIAL if trial else claim.verdict, note=remark)
@@ -80,7 +80,7 @@ class MostPairs(PairSummary):
         "reproduced: the 95% interval of the share lies below the published one"
     )
 
-    def found(self, cells: Cells) -> Claim | None:
+    def test(self, cells: Cells) -> Claim | None:
         gains, wins, p, reverse = self.signs(cells)
         if not gains:
             return None
@@ -103,7 +103,7 @@ class NoneAhead(PairSummary):
         "two-sided sign test over the pairs that were run, at least six, p of 0.05 or more; not reproduced: below"
     )
 
-    def found(self, cells: Cells) -> Claim | None:
+    def test(self, cells: Cells) -> Claim | None:
         gains, wins, *tails = self.signs(cells)
         done, left = len(gains), _left(len(gains), len(self.pairs))
         if done < self.fewest:
@@ -127,7 +127,7 @@ class AsGood(PairSummary):
         f"undecided while fewer than {fewest} were run"
     )
 
-    def found(self, cells: Cells) -> Claim | None:
+    def test(self, cells: Cells) -> Claim | None:
         gains = self.gains(cells)
         close, done = sum(gain.high < self.margin for gain in gains), len(gains)
         if not done:
@@ -157,7 +157,7 @@ class SteeperTrend(Summary):
         "opposite: that of the reverse; not reproduced: the 95% interval lies below the published slope"
     )
 
-    def found(self, cells: Cells) -> Claim | None:
+    def test(self, cells: Cells) -> Claim | None:
         run = [
             (name, count)
             for name, count in self.columns

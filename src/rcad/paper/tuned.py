@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from rcad.errors import need, one_of
@@ -65,7 +66,7 @@ def candidates(label: str, count: int) -> list[Values]:
     parameters = space(label)
     sequence = need("scipy.stats.qmc", "scipy").Halton(len(parameters), scramble=False)
     points = sequence.random(count)[1:].tolist()  # the first is the origin
-    return [{}, *({one.key: float(one.at(share)) for one, share in zip(parameters, p, strict=True)} for p in points)]
+    return [{}, *({p.key: float(p.at(x)) for p, x in zip(parameters, point, strict=True)} for point in points)]
 
 
 def tuned_suite(suite: Suite, model: str | None) -> Suite:
@@ -138,12 +139,11 @@ class Search:
 
     def table(self, choices: Sequence[Mapping[str, Any]]) -> Plan:
         """The plan of the table: the chosen candidates on fresh seeds; a row whose candidates all diverged has none."""
-        chosen = [
-            (one["row"], one["column"], one["trials"][one["chosen"]]["values"])
-            for one in choices
-            if one["chosen"] is not None
-        ]
-        runs = (run for seed in self.plan.order.seeds for cell in chosen for run in self._runs(*cell, [seed]))
+        runs: list[PlannedRun] = []
+        for seed, choice in product(self.plan.order.seeds, choices):
+            if choice["chosen"] is not None:
+                values = choice["trials"][choice["chosen"]]["values"]
+                runs += self._runs(choice["row"], choice["column"], values, [seed])
         return replace(self.plan, runs=tuple(runs))
 
     def design(self) -> str:
@@ -177,11 +177,11 @@ class Search:
 def _trial(values: Values, runs: Sequence[PlannedRun], store: Store) -> dict[str, Any]:
     """A candidate and what the held-out images said of it at the last epoch; None where a run diverged."""
     records = [store.get(config_id(run.config)) for run in runs]
-    done = [one for one in records if one.status == "done" and one.epochs]
+    done = [record for record in records if record.status == "done" and record.epochs]
     scores = {
-        "nll": [one.epochs[-1].get("val_nll") for one in done],
-        "accuracy": [one.metrics.get("val_accuracy") for one in records],
+        "nll": [record.epochs[-1].get("val_nll") for record in done],
+        "accuracy": [record.metrics.get("val_accuracy") for record in records],
     }
-    whole = all(len(one) == len(records) and None not in one for one in scores.values())
+    whole = all(len(numbers) == len(records) and None not in numbers for numbers in scores.values())
     means = {name: statistics.fmean(values) for name, values in scores.items()} if whole else None  # type: ignore[arg-type]
-    return {"values": values, "metrics": means, "runs": tuple(one.id for one in records)}
+    return {"values": values, "metrics": means, "runs": tuple(record.id for record in records)}

@@ -28,7 +28,7 @@ from rcad.loss.methods import (
 )
 from rcad.loss.methods import ada as ada_
 from rcad.loss.methods import erm as erm_
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judged, plan_claims
+from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
 from rcad.paper.published import T7
 from rcad.paper.record import Say, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
@@ -98,7 +98,7 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
     """Every method with eight configurations, written down before any was run."""
     head = gaussian(cap=cap)
 
-    def one(method: Method, **numbers: float) -> Candidate:
+    def tried(method: Method, **numbers: float) -> Candidate:
         return Candidate(numbers, compose(head, method))
 
     stops = sorted({max(1, epochs * k // 8) for k in range(1, 9)}, reverse=True)
@@ -112,27 +112,27 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
         "erm": (Candidate({"epochs": stop}, start, epochs=stop) for stop in stops),
         "erm_weight_decay": (Candidate({"weight_decay": w}, start, w) for w in decays),
         "ada": (
-            one(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g) for s, g in product(steps, (1.0, 10.0))
+            tried(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g) for s, g in product(steps, (1.0, 10.0))
         ),
         "me_ada": (
-            one(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
+            tried(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
         ),
-        "adversarial_training": (one(adversarial_training(a, "l2", None), alpha=a) for a in alphas),
-        "rcad": (one(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
-        "rcad_random": (one(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
-        "confidence_penalty": (one(confidence_penalty(w), lam=w) for w in lams),
+        "adversarial_training": (tried(adversarial_training(a, "l2", None), alpha=a) for a in alphas),
+        "rcad": (tried(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
+        "rcad_random": (tried(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
+        "confidence_penalty": (tried(confidence_penalty(w), lam=w) for w in lams),
     }
     return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
 def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
     """Everything of the study."""
-    tables = {name: study(read(name, data_dir), settings, say) for name in settings.datasets}
+    tables = {name: tune_and_refit(read(name, data_dir), settings, say) for name in settings.datasets}
     first = settings.datasets[0]
-    return described(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, say)})
+    return describe(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, say)})
 
 
-def described(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping[str, Any]) -> Study:
+def describe(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
     return Study(
@@ -176,7 +176,7 @@ def judge(study: Study) -> Study:
         better=lambda column: "has lower NLL than",
         lower=True,
     )
-    claims = judged(
+    claims = judge_all(
         planned,
         study.cells(),
         higher_is_better=False,
@@ -201,7 +201,7 @@ def synthetic(rows: int = 60, splits: int = 20) -> Dataset:
     return Dataset("synthetic", "regression", Split(x, y), standard_splits=pairs, note="made up")
 
 
-def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+def tune_and_refit(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
     """One data set: every method tuned and refitted on every split."""
     inner = [_inner(data, settings, k) for k in range(settings.splits)]
     pairs = data.standard_splits[: settings.splits]
@@ -227,8 +227,8 @@ def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
 def _inner(data: Dataset, settings: Settings, split: int) -> Fold:
     """Training rows of a standard split, some of them held out to tune by."""
     rows = np.sort(data.standard_splits[split][0])
-    kept, held = holdout(data.train.y[rows], settings.validation, seed=split, stratified=False)
-    return fold(data, rows[kept], rows[held])
+    fitted, held = holdout(data.train.y[rows], settings.validation, seed=split, stratified=False)
+    return fold(data, rows[fitted], rows[held])
 
 
 def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
             for w in settings.lambdas
         ]
         say(f"{data.name}: entropy {name}", 0, 1)
-        jobs = [Job(one, k, TUNING_SEED + k) for one in candidates for k in range(len(folds))]
+        jobs = [Job(candidate, k, TUNING_SEED + k) for candidate in candidates for k in range(len(folds))]
         values = np.reshape(fit(jobs, folds, settings.protocol).metrics["nll"], (len(candidates), -1))
         result[name] = {"validation_nll": values.tolist(), "diverged": (~np.isfinite(values)).sum(1).tolist()}
     return result

@@ -204,8 +204,8 @@ def theorem_claims(met: list[Row], conclusions: Sequence[Row], rates: list[Row |
     theorem = partial(_claim, "main theorem")
     failed = ", ".join(c["name"] for c in met if not c["holds"])
     end = "||w2|| <= 0.05 in {reached:.1%} of {settings} settings; it rose in {noise_rose:.1%}"
-    every = f"in every setting that meets the conditions with beta w1 >= {conclusions[0]['K']:g} alpha; {C0_RULE}"
-    verdict = agreed([judge_universal(one["reached"], one["noise_rose"]) for one in conclusions])
+    rule = f"in every setting that meets the conditions with beta w1 >= {conclusions[0]['K']:g} alpha; {C0_RULE}"
+    verdict = agreed([judge_universal(row["reached"], row["noise_rose"]) for row in conclusions])
     fits = [fit for fit in rates if fit is not None]
     rate = "alpha={alpha:g}: T = {slope:.1f} log(1/eps), R2 = {r_squared:.4f}, theory {predicted:.1f}"
     near = [fit["r_squared"] > 0.99 and abs(fit["slope"] / fit["predicted"] - 1) < 0.1 for fit in fits]
@@ -216,7 +216,7 @@ def theorem_claims(met: list[Row], conclusions: Sequence[Row], rates: list[Row |
             "all, with constants 1",
             not failed,
         ),
-        theorem("under its conditions ascent on M ends at w*", by_reading(end, conclusions), every, verdict),
+        theorem("under its conditions ascent on M ends at w*", by_reading(end, conclusions), rule, verdict),
         theorem(
             "T = O(log 1/eps), figure's numbers, n = infinity",
             "; ".join(map(rate.format_map, fits)),

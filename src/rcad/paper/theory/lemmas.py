@@ -126,7 +126,7 @@ def closed_form_check(generator: torch.Generator, count: int = 500) -> Row:
     Random settings with four features on the unit sphere; "inside" means alpha >= gamma, as the paper requires.
     """
     ranges = ((0.01, 3.0, count), (0.05, 3.0, count), (0.05, 3.0, count), (0.1, 1.5, count, 4))
-    setting = Setting(*(uniform(generator, *one) for one in ranges))
+    setting = Setting(*(uniform(generator, *ends) for ends in ranges))
     w = random_directions(count, 4, generator)
     exact = surrogate_by_quadrature(setting, w)
     paper = (paper_closed_form(setting, w) / exact - 1).abs()
@@ -168,8 +168,7 @@ def sample_gradient_check(
         "errors_from_mean": (centre - mean) / error,
         "errors_from_derivative": (centre - derivative) / error,
     }
-    found = {name: value.tolist() for name, value in pairs.items()}
-    return {"n": n, "alpha": alpha, "gamma": problem.gamma, **found}
+    return {"n": n, "alpha": alpha, "gamma": problem.gamma} | {name: pair.tolist() for name, pair in pairs.items()}
 
 
 def _inner(gradient: Tensor, w: Tensor) -> Tensor:
@@ -288,7 +287,7 @@ def conclusion_scan(
     """
     setting, w = theorem_settings(count, generator)
     chosen = _allowed(setting, w, K, c0) & (w[:, 1] > eps)
-    setting = Setting(*(getattr(setting, one.name)[chosen] for one in fields(setting)))
+    setting = Setting(*(getattr(setting, field.name)[chosen] for field in fields(setting)))
     start = w[chosen]
     end = final(population_step(setting, "derivative", lr), start, steps)
     noise, before = end[:, 1].abs(), start[:, 1]

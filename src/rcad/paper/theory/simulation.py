@@ -231,8 +231,8 @@ def together(base: Settings, alpha: float) -> Row:
     """
     erm, rcad = run_finals(replace(base, alphas=(SMALL, alpha)))
     before, (small, large) = base.problem.accuracy(erm), base.problem.accuracy(rcad)
-    shown = torch.stack([large >= 0.99, before <= 0.70, small < before])
-    numbers = (before.mean(), large.mean(), *shown.double().mean(-1), shown.all(0).double().mean())
+    holds = torch.stack([large >= 0.99, before <= 0.70, small < before])
+    numbers = (before.mean(), large.mean(), *holds.double().mean(-1), holds.all(0).double().mean())
     return _row("n d alpha erm rcad right capped poorer together", base.problem.n, base.problem.d, alpha, *numbers)
 
 

@@ -44,8 +44,8 @@ def run(settings: Settings, data_dir: Path | None, tell: Say) -> Study:
     """Everything, from the settings alone."""
     parts = iter(range(PARTS))
 
-    def say(what: str) -> None:
-        tell(what, next(parts), PARTS)
+    def say(part: str) -> None:
+        tell(part, next(parts), PARTS)
 
     problem, single = settings.problem, replace(settings, alphas=(LARGE,))
     lengths = (settings.steps, 10 * settings.steps)
@@ -106,7 +106,7 @@ def _checked(settings: Settings) -> tuple[dict[str, Any], list[Claim]]:
         "conclusion": conclusions[0],
         "conclusion_with_c0": conclusions[1],
         "appendix": behind,
-        "rates": [one for one in rates if one is not None],
+        "rates": [fit for fit in rates if fit is not None],
     }
     return checks, [
         *claims.entropy_claims(entropy),
