@@ -15,7 +15,7 @@ from torch import Tensor
 from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
 from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
-from rcad.paper.record import Say, Study
+from rcad.paper.record import OnProgress, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
 from rcad.paper.two_moons import arc
 from rcad.stacked.model import StackedMLP
@@ -68,18 +68,18 @@ SCALES = {
 }
 
 
-def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """The probability of class 1 on the grid for both methods at every epoch, in percent."""
     cell, arm = settings.cell, settings.arm()
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     short = replace(settings.protocol, epochs=settings.epochs[0])
-    scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], short, "accuracy", partial(say, "tuning RCAD"))
+    scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], short, "accuracy", partial(on_progress, "tuning RCAD"))
     chosen = arm.candidates[choice]
     folds = draws_held(cell, settings.n, settings.draws, tuning)
     panels = [
         {"method": name, **panel}
         for name, candidate in (("erm", Candidate({}, erm())), ("rcad", chosen))
-        for panel in _panels(candidate, folds, settings, partial(say, name))
+        for panel in _panels(candidate, folds, settings, partial(on_progress, name))
     ]
     x, y = folds[0].x[:SHOWN, :2], folds[0].y[:SHOWN]
     points = {"x": np.round(x.tolist(), 3).tolist(), "y": y.tolist()}

@@ -13,7 +13,7 @@ from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale, not_here
 from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judge_all
-from rcad.paper.record import LAST, Place, Run, Say, Series, Study
+from rcad.paper.record import LAST, OnProgress, Place, Run, Series, Study
 from rcad.paper.suite import Curve, Plan
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, versions
@@ -43,10 +43,10 @@ def settings(evaluation: str, scale: Scale) -> Settings:
     return Settings(limit=0)
 
 
-def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
+def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     """The suite's record; cells whose runs are not there have fewer of them."""
     suite = planned.suite
-    runs, unevaluated, trained_with = _runs(planned, shelf, say)
+    runs, unevaluated, trained_with = _runs(planned, shelf, on_progress)
     study = Study(
         target=suite.name,
         title=suite.title,
@@ -119,7 +119,7 @@ def judge_twice(study: Study, planned: Plan) -> list[Claim]:
     ]
 
 
-def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], list[str], dict[str, str]]:
+def _runs(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> tuple[dict[str, Run], list[str], dict[str, str]]:
     """The finished runs by id with all their numbers, what could not be evaluated, and the versions that trained."""
     evaluations: dict[str, set[str]] = {}
     for run in planned.runs:
@@ -129,7 +129,7 @@ def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], li
     reasons: Counter[str] = Counter()
     trained_with: dict[str, str] = {}
     for number, (id_, config) in enumerate(planned.configs().items(), 1):
-        say("evaluating the runs", number, len(evaluations))
+        on_progress("evaluating the runs", number, len(evaluations))
         if shelf.store.status(config) not in FINISHED:
             continue
         record = shelf.store.get(id_)

@@ -18,7 +18,7 @@ from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_
 from rcad.paper import two_moons
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
 from rcad.paper.published import T8, Printed
-from rcad.paper.record import Say, Series, Study
+from rcad.paper.record import OnProgress, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.paper.two_moons import Noise, bayes_accuracy
 from rcad.stacked.model import StackedMLP
@@ -141,14 +141,16 @@ def build_arms(epochs: int) -> list[Arm]:
     return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
-def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """Everything of the table."""
-    cells = {cell.name: tune_and_refit(cell, settings, say) for cell in settings.cells}
+    cells = {cell.name: tune_and_refit(cell, settings, on_progress) for cell in settings.cells}
     first = settings.cells[0]
     arms, tuning = {arm.name: arm for arm in settings.arms()}, cells[first.name]["tuning"]
     chosen = {name: arms[name].candidates[tuning[name]["chosen"]] for name in CONTROLLED[1:]}
     chosen = {"erm": arms["erm"].candidates[0], **chosen}  # the last epoch
-    return describe(settings, cells, sweep(first, chosen, settings, say), ratios(first, chosen, settings, say))
+    return describe(
+        settings, cells, sweep(first, chosen, settings, on_progress), ratios(first, chosen, settings, on_progress)
+    )
 
 
 def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
@@ -241,18 +243,18 @@ def at_printed_size(study: Study) -> dict[str, dict[str, list[float | None]]]:
     return {where: {series.name: list(series.y[at]) for series in study.series}}
 
 
-def tune_and_refit(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
+def tune_and_refit(cell: Cell, settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """One distribution: every method tuned on one draw, refitted on fresh ones."""
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     fresh = [draw(cell, settings.n, settings.n_test, seed) for seed in range(settings.seeds)]
     arms = [arm for arm in settings.arms() if not cell.methods or arm.name in cell.methods]
     methods, choices = {}, {}
     for arm in arms:
-        progress = partial(say, f"{cell.name}: {arm.name}")
+        progress = partial(on_progress, f"{cell.name}: {arm.name}")
         scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], settings.protocol, "accuracy", progress)
         methods[arm.name] = refit(arm.candidates[choice], fresh, settings.protocol, progress)
         choices[arm.name] = {"chosen": choice, "validation": scores[0]}
-    say(f"{cell.name}: fixed settings", 0, 1)
+    on_progress(f"{cell.name}: fixed settings", 0, 1)
     methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
     if not cell.methods:
         fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
@@ -261,11 +263,13 @@ def tune_and_refit(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
     return {**about, "bayes": 100 * bayes_accuracy(cell.sigma, cell.noise), "methods": methods, "tuning": choices}
 
 
-def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> list[dict[str, Any]]:
+def sweep(
+    cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, on_progress: OnProgress
+) -> list[dict[str, Any]]:
     """Accuracy by the number of examples, with the configurations chosen at `settings.n`."""
     rows = []
     for n, draws, epochs in settings.sweep:
-        say(f"n = {n}", 0, 1)
+        on_progress(f"n = {n}", 0, 1)
         start = time.process_time()
         folds = [draw(cell, n, settings.n_test, seed) for seed in range(draws)]
         protocol = replace(settings.protocol, epochs=epochs)
@@ -276,12 +280,12 @@ def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: 
     return rows
 
 
-def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> dict[str, Any]:
+def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """How much larger the first layer's weights on a true dimension are than on a noise dimension, by epoch."""
     folds = draws_held(cell, settings.n, settings.seeds, draw(cell, 2, settings.n_validation, TUNING_SEED))
     result: dict[str, Any] = {"epochs": list(settings.ratio_epochs)}
     for name, candidate in chosen.items():
-        say(f"weights of {name}", 0, 1)
+        on_progress(f"weights of {name}", 0, 1)
         looks = [replace(candidate, epochs=epoch) for epoch in settings.ratio_epochs]
         jobs = [Job(look, k, k) for k in range(len(folds)) for look in looks]
         values = [weight_ratio(model) for model in fit(jobs, folds, settings.protocol).models]

@@ -39,7 +39,7 @@ METRICS = {
 LAST = "last_"
 """Before the name of a metric: at the last epoch, which nothing has chosen."""
 JSON = Mapping[str, Any]
-Say = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Told what is being computed, and how much of how much is done."""
 
 

@@ -15,7 +15,7 @@ from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale
 from rcad.paper.collect import collect
-from rcad.paper.record import JSON, Say, Study
+from rcad.paper.record import JSON, OnProgress, Study
 from rcad.paper.suite import Order, Plan, plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
@@ -71,7 +71,7 @@ def make_study(
     scale: Scale,
     out: Path,
     data_dir: Path | None,
-    say: Say,
+    on_progress: OnProgress,
     *,
     again: bool = False,
     track: Sequence[str] = (),
@@ -80,7 +80,9 @@ def make_study(
     module, target = import_module(f"rcad.paper.{STUDIES[name]}"), TARGETS[name]
     path = out / target.folder / f"{target.stem}.json"
     settings = module.SCALES[scale]
-    study, reused = compute(path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, say), again=again)
+    study, reused = compute(
+        path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, on_progress), again=again
+    )
     study = module.judge(study)
     files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}", track=track)
     return Outcome(files, reused, str(study.tally), note)
@@ -101,16 +103,16 @@ def compute(
     return Study.parse(study.to_dict(), path), False  # judged by the numbers that are kept
 
 
-def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) -> Outcome | Scheduled:
+def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], None]) -> Outcome | Scheduled:
     """The suite's files; what became of the runs where some are left. Starting again makes only those.
 
     Args:
-        warn: told of each data set that is missing, and of options without effect, before any run.
+        on_warning: told of each data set that is missing, and of options without effect, before any run.
     """
     records.refuse_to_replace_larger(order.record, order.scale)
     planned = plan_of(order)
     for sentence in planned.missing:
-        warn(sentence)
+        on_warning(sentence)
     make_folder(order.record.parent)
     store = Store.open(order.store, packs=order.packs)
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
@@ -119,7 +121,7 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
     if order.precision == "bf16" and on_cpu and not is_done(planned.requested(), store):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):
-        warn("--join: only for runs that share a GPU")
+        on_warning("--join: only for runs that share a GPU")
     started, reused = time.monotonic(), True
     details: dict[str, Any] = {}
     for planned, added in stages(order, store):

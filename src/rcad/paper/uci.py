@@ -30,7 +30,7 @@ from rcad.loss.methods import ada as ada_
 from rcad.loss.methods import erm as erm_
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
 from rcad.paper.published import T7
-from rcad.paper.record import Say, Study
+from rcad.paper.record import OnProgress, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.study.judge import CLAIM_RULE
 
@@ -125,11 +125,11 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
     return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
-def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """Everything of the study."""
-    tables = {name: tune_and_refit(read(name, data_dir), settings, say) for name in settings.datasets}
+    tables = {name: tune_and_refit(read(name, data_dir), settings, on_progress) for name in settings.datasets}
     first = settings.datasets[0]
-    return describe(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, say)})
+    return describe(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, on_progress)})
 
 
 def describe(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping[str, Any]) -> Study:
@@ -201,14 +201,14 @@ def synthetic(rows: int = 60, splits: int = 20) -> Dataset:
     return Dataset("synthetic", "regression", Split(x, y), standard_splits=pairs, note="made up")
 
 
-def tune_and_refit(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+def tune_and_refit(data: Dataset, settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """One data set: every method tuned and refitted on every split."""
     inner = [_inner(data, settings, k) for k in range(settings.splits)]
     pairs = data.standard_splits[: settings.splits]
     outer = [fold(data, np.sort(train), np.sort(test)) for train, test in pairs]
     methods, tuning = {}, {}
     for arm in settings.arms():
-        progress = partial(say, f"{data.name}: {arm.name}")
+        progress = partial(on_progress, f"{data.name}: {arm.name}")
         seeds = [TUNING_SEED + k for k in range(settings.splits)]
         scores, chosen = tune(arm, inner, seeds, settings.protocol, "nll", progress)
         methods[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
@@ -231,7 +231,7 @@ def _inner(data: Dataset, settings: Settings, split: int) -> Fold:
     return fold(data, rows[fitted], rows[held])
 
 
-def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+def uncapped(data: Dataset, settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """RCAD with and without the cap over lambda, on inner validation rows of the first splits: no test row is read."""
     folds = [_inner(data, settings, k) for k in range(min(5, settings.splits))]
     result: dict[str, Any] = {"lambdas": list(settings.lambdas), "alpha": settings.lambda_alpha}
@@ -240,7 +240,7 @@ def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
             Candidate({"lam": w}, compose(gaussian(cap=cap), rcad(settings.lambda_alpha, w)), may_diverge=True)
             for w in settings.lambdas
         ]
-        say(f"{data.name}: entropy {name}", 0, 1)
+        on_progress(f"{data.name}: entropy {name}", 0, 1)
         jobs = [Job(candidate, k, TUNING_SEED + k) for candidate in candidates for k in range(len(folds))]
         values = np.reshape(fit(jobs, folds, settings.protocol).metrics["nll"], (len(candidates), -1))
         result[name] = {"validation_nll": values.tolist(), "diverged": (~np.isfinite(values)).sum(1).tolist()}

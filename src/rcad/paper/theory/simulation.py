@@ -153,14 +153,14 @@ def sweep(over: str, values: Sequence[float], base: Settings) -> Row:
     }
 
 
-def window(beta: float, base: Settings, multiples: Sequence[float] = MULTIPLES) -> Row:
+def window(beta: float, base: Settings) -> Row:
     """The window of alpha for one class separation, on a grid relative to beta.
 
     helpful: grid points where RCAD beats ERM in at least 95% of draws. best_alpha: the highest mean accuracy, `best`.
     attracting: the alphas for which w* attracts at n = infinity (None where it never does).
     """
     problem = replace(base.problem, beta=beta)
-    alphas = tuple(round(beta * m, 6) for m in multiples)
+    alphas = tuple(round(beta * m, 6) for m in MULTIPLES)
     by_alpha = sweep("alpha", alphas, replace(base, problem=problem))
     means = by_alpha["rcad_accuracy"]["mean"]
     best = means.index(max(means))
