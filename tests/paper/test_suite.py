@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paper_records import order
 from rcad.errors import InputError
 from rcad.paper import benchmarks
 from rcad.paper.run import plan_of
-from rcad.paper.suite import Order, Plan
+from rcad.paper.suite import Plan
 
 
-def plan(name: str, scale: Any = "smoke", seeds: Sequence[int] = (0,), **options: Any) -> Plan:
-    return plan_of(Order(name, scale, "one view", seeds, Path(), **options))
+def plan(name: str, **options: Any) -> Plan:
+    return plan_of(order(name, **{"seeds": (0,), **options}))
 
 
 def test_cells_share_runs() -> None:
@@ -29,15 +29,15 @@ def test_missing_data_are_named_and_the_rest_is_run(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("RCAD_DATA", raising=False)
     (tmp_path / "cifar100").mkdir()
     (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
-    found = plan("T1", "small", data_dir=tmp_path)
+    found = plan("T1", scale="small", data_dir=tmp_path)
     assert found.columns == ("CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100")
     assert [line.split(":")[0] for line in found.missing] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
     assert all(line.endswith("so it was not run.") for line in found.missing)
     assert {one.column for one in found.runs} == set(found.columns)
     with pytest.raises(InputError, match=r"expected data for T1, but there are none: cifar100, tiny-imagenet"):
-        plan("T1", "small", data_dir=tmp_path / "nowhere")
+        plan("T1", scale="small", data_dir=tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"the data folder has no imagenet/ with train/ and val/"):
-        plan("T5", "full", data_dir=tmp_path)
+        plan("T5", scale="full", data_dir=tmp_path)
     with pytest.raises(InputError, match="expected --only to be"):
         plan("T1", only=("MNIST",))
 

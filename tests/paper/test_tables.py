@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from paper_records import order
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
-from rcad.paper.suite import Suite
+from rcad.paper.record import Study
+from rcad.paper.suite import Plan, Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
-from rcad.runs.pack import packs_in, united
+from rcad.paper.tuned import Search, tuned_suite
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
 from rcad.train.run import canonical_config
 from rcad.train.task import Method
 
 each = pytest.mark.parametrize("name", SUITES)
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def built(rows: object) -> Method:
@@ -30,8 +35,8 @@ def test_fifteen_targets() -> None:
 
 @each
 def test_the_full_scale_has_as_many_runs_as_the_list_says(name: str) -> None:
-    runs = SUITES[name].runs("full", range(TARGETS[name].seeds), "one view")
-    assert len({config_id(one) for one in {one.config for one in runs}}) == TARGETS[name].runs
+    runs = SUITES[name].runs("full", [0], "one view")
+    assert len({config_id(one.config) for one in runs}) * TARGETS[name].seeds == TARGETS[name].runs
     wanted = {column.benchmark.data for column in SUITES[name].columns}
     assert wanted == {one for one in TARGETS[name].data if not one.endswith(" weights")}
 
@@ -104,14 +109,29 @@ def test_smoothed_rows_say_the_papers_direction() -> None:
         assert any("unsmoothed" in note for note in SUITES[name].notes)
 
 
-def test_the_committed_runs_are_those_of_t1() -> None:
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("[TF][1-6]/*.json")), ids=lambda path: path.stem)
+def test_the_committed_runs_are_those_that_a_suite_plans(path: Path) -> None:
     """Records that exist must be found by the suites, or hours on a GPU would be spent again."""
-    from pathlib import Path
-
-    kept = united(packs_in(Path(__file__).parents[2] / "results" / "images"))
-    runs = SUITES["T1"].runs("full", range(3), "one view", ["CIFAR-100-2k"])
-    mine = {config_id(one.config) for one in runs if one.row in ("ERM", "RCAD")}
-    assert mine <= set(kept)
+    study = Study.read(path)
+    seeds, precision = study.settings["seeds"], study.settings["precision"]
+    model = path.stem.removeprefix(f"{study.target}-tuned").removeprefix("-") or None if study.tuned else None
+    wanted = order(study.target, scale="full", views=study.protocol, seeds=seeds, precision=precision, model=model)
+    if study.tuned:
+        search = Search(Plan(wanted, tuned_suite(SUITES[study.target], model), (), tuple(study.columns_run)))
+        choices = study.details["search"]["choices"]
+        planned = search.table(choices)
+        for choice in choices:
+            trials = [
+                [config_id(run.config) for run in runs] for _, runs in search.trials(choice["row"], choice["column"])
+            ]
+            assert trials == [trial["runs"] for trial in choice["trials"]]
+    else:
+        runs = SUITES[study.target].runs("full", seeds, study.protocol, study.columns_run)
+        planned = Plan(wanted, SUITES[study.target], wanted.in_precision(runs), tuple(study.columns_run))
+    ids = {cell: {config_id(run.config) for run in runs} for cell, runs in planned.cells().items()}
+    assert study.run_ids
+    for cell, place in study.places.items():
+        assert {run.id for run in place.runs} <= ids.get(cell, set())
 
 
 def test_small_is_less_of_everything() -> None:
