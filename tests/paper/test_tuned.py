@@ -12,7 +12,7 @@ from rcad.paper import tuned
 from rcad.paper.benchmarks import CIFAR100_2K
 from rcad.paper.record import Study
 from rcad.paper.run import plan_of
-from rcad.paper.suite import Order
+from rcad.paper.suite import Order, Plan
 from rcad.paper.tables import SUITES
 from rcad.runs.store import Store
 
@@ -105,13 +105,14 @@ def test_every_row_has_its_trials() -> None:
 
 
 def test_a_whole_set_chooses_between_two_weight_decays() -> None:
-    search = tuned.Search.of(t4(only=("n=500", "n=50,000")))
+    suite = tuned.tuned_suite(SUITES["T4"], None)
+    search = tuned.Search(Plan(t4(scale="full"), suite, (), ("n=500", "n=50,000")))
     tried = search.trials("RCAD", "n=50,000")
     assert [values for values, _ in tried] == [{}, {tuned.DECAY: 1e-3}]
     assert [run.config.optim.weight_decay for _, (run,) in tried][1] == 1e-3
     assert "Whole data sets (n=50,000): the paper's setting and weight decay 0.001, one seed." in search.design()
     assert "Whole" not in tuned.Search.of(t4()).design()
-    assert len(search.trials("RCAD", "n=500")) == tuned.CANDIDATES["smoke"]
+    assert [len(runs) for _, runs in search.trials("RCAD", "n=500")] == [2] * tuned.CANDIDATES["full"]
 
 
 def test_only_some_tables_have_it() -> None:
