@@ -89,7 +89,7 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
         assert min(rcad) > max(erm) + 3
     first, second, longer, fits = made.claims
     assert (first.where, second.where, longer.where) == ("epoch 60", "epoch 70", "epochs 60 to 70")
-    assert (fits.statement, fits.rule) == ("ERM's training accuracy is 100%", "reproduced: in every draw")
+    assert (fits.statement, fits.verdict) == ("ERM's training accuracy is 100%", "reproduced")
     assert second.gain["mean"] > 3
 
 

@@ -54,6 +54,8 @@ def test_every_number_is_there(made: Study) -> None:
     assert {row for row, _ in made.places} == set(uci.LABELS.values())
     assert made.details["rows"]["synthetic"] == {"train": 54, "test": 6, "validation": 11, "features": 4}
     assert all(len(place.runs) == SMOKE.splits for place in made.places.values())
+    inner = uci._inner(uci.synthetic(), SMOKE, 0)
+    assert (len(inner.x), len(inner.held_x)) == (54 - 11, 11)  # what tunes is not fitted
     # ERM's first configuration is the last epoch, which is what the fixed row does.
     tuned, fixed = (made.places[row, "synthetic"].values("nll") for row in ("ERM", "ERM, last epoch"))
     chosen = made.details["tuning"]["synthetic"]["erm"]["chosen"]
