@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from paper_records import make, order, silent
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import run as running
+from rcad.paper.benchmarks import TINY, missing
 from rcad.paper.collect import collect, settings
 from rcad.paper.record import Study
 from rcad.paper.report.chapters import page
@@ -172,6 +174,29 @@ def test_a_smaller_scale_does_not_replace_a_larger_one(t4: tuple[Order, dict[str
         wanted.record.write_text(json.dumps({"scale": scale}))
         with pytest.raises(InputError, match=f"holds the {scale} scale; pass another --out"):
             make(wanted)
+
+
+def test_missing_data_are_named_and_the_rest_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RCAD_DATA", raising=False)
+    (tmp_path / "cifar100").mkdir()
+    (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
+    planned = plan_of(order("T1", scale="small", data_dir=tmp_path))
+    assert planned.columns == ("CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100")
+    assert [line.split(":")[0] for line in planned.missing] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
+    assert all(line.endswith("so it was not run.") for line in planned.missing)
+    assert {run.column for run in planned.runs} == set(planned.columns)
+    with pytest.raises(InputError, match=r"expected data for T1, but there are none: cifar100, tiny-imagenet"):
+        plan_of(order("T1", scale="small", data_dir=tmp_path / "nowhere"))
+
+
+def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tiny-imagenet").mkdir()
+    (tmp_path / "tiny-imagenet" / "train.parquet").write_bytes(b"")
+    for scale, found, told in (("full", 4000, True), ("small", 4000, False), ("full", 100_000, False)):
+        data = SimpleNamespace(train=range(found))
+        monkeypatch.setattr("rcad.data.registry.load", lambda *names, data=data, **options: data)
+        why = "Tiny ImageNet: only 4,000 of 100,000 images were found, so it was not run." if told else None
+        assert missing(TINY, scale, tmp_path, None) == why
 
 
 def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,7 @@ def test_a_committed_record_is_what_its_suite_plans_and_judges(path: Path) -> No
         for name in ("where", "statement", "verdict", "note", "ours", "rule", "published", "published_p"):
             assert getattr(made, name) == getattr(kept, name)
         assert (made.last and made.last.verdict) == (kept.last and kept.last.verdict)
+        assert made.p_holm == (None if kept.p_holm is None else pytest.approx(kept.p_holm, rel=1e-3))
 
 
 def test_small_is_less_of_everything() -> None:
