@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from rcad.cli.options import RUNS, Json, RunsFolder, about, argument, option
+from rcad.cli import options
+from rcad.cli.options import Text, about, argument, option
+from rcad.cli.screen import say, say_json
 
 HELP = about(
     "Write a finished run as a file that torch or ONNX Runtime can run without rcad.",
@@ -18,20 +19,19 @@ HELP = about(
 
 
 def export(
-    run: Annotated[str, argument("RUN", "A run's id, its first characters, its folder, or last.")],
-    out: Annotated[Path, option("--out FILE", "The .pt2 or .onnx file to write.")],
-    to: Annotated[str | None, option("--to torch|onnx", "The format. Default: from the ending of --out.")] = None,
-    runs: RunsFolder = RUNS,
-    as_json: Json = False,
+    run: str = argument("RUN", "A run's id, its first characters, its folder, or last."),
+    out: Path = option("--out FILE", "The .pt2 or .onnx file to write.", ...),
+    to: Text = option("--to torch|onnx", "The format. Default: from the ending of --out."),
+    runs: Path = options.RUNS,
+    as_json: bool = options.JSON,
 ) -> None:
-    from rcad.cli.screen import say, say_json
     from rcad.predict.export import description, export
     from rcad.predict.predictor import load
 
     predictor = load(run, runs=runs, device="cpu")
-    apart = export(predictor, out, to)
+    difference = export(predictor, out, to)
     if as_json:
-        say_json({**description(predictor), "out": str(out), "largest_difference": apart})
+        say_json({**description(predictor), "out": str(out), "largest_difference": difference})
         return
     unit = "deviations of the target" if predictor.target else "in probability"
-    say(f"the file's outputs are those of run {predictor.record.id}, up to {apart:.2g} {unit}\n{out}")
+    say(f"the file's outputs are those of run {predictor.record.id}, up to {difference:.2g} {unit}\n{out}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from rcad.cli.options import RUNS, Json, RunsFolder, about, argument, option
+from rcad.cli import options
+from rcad.cli.options import about, argument, option
+from rcad.cli.screen import say, say_json
 
 HELP = about(
     "Send a finished run to the Hugging Face Hub, with a model card made from its record.",
@@ -20,17 +21,14 @@ HELP = about(
 
 
 def push(
-    run: Annotated[str, argument("RUN", "A run's id, its first characters, or last.")],
-    repo: Annotated[str, argument("OWNER/NAME", "The repository; made where there is none.")],
-    comparison: Annotated[
-        Path | None, option("--comparison DIR", "The --out of an rcad compare on the same data.")
-    ] = None,
-    private: Annotated[bool, option("--private", "Make the repository a private one.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", "Print the card; send nothing.")] = False,
-    runs: RunsFolder = RUNS,
-    as_json: Json = False,
+    run: str = argument("RUN", "A run's id, its first characters, or last."),
+    repo: str = argument("OWNER/NAME", "The repository; made where there is none."),
+    comparison: Path | None = option("--comparison DIR", "The --out of an rcad compare on the same data."),
+    private: bool = option("--private", "Make the repository a private one.", False),
+    dry_run: bool = option("--dry-run", "Print the card; send nothing.", False),
+    runs: Path = options.RUNS,
+    as_json: bool = options.JSON,
 ) -> None:
-    from rcad.cli.screen import say, say_json
     from rcad.study import card
 
     if dry_run:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from rcad.cli.options import Json, Reading, Source, about, bundled, option
+from rcad.cli import options
+from rcad.cli.options import Reading, Source, about, bundled, option
+from rcad.cli.screen import say, say_json, table
+from rcad.errors import InputError
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
@@ -36,18 +39,16 @@ def suggest_alpha(
     *,
     source: Source,
     reading: Reading,
-    check: Annotated[
-        bool, option("--check/--no-check", "Train a small ERM model and find the distance where its predictions flip.")
-    ] = True,
-    figure: Annotated[Path | None, option("--figure FILE", "Draw the curve here: a .png or .svg file.")] = None,
-    as_json: Json = False,
+    check: bool = option(
+        "--check/--no-check", "Train a small ERM model and find the distance where its predictions flip.", True
+    ),
+    figure: Path | None = option("--figure FILE", "Draw the curve here: a .png or .svg file."),
+    as_json: bool = options.JSON,
 ) -> None:
     if figure is not None:
         _check_figure(figure, check)
     import torch
 
-    from rcad.cli.screen import say, say_json
-    from rcad.errors import InputError
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
     from rcad.train.progress import shown
@@ -62,8 +63,8 @@ def suggest_alpha(
             f"expected class labels to measure alpha, but {data} has regression targets; choose alpha by rcad tune"
         )
     with shown(as_json=as_json) as progress:
-        told = partial(progress.detail, "measuring")
-        distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=told)
+        generator, on_progress = torch.Generator().manual_seed(0), partial(progress.detail, "measuring")
+        distances = nearest_other_class(*problem.train, generator=generator, progress=on_progress)
     distances = distances[apart(distances)]
     alpha = 0.5 * distances.quantile(0.5).item()
     if not as_json:
@@ -90,7 +91,6 @@ def suggest_alpha(
 
 def _check_figure(figure: Path, check: bool) -> None:
     """A picture that cannot be made is refused before anything is computed."""
-    from rcad.errors import InputError
     from rcad.report import drawing
 
     if not check:
@@ -160,20 +160,12 @@ def _along(config: RunConfig, problem: Problem, alpha: float, progress: Progress
 
 
 def _show(rows: list[Along], alpha: float, flip: float | None) -> None:
-    from rcad.cli.screen import say, table
-
-    percent = "{:.0%}".format
-    cells = [
-        [f"{r.alpha:.3g}", percent(r.accuracy), f"{r.entropy:.2f}", percent(r.flipped), _mark(r, alpha, flip)]
-        for r in rows
-    ]
-    say("training examples moved along ERM's own gradient (entropy in nats):")
-    say()
+    cells = []
+    for row in rows:
+        marks = ["half the distance between classes"] if row.alpha == alpha else []
+        marks += ["ERM's predictions flip"] if row.alpha == flip else []
+        numbers = [f"{row.alpha:.3g}", f"{row.accuracy:.0%}", f"{row.entropy:.2f}", f"{row.flipped:.0%}"]
+        cells.append([*numbers, "; ".join(marks)])
+    say("training examples moved along ERM's own gradient (entropy in nats):\n")
     table(["alpha", "accuracy", "entropy", "flipped", "what it is"], cells)
     say()
-
-
-def _mark(row: Along, alpha: float, flip: float | None) -> str:
-    marks = ["half the distance between classes"] if row.alpha == alpha else []
-    marks += ["ERM's predictions flip"] if row.alpha == flip else []
-    return "; ".join(marks)
