@@ -54,14 +54,10 @@ def requested(
         return override(_from_file(file, data, method, recipe, fields), settings, methods=defaults)
     if method is None and (named := RECIPES.get(recipe or "")):
         method = named.method or None
-    for option, value, like in (
-        ("--data", data["name"], "--data digits, my.csv or images/"),
-        ("--method", method, "--method rcad"),
-    ):
-        if value is None:
-            raise InputError(f"expected {option}, but it is missing; e.g. {like}")
+    if method is None:
+        raise InputError("expected --method, but it is missing; e.g. --method rcad")
     settings = [*written(fields), *settings]
-    return configure(data, named_method(method or ""), recipe=recipe, settings=settings, methods=defaults)
+    return configure(data, named_method(method), recipe=recipe, settings=settings, methods=defaults)
 
 
 def _from_file(

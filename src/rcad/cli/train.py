@@ -107,7 +107,7 @@ def train(
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     first = requested(
         config,
-        {"name": source.name, **reading.main, **reading.own},
+        {"name": source.required if config is None else source.name, **reading.main, **reading.own},
         method,
         training.recipe,
         {"train.epochs": training.epochs, "model.name": training.model, **training.fields},

@@ -250,9 +250,9 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         missing, self._missing = self._missing, ()
         names = load_converted(folder, model, missing) if missing else ()
         if names:
-            others = f" and {len(names) - 1} more are" if names[1:] else " is"
+            more = f" and {len(names) - 1} more are" if names[1:] else " is"
             warnings.warn(
-                f"expected {folder} to hold every parameter of {type(model).__name__}, but {names[0]}{others} missing: "
+                f"expected {folder} to hold every parameter of {type(model).__name__}, but {names[0]}{more} missing: "
                 "what is missing keeps its present value, so training does not go on where it stopped",
                 stacklevel=2,
             )
@@ -301,9 +301,9 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         label, likelihood = self.label_names[0], self.resolved.likelihood
         labels = inputs.get(label)
         check_labels(self.model, labels, likelihood)
-        known = isinstance(likelihood, Bernoulli) if self._multi_label else isinstance(likelihood, Categorical)
+        has_own_loss = isinstance(likelihood, Bernoulli if self._multi_label else Categorical)
         soft = isinstance(likelihood, Categorical) and isinstance(labels, Tensor) and labels.is_floating_point()
-        if labels is None or (known and not soft):
+        if labels is None or (has_own_loss and not soft):
             return super().compute_loss(model, inputs, return_outputs, num_items)
         outputs = model(**{key: value for key, value in inputs.items() if key != label})
         likelihood = likelihood.plain() if isinstance(likelihood, Categorical | Bernoulli) else likelihood

@@ -145,8 +145,8 @@ def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
         # The whole model first: a sharded one must be entered there before its table may be used alone.
         expected = logits_of(model(**inputs)).float()
         embedded[EMBEDDED] = model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
-        found = logits_of(model(**embedded)).float()
-    gap = (expected - found).abs().max().item()
+        logits = logits_of(model(**embedded)).float()
+    gap = (expected - logits).abs().max().item()
     if gap > 1e-2 * expected.abs().max().item() + 1e-3:
         raise InputError(
             f"expected {type(model).__name__} to give equal logits for input_ids and for their inputs_embeds, but they "

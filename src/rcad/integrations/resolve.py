@@ -81,9 +81,9 @@ class Resolved:
             return Batch(x, target, {})
         views = {"raw": x, "raw_target": target} if self.needs_raw else {}
         if not isinstance(x, Tensor) or x.ndim != 4:
-            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            form = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise InputError(
-                f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {found}; "
+                f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {form}; "
                 "leave the augmentation out"
             )
         if any(step.slot == "mix" for step in self.augment) and not target.is_floating_point():
@@ -144,10 +144,10 @@ def resolve(
         if term.likelihood is not None and type(term.likelihood) is not type(chosen):
             raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
     terms = tuple(_in_pixels(term, mean, std) for term in value.terms)
-    wanted = {key: option for key, option in options.items() if option is not None}
-    for key, option in wanted.items():
+    options = {key: option for key, option in options.items() if option is not None}
+    for key, option in options.items():
         _check_option(value, key, option)
-    criterion = Criterion(chosen, terms, **wanted, watch=True)
+    criterion = Criterion(chosen, terms, **options, watch=True)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
 
@@ -162,11 +162,11 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
             'expected a method such as "rcad(alpha=0.5, lam=0.1)", a Method or a Criterion, '
             f"but got {type(given).__name__}"
         )
-    wanted = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
-    if not wanted:
+    parameters = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
+    if not parameters:
         return value
     rows = [(name, dict(values)) for name, values in value.recipe]
-    for key, parameter in wanted.items():
+    for key, parameter in parameters.items():
         owners = [values for _, values in rows if key in values]
         owners = [values for values in owners if values[key] == AUTO] or owners
         if len(owners) != 1:
@@ -189,10 +189,10 @@ def measures_alpha(given: MethodLike) -> bool:
 def _weighed(value: Method) -> Method:
     """The method with lam="auto" as it is for real targets."""
     rows = [(name, dict(values)) for name, values in value.recipe]
-    if not any(values.get("lam") == AUTO for _, values in rows):
-        return value
-    own = [values | ({"lam": REAL_WEIGHT} if values.get("lam") == AUTO else {}) for _, values in rows]
-    return compose(*(method(name, **values) for (name, _), values in zip(rows, own, strict=True)))
+    left_open = [values for _, values in rows if values.get("lam") == AUTO]
+    for values in left_open:
+        values["lam"] = REAL_WEIGHT
+    return compose(*(method(name, **values) for name, values in rows)) if left_open else value
 
 
 def reread(

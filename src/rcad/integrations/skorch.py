@@ -97,11 +97,11 @@ def likelihood_of(criterion: nn.Module) -> Likelihood | None:
         value = getattr(criterion, name, None)
         # reduction="none" belongs to skorch's own way with sample weights.
         if isinstance(value, Tensor) or value not in (None, 0.0, "mean", "none"):
-            found = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
+            setting = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
             hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
             raise InputError(
                 f"expected a plain {type(criterion).__name__}, whose place the method takes in training, "
-                f"but got {found}{hint}"
+                f"but got {setting}{hint}"
             )
     if isinstance(criterion, GaussianLoss):
         return criterion.likelihood
@@ -221,9 +221,9 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         """skorch's own; with `f_criterion` an alpha that was measured is not measured again."""
         before = self._keep()
         super().load_params(*args, **kwargs)
-        kept = self._buffer()
-        if kept is not None and not torch.equal(kept, before):
-            alpha, *counts = kept.tolist()
+        state = self._buffer()
+        if state is not None and not torch.equal(state, before):
+            alpha, *counts = state.tolist()
             batches, calls, self.rcad_steps_ = map(int, counts)
             measured = {"alpha": None if alpha < 0 else alpha, "batches": batches, "step": calls}
             self.rcad_.criterion.load_state_dict(measured)
@@ -232,11 +232,11 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         """What a checkpoint needs, brought up to date in the criterion's buffer."""
         if "rcad_" not in vars(self):
             return torch.empty(0)
-        found = self.rcad_.criterion.state_dict()
-        alpha = -1.0 if found["alpha"] is None else found["alpha"]
-        state = torch.tensor([alpha, found["batches"], found["step"], self.rcad_steps_], dtype=torch.float64)
-        kept = self._buffer()
-        return state if kept is None else kept.copy_(state).clone()
+        measured = self.rcad_.criterion.state_dict()
+        alpha = -1.0 if measured["alpha"] is None else measured["alpha"]
+        state = torch.tensor([alpha, measured["batches"], measured["step"], self.rcad_steps_], dtype=torch.float64)
+        buffer = self._buffer()
+        return state if buffer is None else buffer.copy_(state).clone()
 
     def _buffer(self) -> Tensor | None:
         """The criterion's buffer, made where it is missing; None where the criterion is no module."""
@@ -257,8 +257,8 @@ class RCADNetMixin(Base):  # type: ignore[misc]
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """The loss of one batch, with its gradients added; an optimizer with a closure may call it several times."""
         self._set_training(True)
-        given, target = unpack_data(batch)
-        x, target = to_tensor(given, device=self.device), to_tensor(target, device=self.device)
+        inputs, target = unpack_data(batch)
+        x, target = to_tensor(inputs, device=self.device), to_tensor(target, device=self.device)
         options: dict[str, Any] = {"step": self.rcad_steps_, "accumulate": self.accumulate}
         if isinstance(x, Mapping):
             x = self._merge_x_and_fit_params(x, fit_params)
@@ -266,12 +266,12 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         elif fit_params:
             raise InputError(f"expected X to be a dict with {', '.join(fit_params)} in it, but got them beside X")
         classes = getattr(self, "classes_", None)
-        made = self.rcad_.batch(x, target, classes=None if classes is None else len(classes))
-        losses = self.rcad_.criterion.backward(self.module_, made.x, made.target, **options, **made.views)
+        mixed = self.rcad_.batch(x, target, classes=None if classes is None else len(classes))
+        losses = self.rcad_.criterion.backward(self.module_, mixed.x, mixed.target, **options, **mixed.views)
         output = losses.output
         if output is None:  # a method without a clean pass; scores want one
             with torch.no_grad(), undisturbed(self.module_, losses.total.device):
-                output = logits_of(self.infer(given, **fit_params), self.rcad_.criterion.loss.output)
+                output = logits_of(self.infer(inputs, **fit_params), self.rcad_.criterion.loss.output)
         return {"loss": losses.total, "y_pred": output, "parts": losses.parts}
 
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:

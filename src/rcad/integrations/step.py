@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.integrations.resolve import Batch, MethodLike, resolve
+from rcad.loss.criterion import Scaler
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.terms import Losses
 from rcad.train.own_loop import CapturedStep
@@ -50,17 +53,12 @@ class Step:
         self, model: Model, x: Inputs, y: Tensor, run: Run, *, accumulate: int = 1, number: int | None = None
     ) -> Losses:
         """Gradients in the fewest passes, each run backward by the framework's own `run`."""
+        return self._backward(model, x, y, _BackwardBy(run), accumulate=accumulate, step=number)
+
+    def _backward(self, model: Model, x: Inputs, y: Tensor, scaler: Scaler | None, **options: Any) -> Losses:
         batch = self._batch(model, x, y)
-        return self.resolved.criterion.backward(
-            model,
-            batch.x,
-            batch.target,
-            scaler=_BackwardBy(run),
-            accumulate=accumulate,
-            step=number,
-            generator=self.generator,
-            **batch.views,
-        )
+        options = {"scaler": scaler, "generator": self.generator, **batch.views, **options}
+        return self.resolved.criterion.backward(model, batch.x, batch.target, **options)
 
     def captured(self, step: CapturedStep, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
         """The whole step of `rcad.capture`, optimizer and all."""
@@ -100,15 +98,7 @@ class _BackwardBy:
         self.run = run
 
     def scale(self, outputs: Tensor) -> Any:
-        return _Waiting(outputs, self.run)
-
-
-class _Waiting:
-    def __init__(self, loss: Tensor, run: Run) -> None:
-        self.loss, self.run = loss, run
-
-    def backward(self) -> None:
-        self.run(self.loss)
+        return SimpleNamespace(backward=partial(self.run, outputs))
 
 
 def check_call(model: Model, x: Inputs) -> None:

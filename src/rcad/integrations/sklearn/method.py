@@ -54,7 +54,7 @@ def method_for(
         if value is not None:
             if isinstance(method, str):
                 _check_agreement(written, key, value)
-            rows = _given(rows, key, value)
+            rows = _filled(rows, key, value)
     labels = bool(classes) or several
     plain = [measured(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
     return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
@@ -131,7 +131,7 @@ def _check_agreement(written: tuple[MethodRow, ...], key: str, value: float) -> 
             )
 
 
-def _given(rows: tuple[MethodRow, ...], key: str, value: float) -> tuple[MethodRow, ...]:
+def _filled(rows: tuple[MethodRow, ...], key: str, value: float) -> tuple[MethodRow, ...]:
     """The rows with a parameter of the estimator written into those that have it."""
     takes = [name in METHODS and _takes(name, key) for name, _ in rows]
     if not any(takes):
