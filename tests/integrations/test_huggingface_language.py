@@ -19,7 +19,7 @@ from one_line import one_line
 from rcad import InputError, suggest_alpha
 from rcad.integrations.embeddings import Packs, embedding_distance
 from rcad.integrations.huggingface import RCADTrainer
-from tiny_transformers import VOCABULARY, arguments, bert, collated, gpt2, llama, sentences
+from tiny_transformers import VOCABULARY, arguments, bert, collated, gpt2, llama, sentences, trained
 from workers import in_two
 
 ALPHA, LAM = 0.5, 0.3
@@ -27,14 +27,10 @@ METHOD = f"rcad(lam={LAM})"
 NEAR = {"rtol": 1e-4, "atol": 1e-6}
 
 
-def train(model: Any, folder: Path, rows: Any = None, *, trainer: Any = RCADTrainer, **options: Any) -> Any:
-    changed = options.pop("changed", {})
-    rows = sentences() if rows is None else rows
-    if trainer is RCADTrainer:
+def train(model: Any, folder: Path, rows: Any = None, **options: Any) -> Any:
+    if "trainer" not in options:
         options = {"method": METHOD, "embedding_alpha": ALPHA, **options}
-    made = trainer(model, arguments(folder, **changed), train_dataset=rows, **options)
-    made.train()
-    return made
+    return trained(model, folder, sentences() if rows is None else rows, **options)
 
 
 def unit_of(model: Any) -> float:

@@ -106,3 +106,20 @@ def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
         "log_level": "error",
     }
     return transformers.TrainingArguments(str(folder), **{**settings, **changed})
+
+
+def trained(
+    model: nn.Module, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any
+) -> Any:
+    """A trainer that has trained: ours with that method, or another class without one.
+
+    Options are `changed`, of the arguments, and those of the trainer.
+    """
+    from rcad.integrations.huggingface import RCADTrainer
+
+    changed = options.pop("changed", {})
+    if trainer is None:
+        trainer, options["method"] = RCADTrainer, method
+    made = trainer(model, arguments(folder, **changed), train_dataset=rows, **options)
+    made.train()
+    return made
