@@ -19,7 +19,7 @@ from trained import run_id
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.screen.table") -> None:
+def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.methods.table") -> None:
     def raises(*arguments: object, **options: object) -> None:
         raise error
 

@@ -18,8 +18,7 @@ from equal import moved, plain_loop, same_parameters, sgd
 from one_line import one_line
 from rcad import RCAD, augment, methods
 from rcad.integrations.huggingface import RCADTrainer
-from tiny_transformers import LABELS, arguments, bert, collated, pictures, texts, trained, vit
-from workers import in_two
+from tiny_transformers import LABELS, arguments, collated, pictures, trained, vit
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 
@@ -162,47 +161,3 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
     trained(erm, tmp_path, rows, "erm")
     torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
     assert moved(ours, erm) > 1e-4
-
-
-WORKER = """
-import sys, torch
-from accelerate.state import AcceleratorState, GradientState
-from rcad.integrations.huggingface import RCADTrainer
-from sharding import FSDPModule, gathered, sharded
-from tiny_transformers import arguments, bert, texts
-kind, out, rank = sys.argv[1], sys.argv[2], sys.argv[3]
-AcceleratorState._reset_state(True)  # those of the test's own process
-GradientState._reset_state()
-changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
-class Sharded(RCADTrainer):
-    def create_accelerator_and_postprocess(self):
-        super().create_accelerator_and_postprocess()
-        if kind == "fsdp2":
-            layers = {"auto_wrap_policy": "transformer_based_wrap", "transformer_cls_names_to_wrap": ["BertLayer"]}
-            sharded(self.accelerator, **layers)
-            self.is_fsdp_enabled = True
-for name in ("SequenceClassification", "TokenClassification"):
-    model = bert(name)
-    unused = {"ddp_find_unused_parameters": name == "SequenceClassification"} if kind == "ddp" else {}
-    args = arguments(out, **changed, **unused)
-    rows = texts(per_token=name == "TokenClassification")
-    trainer = Sharded(model, args, train_dataset=rows, method="rcad(alpha=1.5, lam=0.3)")
-    trainer.train()
-    wrapper = {"ddp": torch.nn.parallel.DistributedDataParallel, "fsdp2": FSDPModule}[kind]
-    assert isinstance(trainer.model_wrapped, wrapper)
-    torch.save(gathered(trainer.model), f"{out}/{name}-{rank}.pt")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_two_processes_with_accumulation_equal_one_big_batch(kind: str, tmp_path: Path) -> None:
-    in_two(WORKER, kind, tmp_path)
-    for head in ("SequenceClassification", "TokenClassification"):
-        alone, rows = bert(head), texts(per_token=head == "TokenClassification")
-        trained(alone, tmp_path, rows, "rcad(alpha=1.5, lam=0.3)", changed={"per_device_train_batch_size": 12})
-        assert moved(alone, bert(head)) > 0.01
-        for rank in (0, 1):
-            together = bert(head)
-            together.load_state_dict(torch.load(tmp_path / f"{head}-{rank}.pt", weights_only=True))
-            same_parameters(alone, together, rtol=1e-4, atol=1e-6)

@@ -21,7 +21,9 @@ from rcad import RCAD, Bernoulli, Gaussian, InputError, methods
 from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
 from rcad.integrations.huggingface_checks import check_embeddings
 from rcad.integrations.resolve import as_method
-from tiny_transformers import LABELS, arguments, bert, collated, texts, trained
+from tiny_transformers import LABELS, arguments, bert, collated, llama, sentences, texts, trained
+from tiny_transformers import gpt2 as language_gpt2
+from workers import in_two
 
 METHOD = "rcad(alpha=1.5, lam=0.3)"
 
@@ -461,3 +463,52 @@ def test_what_lies_around_the_model_is_looked_at(tmp_path: Path, monkeypatch: py
 def test_wrong_data_is_named(rows: Any, method: str, says: str, tmp_path: Path) -> None:
     with one_line(says):
         trained(bert(), tmp_path, rows, method)
+
+
+WORKER = """
+import sys, torch
+from accelerate.state import AcceleratorState, GradientState
+from integrations.test_huggingface_text import SPREAD
+from rcad.integrations.huggingface import RCADTrainer
+from sharding import FSDPModule, gathered, sharded
+from tiny_transformers import trained
+kind, name, out, rank = sys.argv[1:]
+AcceleratorState._reset_state(True)  # those of the test's own process
+GradientState._reset_state()
+model, rows, layer, options = SPREAD[name]()
+class Sharded(RCADTrainer):
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        if kind == "fsdp2":
+            layers = {"auto_wrap_policy": "transformer_based_wrap", "transformer_cls_names_to_wrap": [layer]}
+            sharded(self.accelerator, **layers)
+            self.is_fsdp_enabled = True
+changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
+changed |= {"ddp_find_unused_parameters": name == "sequences"} if kind == "ddp" else {}
+trainer = trained(model, out, rows, trainer=Sharded, changed=changed, **options)
+wrapper = {"ddp": torch.nn.parallel.DistributedDataParallel, "fsdp2": FSDPModule}[kind]
+assert isinstance(trainer.model_wrapped, wrapper)
+torch.save(gathered(trainer.model), f"{out}/{rank}.pt")
+"""
+ON_EMBEDDINGS = {"method": "rcad(lam=0.3)", "embedding_alpha": 0.5}
+# A model, its data, the layer that is sharded, and the options of the trainer; llama has a table of its own, gpt2 one
+# that is the last layer too.
+SPREAD: dict[str, Any] = {
+    "sequences": lambda: (bert(), texts(), "BertLayer", {"method": METHOD}),
+    "tokens": lambda: (bert("TokenClassification"), texts(per_token=True), "BertLayer", {"method": METHOD}),
+    "llama": lambda: (llama(), sentences(), "LlamaDecoderLayer", ON_EMBEDDINGS),
+    "gpt2": lambda: (language_gpt2(), sentences(), "GPT2Block", ON_EMBEDDINGS),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("name", SPREAD)
+def test_two_processes_with_accumulation_equal_one_big_batch(name: str, kind: str, tmp_path: Path) -> None:
+    in_two(WORKER, kind, name, tmp_path)
+    (alone, rows, _, options), (together, *_) = SPREAD[name](), SPREAD[name]()
+    trained(alone, tmp_path, rows, trainer=RCADTrainer, changed={"per_device_train_batch_size": 12}, **options)
+    assert moved(alone, together) > 0.01
+    for rank in (0, 1):
+        together.load_state_dict(torch.load(tmp_path / f"{rank}.pt", weights_only=True))
+        same_parameters(alone, together, rtol=1e-4, atol=1e-6)

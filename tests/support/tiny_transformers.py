@@ -111,15 +111,12 @@ def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
 def trained(
     model: nn.Module, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any
 ) -> Any:
-    """A trainer that has trained: ours with that method, or another class without one.
-
-    Options are `changed`, of the arguments, and those of the trainer.
-    """
+    """A trainer, ours unless another class is given, that has trained; `changed` among the options are arguments."""
     from rcad.integrations.huggingface import RCADTrainer
 
     changed = options.pop("changed", {})
-    if trainer is None:
-        trainer, options["method"] = RCADTrainer, method
-    made = trainer(model, arguments(folder, **changed), train_dataset=rows, **options)
+    if method is not None:
+        options["method"] = method
+    made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
     made.train()
     return made
