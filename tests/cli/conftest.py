@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import os
 import time
@@ -23,6 +24,9 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    def json(self) -> Any:
+        return json.loads(self.out)
+
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +46,23 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def done(cli: Cli) -> Cli:
+    """Calls `rcad` with words that are right: exit code 0."""
+
+    def call(*arguments: object) -> Result:
+        result = cli(*arguments)
+        assert result.code == 0, result.err
+        return result
+
+    return call
+
+
+def saved(path: str | Path) -> Any:
+    """The JSON in a file."""
+    return json.loads(Path(path).read_text())
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from browser import BROWSER, seen
-from cli.conftest import Cli, Forked, Refused, until
+from cli.conftest import Cli, Forked, Refused, saved, until
 from contracts.house import rcad, workplace
 from made import files
 from rcad.demo import acts
@@ -58,7 +57,7 @@ def test_the_whole_of_it(demo: tuple[Path, list[str]]) -> None:
     assert max(map(len, shown)) <= 80
     assert "  rcad compare --data my.csv --target COLUMN" in lines
     check_page((folder / PAGE).read_text())
-    record = json.loads((folder / RECORD).read_text())
+    record = saved(folder / RECORD)
     assert (record["target"], record["scale"]) == ("demo", "fast")
     assert {"results", "settings", "versions", "verdicts", "seconds"} <= record.keys()
     assert sorted(path.name for path in (folder / PAGE).parent.iterdir()) == ["demo.json", "index.html"]
@@ -69,7 +68,7 @@ def test_json(cli: Cli) -> None:
     Path("there").mkdir()
     Path("there/demo.json").write_text('{"target": "demo", "scale": "fast"}')  # an earlier demo may be replaced
     found = cli("demo", "--fast", "--json", "--out", "there")
-    parsed = json.loads(found.out)
+    parsed = found.json()
     assert parsed["page"] == "there/index.html"
     assert list(parsed["verdicts"]) == ["linear", "moons", "few_labels"]
     assert len(parsed["table"]) == 3 + 5 + 5 + 4
