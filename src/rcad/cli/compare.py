@@ -7,24 +7,10 @@ from pathlib import Path
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import Machines, Reading, Source, Text, Training, about, bundled, option
+from rcad.cli.options import Machines, Reading, Source, Text, Training, option
 from rcad.cli.screen import say, say_json, show_parts, warn
 
-HELP = about(
-    "Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.",
-    "rcad compare --data my.csv --target colour --epochs 3 --budget 2",
-    "rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes",
-    "rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3",
-    'rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"',
-    "rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3",
-    more="""The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data.
-    ERM is always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
-    OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
-    command again to continue or to add methods: nothing is trained twice.""",
-)
 
-
-@bundled
 def compare(
     *,
     source: Source,
@@ -47,6 +33,19 @@ def compare(
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
+    """Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.
+
+    The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data. ERM is
+    always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
+    OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
+    command again to continue or to add methods: nothing is trained twice.
+
+    rcad compare --data my.csv --target colour --epochs 3 --budget 2
+    rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes
+    rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3
+    rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"
+    rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3
+    """
     from rcad.cli.request import parse_seeds
     from rcad.report.terminal import part_lines
     from rcad.train.progress import shown

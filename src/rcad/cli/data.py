@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from rcad.cli import options
-from rcad.cli.options import Reading, Text, about, argument, bundled, group, option
+from rcad.cli.options import Reading, Text, argument, command, group, option
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError, expanded
 
@@ -18,16 +18,15 @@ app = group(
 )
 
 
-@app.command(
-    "list",
-    help=about(
-        "Every data set known by name, and where its files are.",
-        "rcad data list",
-        "rcad data list --json",
-        more="Then what else lies in the data folder and can be read, as rcad data import --name puts it there.",
-    ),
-)
+@command(app, "list")
 def list_data(data_dir: Path | None = options.DATA_DIR, as_json: bool = options.JSON) -> None:
+    """Every data set known by name, and where its files are.
+
+    Then what else lies in the data folder and can be read, as rcad data import --name puts it there.
+
+    rcad data list
+    rcad data list --json
+    """
     from rcad.cli.importing import own_sets
     from rcad.data.registry import available
 
@@ -41,20 +40,19 @@ def list_data(data_dir: Path | None = options.DATA_DIR, as_json: bool = options.
         say("\nPass --data-dir or set RCAD_DATA to look for files.")
 
 
-@app.command(
-    "fetch",
-    help=about(
-        "Download a known data set from its official address.",
-        "rcad data fetch cifar10 --data-dir data",
-        "rcad data fetch svhn --extra --data-dir data",
-        more="An interrupted download continues where it stopped. Its checksum is compared with the published one.",
-    ),
-)
+@command(app, "fetch")
 def fetch_data(
     name: str = argument("NAME", "cifar10, cifar100, svhn or tiny-imagenet."),
     data_dir: Path | None = options.DATA_DIR,
     extra: bool = option("--extra", "Also the optional files (SVHN: 1.3 GB).", False),
 ) -> None:
+    """Download a known data set from its official address.
+
+    An interrupted download continues where it stopped. Its checksum is compared with the published one.
+
+    rcad data fetch cifar10 --data-dir data
+    rcad data fetch svhn --extra --data-dir data
+    """
     from rcad.data.download import fetch
     from rcad.train.progress import shown
 
@@ -67,18 +65,7 @@ def fetch_data(
         say(f"{file}  checksum ok")
 
 
-@app.command(
-    "import",
-    help=about(
-        "Check your own data: read it once and report what was found.",
-        "rcad data import images/",
-        "rcad data import my.csv --target price",
-        "rcad data import images/ --name flowers --data-dir data",
-        more="""Reads class folders of images, Kaggle's layout, Parquet shards, archives, .npz, .csv, .tsv or .npy,
-        and decodes images into the cache. --name copies the data to the data folder, so that --data NAME finds it.""",
-    ),
-)
-@bundled
+@command(app, "import")
 def import_data(
     *,
     path: str = argument("PATH", "A file or a folder."),
@@ -86,6 +73,15 @@ def import_data(
     reading: Reading,
     as_json: bool = options.JSON,
 ) -> None:
+    """Check your own data: read it once and report what was found.
+
+    Reads class folders of images, Kaggle's layout, Parquet shards, archives, .npz, .csv, .tsv or .npy, and decodes
+    images into the cache. --name copies the data to the data folder, so that --data NAME finds it.
+
+    rcad data import images/
+    rcad data import my.csv --target price
+    rcad data import images/ --name flowers --data-dir data
+    """
     from rcad.cli.importing import check_name, copy_to, describe, show, train_line
     from rcad.data.registry import load
     from rcad.train.progress import shown
@@ -103,19 +99,17 @@ def import_data(
     say(f"\ntrain on it: {train_line(path if place is None else place.name, reading)}")
 
 
-@app.command(
-    "verify",
-    help=about(
-        "Check every byte of the known archives in the data folder and of the cache of decoded images.",
-        "rcad data verify",
-        "rcad data verify --data-dir data",
-    ),
-)
+@command(app, "verify")
 def verify_data(
     data_dir: Path | None = options.DATA_DIR,
     cache_dir: Path | None = options.CACHE_DIR,
     as_json: bool = options.JSON,
 ) -> None:
+    """Check every byte of the known archives in the data folder and of the cache of decoded images.
+
+    rcad data verify
+    rcad data verify --data-dir data
+    """
     from rcad.data.registry import verify
     from rcad.runs.words import plural
 
@@ -132,17 +126,16 @@ def verify_data(
         raise InputError(f"{wrong[0][1]}{more}")
 
 
-@app.command(
-    "clear",
-    help=about(
-        "Empty the cache of decoded images and unpacked archives.",
-        "rcad data clear",
-        "rcad data clear --yes",
-        more="""Without --yes the content is only listed. Cached data is made again from its source when needed. Files
-        that rcad did not make are kept.""",
-    ),
-)
+@command(app, "clear")
 def clear_data(yes: bool = options.YES, cache_dir: Path | None = options.CACHE_DIR) -> None:
+    """Empty the cache of decoded images and unpacked archives.
+
+    Without --yes the content is only listed. Cached data is made again from its source when needed. Files that rcad did
+    not make are kept.
+
+    rcad data clear
+    rcad data clear --yes
+    """
     from rcad.data.cache import cache_root, clear, contents
     from rcad.runs.words import plural, size
 

@@ -7,19 +7,9 @@ import shutil
 from pathlib import Path
 
 from rcad.cli import options
-from rcad.cli.options import about, option
+from rcad.cli.options import option
 from rcad.cli.screen import say, say_json, show_parts
 from rcad.errors import expanded
-
-HELP = about(
-    "See in two minutes where RCAD helps and where it does not: a table, verdicts, a page of figures.",
-    "rcad demo",
-    "rcad demo --out demo --quiet",
-    "rcad demo --fast --json",
-    more="""Four experiments without a download: the paper's linear theory, two moons with noise, and rcad compare on
-    digits with 100 labels and on diabetes. They end in a table, a verdict for each by a rule fixed beforehand, the
-    next commands, and OUT/index.html.""",
-)
 
 WIDE = 110
 """Columns that the whole table takes."""
@@ -32,6 +22,16 @@ def demo(
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
+    """See in two minutes where RCAD helps and where it does not: a table, verdicts, a page of figures.
+
+    Four experiments without a download: the paper's linear theory, two moons with noise, and rcad compare on digits
+    with 100 labels and on diabetes. They end in a table, a verdict for each by a rule fixed beforehand, the next
+    commands, and OUT/index.html.
+
+    rcad demo
+    rcad demo --out demo --quiet
+    rcad demo --fast --json
+    """
     # The networks are small: several threads would only wait for each other. Before anything loads numpy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rcad.train.progress import shown

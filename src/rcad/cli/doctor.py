@@ -20,18 +20,8 @@ import typer
 
 from rcad import __version__
 from rcad.cli import options
-from rcad.cli.options import about
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError, MissingExtraError, cores, install
-
-HELP = about(
-    "Check the installation, the machine and the data, and say what to do.",
-    "rcad doctor",
-    "rcad doctor --json",
-    "rcad doctor --data-dir data",
-    more="""Checks Python, torch, the GPU, optional packages and their known problems, data, cache and runs. Every
-    line is ok, warn or bad. Exit code 1 if a line is bad.""",
-)
 
 
 def doctor(
@@ -40,6 +30,15 @@ def doctor(
     runs: Path = options.RUNS,
     as_json: bool = options.JSON,
 ) -> None:
+    """Check the installation, the machine and the data, and say what to do.
+
+    Checks Python, torch, the GPU, optional packages and their known problems, data, cache and runs. Every line is ok,
+    warn or bad. Exit code 1 if a line is bad.
+
+    rcad doctor
+    rcad doctor --json
+    rcad doctor --data-dir data
+    """
     checks = [*machine(), _data(data_dir), _cache(cache_dir), _runs(runs)]
     if as_json:
         say_json([check._asdict() for check in checks])

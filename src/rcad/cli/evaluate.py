@@ -8,21 +8,10 @@ from pathlib import Path
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import Text, about, argument, option
+from rcad.cli.options import Text, argument, option
 from rcad.cli.screen import say, say_json
 from rcad.errors import InputError
 
-HELP = about(
-    "Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.",
-    "rcad evaluate 3f2a",
-    "rcad evaluate all --suite calibration,ood --out report",
-    "rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50",
-    "rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet",
-    "rcad evaluate all --suite calibration --json",
-    more="""Prints tables and writes OUT/evaluation.html. Runs are grouped by method over their seeds and compared
-    with the ERM runs among them. Results are saved beside each run and computed once; Ctrl-C keeps what is finished.
-    A run that cannot be evaluated is named and left out; the exit code is then 2.""",
-)
 LEFT_OUT = 2
 
 
@@ -47,6 +36,18 @@ def evaluate(
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
+    """Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.
+
+    Prints tables and writes OUT/evaluation.html. Runs are grouped by method over their seeds and compared with the ERM
+    runs among them. Results are saved beside each run and computed once; Ctrl-C keeps what is finished. A run that
+    cannot be evaluated is named and left out; the exit code is then 2.
+
+    rcad evaluate 3f2a
+    rcad evaluate all --suite calibration,ood --out report
+    rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50
+    rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet
+    rcad evaluate all --suite calibration --json
+    """
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
     from rcad.train.progress import shown
     from rcad.train.stop import Interrupted

@@ -5,17 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rcad.cli import options
-from rcad.cli.options import Text, about, argument, option
+from rcad.cli.options import Text, argument, option
 from rcad.cli.screen import say, say_json
-
-HELP = about(
-    "Write a finished run as a file that torch or ONNX Runtime can run without rcad.",
-    "rcad export 3f2a --to torch --out model.pt2",
-    "rcad export 3f2a --out model.pt2 --json",
-    more="""The file includes the scaling of the inputs and takes batches of any size. It returns probabilities, or
-    mean and standard deviation in the target's own unit. It is checked against the run before it is written. --to
-    onnx needs the extra onnx.""",
-)
 
 
 def export(
@@ -25,6 +16,15 @@ def export(
     runs: Path = options.RUNS,
     as_json: bool = options.JSON,
 ) -> None:
+    """Write a finished run as a file that torch or ONNX Runtime can run without rcad.
+
+    The file includes the scaling of the inputs and takes batches of any size. It returns probabilities, or mean and
+    standard deviation in the target's own unit. It is checked against the run before it is written. --to onnx needs the
+    extra onnx.
+
+    rcad export 3f2a --to torch --out model.pt2
+    rcad export 3f2a --out model.pt2 --json
+    """
     from rcad.predict.export import description, export
     from rcad.predict.predictor import load
 

@@ -155,7 +155,7 @@ def make(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
     """The application with these commands."""
     import typer
 
-    from rcad.cli.options import HELP, root
+    from rcad.cli.options import HELP, command, root
 
     app = typer.Typer(
         rich_markup_mode="rich",
@@ -166,12 +166,11 @@ def make(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
     app.callback(invoke_without_command=True)(root)
     for name in names:
         home, _, attribute = COMMANDS[name].partition(":")
-        module = import_module(f"rcad.cli.{home}")
-        command = getattr(module, attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+        function = getattr(import_module(f"rcad.cli.{home}"), attribute)
+        if isinstance(function, typer.Typer):
+            app.add_typer(function, name=name)
         else:
-            app.command(name, help=module.HELP)(command)
+            command(app, name)(function)
     return app
 
 

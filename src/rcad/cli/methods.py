@@ -9,7 +9,7 @@ from pathlib import Path
 
 import rcad
 from rcad.cli import options
-from rcad.cli.options import about, argument, group, option
+from rcad.cli.options import argument, command, group, option
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError, is_terminal, one_of
 
@@ -17,8 +17,13 @@ _ROW = re.compile(r"\| `(?P<name>\w+)` \| `(?P<default>[^`]+)` \|")
 app = group("The methods and their cards.", "rcad methods list", "rcad methods show rcad")
 
 
-@app.command("list", help=about("Every method in one line.", "rcad methods list", "rcad methods list --json"))
+@command(app, "list")
 def list_methods(as_json: bool = options.JSON) -> None:
+    """Every method in one line.
+
+    rcad methods list
+    rcad methods list --json
+    """
     cards = [read(path) for path in card_files().values()]
     if as_json:
         say_json([{"name": card.name, "parameters": dict(card.parameters), "about": card.about} for card in cards])
@@ -27,18 +32,16 @@ def list_methods(as_json: bool = options.JSON) -> None:
     say('\nMore on one: rcad methods show NAME. Together: rcad train --method "mixup + rcad".')
 
 
-@app.command(
-    "show",
-    help=about(
-        "A method's card: formula, parameters and units, cost, what it composes with, where it differs from the paper.",
-        "rcad methods show rcad",
-        "rcad methods show mixup --raw",
-    ),
-)
+@command(app, "show")
 def show_method(
     name: str = argument("NAME", "A method of rcad methods list."),
     raw: bool = option("--raw", "The Markdown itself, as when stdout is not a terminal.", False),
 ) -> None:
+    """A method's card: formula, parameters and units, cost, what it composes with, where it differs from the paper.
+
+    rcad methods show rcad
+    rcad methods show mixup --raw
+    """
     files = card_files()
     one_of("a method", name, files)
     text = read(files[name]).text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -246,13 +246,13 @@ class Machines:
         return {"device": names[0], "devices": names}
 
 
-def bundled(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer takes it: an option for each field of those of its parameters that are bundles."""
-    types = get_type_hints(command)
+def bundled(function: Callable[..., None]) -> Callable[..., None]:
+    """The function as Typer takes it: an option for each field of those of its parameters that are bundles."""
+    types = get_type_hints(function)
     bundles: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
 
     def options() -> Iterator[inspect.Parameter]:
-        for name, parameter in inspect.signature(command).parameters.items():
+        for name, parameter in inspect.signature(function).parameters.items():
             if name not in bundles:
                 yield parameter.replace(annotation=types[name])
                 continue
@@ -264,7 +264,7 @@ def bundled(command: Callable[..., None]) -> Callable[..., None]:
 
     def call(**values: Any) -> None:
         built = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in bundles.items()}
-        command(**built, **values)
+        function(**built, **values)
 
     parameters = list(options())
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -272,25 +272,40 @@ def bundled(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def about(text: str, *examples: str, more: str = "") -> str:
-    """The help of a command: a sentence for lists of commands, more on it, and examples on lines of their own.
+def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a function that is a command.
 
-    A test runs every example.
+    Its help is the function's docstring: a sentence for lists of commands, more on it, and examples as the last
+    paragraph, on lines of their own. A test runs every example.
     """
-    paragraphs = [" ".join(paragraph.split()) for paragraph in (text, more) if paragraph]
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        *paragraphs, examples = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+        app.command(name, help=about(paragraphs, examples.splitlines()))(bundled(function))
+        return function
+
+    return add
+
+
+def about(paragraphs: Iterable[str], examples: Iterable[str]) -> str:
+    """The help of a command or a group."""
     lines = "\n".join(f"  {example}" for example in examples)
-    return "\n\n".join([*paragraphs, f"\b\nExamples:\n{lines}"])
+    return "\n\n".join([*(" ".join(paragraph.split()) for paragraph in paragraphs), f"\b\nExamples:\n{lines}"])
 
 
 HELP = about(
-    "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
-    "rcad demo",
-    "rcad train --data digits --method rcad --seeds 3",
-    "rcad compare --data my.csv --target price --seeds 3",
-    "rcad runs list",
-    "rcad doctor",
-    more="""Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
+    [
+        "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
+        """Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
         unexpected; 2 the input needs fixing, and one line on stderr says how; 130 and 143 interrupted.""",
+    ],
+    [
+        "rcad demo",
+        "rcad train --data digits --method rcad --seeds 3",
+        "rcad compare --data my.csv --target price --seeds 3",
+        "rcad runs list",
+        "rcad doctor",
+    ],
 )
 
 
@@ -329,4 +344,4 @@ def help_without_command(context: typer.Context) -> None:
 
 def group(text: str, *examples: str) -> typer.Typer:
     """Commands under one word, which alone prints their help."""
-    return typer.Typer(invoke_without_command=True, callback=help_without_command, help=about(text, *examples))
+    return typer.Typer(invoke_without_command=True, callback=help_without_command, help=about([text], examples))

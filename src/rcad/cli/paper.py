@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import Machines, Text, about, argument, bundled, group, option
+from rcad.cli.options import Machines, Text, argument, command, group, option
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.errors import InputError, expanded, one_of
 
@@ -94,13 +94,13 @@ class Suite:
         )
 
 
-@app.command(
-    "list",
-    help=about(
-        "List the paper's tables and figures, and what each needs.", "rcad paper list", "rcad paper list --json"
-    ),
-)
+@command(app, "list")
 def list_targets(as_json: bool = options.JSON) -> None:
+    """List the paper's tables and figures, and what each needs.
+
+    rcad paper list
+    rcad paper list --json
+    """
     from rcad.paper.targets import TARGETS
     from rcad.report.terminal import paragraph
 
@@ -117,26 +117,7 @@ def list_targets(as_json: bool = options.JSON) -> None:
     say("\n".join(["", *paragraph(words), "  rcad paper run T4 --scale smoke --out trial"]))
 
 
-@app.command(
-    "run",
-    help=about(
-        "Reproduce a table or a figure: OUT/<name>/<name>.json and .md, some with a .png.",
-        "rcad paper run T4 --scale smoke --only n=500 --out trial",
-        "rcad paper run T7 --scale smoke --out trial",
-        "rcad paper run F7",
-        "rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10",
-        "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
-        "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
-        "rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial",
-        "rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method",
-        "rcad paper run F2 --scale smoke --dry-run",
-        more="""Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on
-        tiny data; small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images.
-        Missing data sets are named and left out. With --rows the table shows the other rows as far as their runs are
-        there; no claim of the paper is about a method of your own.""",
-    ),
-)
-@bundled
+@command(app, "run")
 def run_target(
     *,
     name: str = argument("NAME", "T1 to T8 or F1 to F7; see: rcad paper list."),
@@ -151,6 +132,23 @@ def run_target(
     track: Text = options.TRACK,
     dry_run: bool = option("--dry-run", "List what is done and what is left; run nothing.", False),
 ) -> None:
+    """Reproduce a table or a figure: OUT/<name>/<name>.json and .md, some with a .png.
+
+    Run the same command again to continue: finished runs are not repeated. Scale smoke takes seconds on tiny data;
+    small has fewer epochs, seeds and images; full is the paper's protocol and needs a GPU for images. Missing data sets
+    are named and left out. With --rows the table shows the other rows as far as their runs are there; no claim of the
+    paper is about a method of your own.
+
+    rcad paper run T4 --scale smoke --only n=500 --out trial
+    rcad paper run T7 --scale smoke --out trial
+    rcad paper run F7
+    rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10
+    rcad paper run T4 --protocol tuned --precision bf16 --only n=500
+    rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA
+    rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial
+    rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method
+    rcad paper run F2 --scale smoke --dry-run
+    """
     from rcad.paper.targets import TARGETS
     from rcad.train.trackers import parse_trackers
 
@@ -188,21 +186,18 @@ def run_target(
         _run_suite(order)
 
 
-@app.command(
-    "status",
-    help=about(
-        "Show progress: all tables and figures, or the cells of one.",
-        "rcad paper status",
-        "rcad paper status T4 --scale smoke",
-    ),
-)
-@bundled
+@command(app, "status")
 def status(
     *,
     name: Text = argument("NAME", "T1 to T8 or F1 to F7. Default: all.", None),
     suite: Suite,
     as_json: bool = options.JSON,
 ) -> None:
+    """Show progress: all tables and figures, or the cells of one.
+
+    rcad paper status
+    rcad paper status T4 --scale smoke
+    """
     from rcad.paper.targets import TARGETS
 
     target = None if name is None else _target(name)
@@ -212,16 +207,16 @@ def status(
         _show_records(suite.out, as_json, target)
 
 
-@app.command(
-    "report",
-    help=about(
-        "Make one HTML report of all records in a folder.", "rcad paper report", "rcad paper report --out report"
-    ),
-)
+@command(app, "report")
 def report(
     results: Path = option("--results DIR", "Folder of the results.", RESULTS),
     out: Path = option("--out DIR", "Folder of the report.", Path("report")),
 ) -> None:
+    """Make one HTML report of all records in a folder.
+
+    rcad paper report
+    rcad paper report --out report
+    """
     from rcad.paper.report import build
     from rcad.runs.words import plural
     from rcad.train.progress import shown

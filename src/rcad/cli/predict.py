@@ -6,19 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from rcad.cli import options
-from rcad.cli.options import about, argument, option
+from rcad.cli.options import argument, option
 from rcad.cli.screen import say, say_json
-
-HELP = about(
-    "Predict new examples with a finished run, into a CSV file.",
-    "rcad predict 3f2a --data images --out predictions.csv",
-    "rcad predict 3f2a --data images --skip-bad --quiet",
-    "rcad predict 3f2a --data images/class0/0.png --json",
-    more="""DATA is a folder of images (with sub-folders or not), one image, or a table with the training columns.
-    Each row of the output names its file or its row number, from 1. For classes it has the prediction, its
-    probability and the probability of every class; for regression the mean, the standard deviation and an interval.
-    The training data is not needed.""",
-)
 
 
 def predict(
@@ -32,6 +21,17 @@ def predict(
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
+    """Predict new examples with a finished run, into a CSV file.
+
+    DATA is a folder of images (with sub-folders or not), one image, or a table with the training columns. Each row of
+    the output names its file or its row number, from 1. For classes it has the prediction, its probability and the
+    probability of every class; for regression the mean, the standard deviation and an interval. The training data is
+    not needed.
+
+    rcad predict 3f2a --data images --out predictions.csv
+    rcad predict 3f2a --data images --skip-bad --quiet
+    rcad predict 3f2a --data images/class0/0.png --json
+    """
     from rcad.data.decoding import without_advice
     from rcad.predict.predictor import load, write_csv
     from rcad.runs.store import NEWEST

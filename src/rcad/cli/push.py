@@ -5,19 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rcad.cli import options
-from rcad.cli.options import about, argument, option
+from rcad.cli.options import argument, option
 from rcad.cli.screen import say, say_json
-
-HELP = about(
-    "Send a finished run to the Hugging Face Hub, with a model card made from its record.",
-    "rcad push 3f2a me/digits --dry-run",
-    "rcad push 3f2a me/digits --private",
-    "rcad push 3f2a me/digits --comparison rcad-compare",
-    more="""It sends the weights (safetensors), record.json, config.toml and the card: test metrics with intervals, over
-    the seeds that lie beside the run too, and with --comparison the paired differences to ERM and both controls. Look
-    at the card first with --dry-run: the config names the data as you did, a local path too. rcad.load and rcad predict
-    take hf:OWNER/NAME. Log in once with: hf auth login.""",
-)
 
 
 def push(
@@ -29,6 +18,17 @@ def push(
     runs: Path = options.RUNS,
     as_json: bool = options.JSON,
 ) -> None:
+    """Send a finished run to the Hugging Face Hub, with a model card made from its record.
+
+    It sends the weights (safetensors), record.json, config.toml and the card: test metrics with intervals, over the
+    seeds that lie beside the run too, and with --comparison the paired differences to ERM and both controls. Look at
+    the card first with --dry-run: the config names the data as you did, a local path too. rcad.load and rcad predict
+    take hf:OWNER/NAME. Log in once with: hf auth login.
+
+    rcad push 3f2a me/digits --dry-run
+    rcad push 3f2a me/digits --private
+    rcad push 3f2a me/digits --comparison rcad-compare
+    """
     from rcad.study import card
 
     if dry_run:

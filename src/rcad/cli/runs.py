@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import Text, about, argument, group, option
+from rcad.cli.options import Text, argument, command, group, option
 from rcad.cli.screen import say, say_json, warn
 from rcad.errors import InputError, finite
 
@@ -20,15 +20,7 @@ LONGEST_WAIT = 36_500.0
 STATUS = option("--status STATUS", "Only done, diverged, interrupted or running ones; repeatable.")
 
 
-@app.command(
-    "list",
-    help=about(
-        "Every run in one line.",
-        "rcad runs list",
-        "rcad runs list --status done --data digits --method rcad",
-        "rcad runs list --json",
-    ),
-)
+@command(app, "list")
 def list_runs(
     status: list[str] | None = STATUS,
     data: Text = option("--data NAME", "Only runs on this data, subsets too."),
@@ -36,6 +28,12 @@ def list_runs(
     runs: Path = options.RUNS,
     as_json: bool = options.JSON,
 ) -> None:
+    """Every run in one line.
+
+    rcad runs list
+    rcad runs list --status done --data digits --method rcad
+    rcad runs list --json
+    """
     from rcad.cli.results import filtered, run_object, show_list
     from rcad.runs.store import Store
 
@@ -47,15 +45,17 @@ def list_runs(
         show_list(records)
 
 
-@app.command(
-    "show",
-    help=about("One run: its config, its numbers, its epochs.", "rcad runs show 3f2a", "rcad runs show 3f2a --json"),
-)
+@command(app, "show")
 def show_run(
     run: str = argument("ID", "A run's id, its first characters, or last."),
     runs: Path = options.RUNS,
     as_json: bool = options.JSON,
 ) -> None:
+    """One run: its config, its numbers, its epochs.
+
+    rcad runs show 3f2a
+    rcad runs show 3f2a --json
+    """
     from rcad.cli.results import show_record
     from rcad.runs.store import Store
 
@@ -67,20 +67,18 @@ def show_run(
         show_record(record, store)
 
 
-@app.command(
-    "export",
-    help=about(
-        "Write a table of all runs: flat rows as .csv or .parquet, whole records as .json.",
-        "rcad runs export table.csv",
-        "rcad runs export table.parquet",
-        "rcad runs export records.json",
-    ),
-)
+@command(app, "export")
 def export_runs(
     file: Path = argument("FILE", "Ends in .csv, .parquet or .json."),
     runs: Path = options.RUNS,
     force: bool = options.FORCE,
 ) -> None:
+    """Write a table of all runs: flat rows as .csv or .parquet, whole records as .json.
+
+    rcad runs export table.csv
+    rcad runs export table.parquet
+    rcad runs export records.json
+    """
     from rcad.runs.store import Store
     from rcad.runs.words import plural
 
@@ -89,16 +87,7 @@ def export_runs(
     say(f"wrote {plural(count, 'run')} to {file}")
 
 
-@app.command(
-    "prune",
-    help=about(
-        "Remove runs that did not end well, or the checkpoints of those that did.",
-        "rcad runs prune",
-        "rcad runs prune --checkpoints --yes",
-        "rcad runs prune --status interrupted --older-than 30",
-        more="They are only listed unless you add --yes. Runs that a process works on stay.",
-    ),
-)
+@command(app, "prune")
 def prune_runs(
     ids: list[str] | None = argument("ID", "These runs, whatever their status.", None),
     status: list[str] | None = STATUS,
@@ -109,6 +98,14 @@ def prune_runs(
     yes: bool = options.YES,
     runs: Path = options.RUNS,
 ) -> None:
+    """Remove runs that did not end well, or the checkpoints of those that did.
+
+    They are only listed unless you add --yes. Runs that a process works on stay.
+
+    rcad runs prune
+    rcad runs prune --checkpoints --yes
+    rcad runs prune --status interrupted --older-than 30
+    """
     from rcad.cli.results import show_pruned
     from rcad.runs.store import Store, prune
 
@@ -123,18 +120,7 @@ def prune_runs(
     show_pruned(pruned, checkpoints=checkpoints, removed=yes)
 
 
-@app.command(
-    "verify",
-    help=about(
-        "Check every byte of every run: records, configs, logs, weights, checkpoints, evaluations and packs.",
-        "rcad runs verify",
-        "rcad runs verify 3f2a --repair",
-        "rcad runs verify --runs runs --json",
-        more="""--repair restores what the other files of a run tell, and trains again where the record or the weights
-        are lost; replaced files are kept as NAME.aside. Exit code 2: something is still damaged. rcad data verify
-        does the same for data and the cache.""",
-    ),
-)
+@command(app, "verify")
 def verify_runs(
     ids: list[str] | None = argument("ID", "These runs only.", None),
     repair: bool = options.REPAIR,
@@ -144,6 +130,16 @@ def verify_runs(
     device: str = options.DEVICE,
     as_json: bool = options.JSON,
 ) -> None:
+    """Check every byte of every run: records, configs, logs, weights, checkpoints, evaluations and packs.
+
+    --repair restores what the other files of a run tell, and trains again where the record or the weights are lost;
+    replaced files are kept as NAME.aside. Exit code 2: something is still damaged. rcad data verify does the same for
+    data and the cache.
+
+    rcad runs verify
+    rcad runs verify 3f2a --repair
+    rcad runs verify --runs runs --json
+    """
     from rcad.cli.results import show_verified
     from rcad.runs.store import Store
     from rcad.runs.verify import CURES, verify
@@ -175,22 +171,21 @@ def verify_runs(
     raise InputError(f"{left[0].words}{more}; {cure}")
 
 
-@app.command(
-    "pack",
-    help=about(
-        "Put the finished runs of a folder, with their evaluations, into one small file that can be committed.",
-        "rcad runs pack runs --out study.jsonl.gz",
-        "rcad runs pack runs study.jsonl.gz --out larger.jsonl.gz",
-        more="""Records stay whole, except for the epochs: 50 points of training loss and validation NLL are kept.
-        Weights and logs are not packed. A pack inside a folder of runs counts as those finished runs; if a run also
-        has a folder, the folder is used.""",
-    ),
-)
+@command(app, "pack")
 def pack_runs(
     sources: list[Path] = argument("DIR...", "Folders of runs, or other packs."),
     out: Path = option("--out FILE", "Ends in .jsonl.gz.", ...),
     force: bool = options.FORCE,
 ) -> None:
+    """Put the finished runs of a folder, with their evaluations, into one small file that can be committed.
+
+    Records stay whole, except for the epochs: 50 points of training loss and validation NLL are kept. Weights and logs
+    are not packed. A pack inside a folder of runs counts as those finished runs; if a run also has a folder, the folder
+    is used.
+
+    rcad runs pack runs --out study.jsonl.gz
+    rcad runs pack runs study.jsonl.gz --out larger.jsonl.gz
+    """
     from rcad.runs.store import Store, pack
     from rcad.runs.words import plural, size
 
@@ -201,18 +196,17 @@ def pack_runs(
     say(f"packed {plural(packing.runs, 'run')} into {out}, {size(packing.bytes)}")
 
 
-@app.command(
-    "unpack",
-    help=about(
-        "Give the runs of a packed study folders of their own again.",
-        "rcad runs unpack study.jsonl.gz --out runs",
-        more="A run that has a folder with a record there already stays as it is.",
-    ),
-)
+@command(app, "unpack")
 def unpack_runs(
     file: Path = argument("FILE", "What rcad runs pack wrote."),
     out: Path = option("--out DIR", "Folder of runs; created if it does not exist.", Path("runs")),
 ) -> None:
+    """Give the runs of a packed study folders of their own again.
+
+    A run that has a folder with a record there already stays as it is.
+
+    rcad runs unpack study.jsonl.gz --out runs
+    """
     from rcad.runs.pack import read_pack
     from rcad.runs.store import Store
     from rcad.runs.words import plural

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rcad.cli import options
-from rcad.cli.options import Reading, Source, about, bundled, option
+from rcad.cli.options import Reading, Source, option
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError
 
@@ -18,23 +18,11 @@ if TYPE_CHECKING:
     from rcad.train.progress import Progress
     from rcad.train.task import Problem
 
-HELP = about(
-    "Measure a good step length alpha for RCAD on your data.",
-    "rcad suggest-alpha --data digits[:100]",
-    "rcad suggest-alpha --data my.csv --target colour",
-    "rcad suggest-alpha --data images/ --size 16",
-    "rcad suggest-alpha --data digits --no-check --json",
-    "rcad suggest-alpha --data digits[:100] --figure alpha.png",
-    more="""alpha is half the median distance from a training example to the nearest example of another class; this
-    needs no training. Then a small ERM model is trained to find where its predictions flip along the adversarial
-    direction: an alpha below that distance tends to hurt. rcad train --method rcad uses the same number.""",
-)
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15
 FORMATS = (".png", ".svg")
 
 
-@bundled
 def suggest_alpha(
     *,
     source: Source,
@@ -45,6 +33,18 @@ def suggest_alpha(
     figure: Path | None = option("--figure FILE", "Draw the curve here: a .png or .svg file."),
     as_json: bool = options.JSON,
 ) -> None:
+    """Measure a good step length alpha for RCAD on your data.
+
+    alpha is half the median distance from a training example to the nearest example of another class; this needs no
+    training. Then a small ERM model is trained to find where its predictions flip along the adversarial direction: an
+    alpha below that distance tends to hurt. rcad train --method rcad uses the same number.
+
+    rcad suggest-alpha --data digits[:100]
+    rcad suggest-alpha --data my.csv --target colour
+    rcad suggest-alpha --data images/ --size 16
+    rcad suggest-alpha --data digits --no-check --json
+    rcad suggest-alpha --data digits[:100] --figure alpha.png
+    """
     if figure is not None:
         _check_figure(figure, check)
     import torch

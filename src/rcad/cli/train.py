@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import HOW, WHERE, Machines, Reading, Source, Text, Training, about, bundled, option
+from rcad.cli.options import HOW, WHERE, Machines, Reading, Source, Text, Training, option
 from rcad.cli.screen import warn
 from rcad.errors import InputError, one_of, whole
 
@@ -20,36 +20,9 @@ if TYPE_CHECKING:
     from rcad.train.place import Place
     from rcad.train.scheduler import Outcome
 
-HELP = about(
-    "Train a model and save its record.",
-    "rcad train --data digits --method rcad --epochs 3",
-    "rcad train --data digits --method erm --seeds 3 --epochs 3",
-    'rcad train --data my.csv --target price --method "rcad(alpha=0.3)"',
-    'rcad train --data images/ --method "cutout + rcad" --epochs 2',
-    "rcad train --data digits[:500] --method rcad --set train.ema=0.9 --dry-run",
-    "rcad train --config run.toml --seed 4 --quiet",
-    "rcad train --data digits --method rcad --epochs 2 --json",
-    "rcad train --data cifar100[:2000] --method rcad --data-dir data",
-    "rcad train --data cifar100[:2000] --recipe few-labels --data-dir data",
-    "rcad train --data digits --method rcad --weights start.safetensors --dry-run",
-    "rcad train --data hf:scikit-learn/iris --target Species --method rcad",
-    "rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2",
-    "rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2",
-    "rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2",
-    "rcad train --data digits --method rcad --epochs 3 --repair",
-    more="""Run the same command again to continue an interrupted run; a finished run is not repeated. --data takes a
-    name (rcad data list), a file or a folder; cifar100[:2000] is a subset. --recipe few-labels is for a few thousand
-    labelled images or fewer, and needs no --method. On a GPU several seeds train side by side;
-    --devices 0,1 gives each of two GPUs its own seeds, or half of every batch of a single run. Seeds that another
-    process is training are left to it. --executor ray://HOST:6379 makes the runs on a Ray cluster. --track logs every
-    run, finished ones too, to wandb, mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were left to another
-    process, or the input is wrong.""",
-)
-
 ENGINES = ("auto", "eager", "graph", "compile")
 
 
-@bundled
 def train(
     *,
     source: Source,
@@ -99,6 +72,31 @@ def train(
     quiet: bool = options.QUIET,
     dry_run: bool = option("--dry-run", "Print the config and its id; train nothing.", False),
 ) -> None:
+    """Train a model and save its record.
+
+    Run the same command again to continue an interrupted run; a finished run is not repeated. --data takes a name (rcad
+    data list), a file or a folder; cifar100[:2000] is a subset. --recipe few-labels is for a few thousand labelled
+    images or fewer, and needs no --method. On a GPU several seeds train side by side; --devices 0,1 gives each of two
+    GPUs its own seeds, or half of every batch of a single run. Seeds that another process is training are left to it.
+    --executor ray://HOST:6379 makes the runs on a Ray cluster. --track logs every run, finished ones too, to wandb,
+    mlflow or tensorboard. Exit code 1: a run diverged; 2: seeds were left to another process, or the input is wrong.
+
+    rcad train --data digits --method rcad --epochs 3
+    rcad train --data digits --method erm --seeds 3 --epochs 3
+    rcad train --data my.csv --target price --method "rcad(alpha=0.3)"
+    rcad train --data images/ --method "cutout + rcad" --epochs 2
+    rcad train --data digits[:500] --method rcad --set train.ema=0.9 --dry-run
+    rcad train --config run.toml --seed 4 --quiet
+    rcad train --data digits --method rcad --epochs 2 --json
+    rcad train --data cifar100[:2000] --method rcad --data-dir data
+    rcad train --data cifar100[:2000] --recipe few-labels --data-dir data
+    rcad train --data digits --method rcad --weights start.safetensors --dry-run
+    rcad train --data hf:scikit-learn/iris --target Species --method rcad
+    rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2
+    rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2
+    rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2
+    rcad train --data digits --method rcad --epochs 3 --repair
+    """
     from rcad.cli.request import parse_seeds, requested
     from rcad.cli.results import print_configs, show
     from rcad.train.place import Place, follows

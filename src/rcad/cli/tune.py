@@ -7,24 +7,10 @@ from pathlib import Path
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import Machines, Reading, Source, Text, Training, about, bundled, option
+from rcad.cli.options import Machines, Reading, Source, Text, Training, option
 from rcad.cli.screen import say, say_json, show_parts, warn
 
-HELP = about(
-    "Tune a method's hyperparameters on the validation split; the test split is never read.",
-    "rcad tune --data diabetes --method rcad --budget 4 --epochs 2",
-    'rcad tune --data diabetes --method rcad --space "lam=log(0.1, 1)" --epochs 2',
-    "rcad tune --data diabetes --method rcad --search grid --budget 4 --epochs 2",
-    "rcad tune --data my.csv --target colour --method label_smoothing --seeds 2",
-    "rcad tune --data my.csv --target colour --method rcad --budget 3 --json",
-    more="""The budget counts trials and is the same for every method; the first trial is the method's default. Each
-    trial is trained on every seed. Run the same command again to continue, or with a larger budget to add trials.
-    --space is key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto counts in half
-    distances between classes; a key is a parameter of the method or a setting such as optim.lr.""",
-)
 
-
-@bundled
 def tune(
     *,
     method: str = options.REQUIRED_METHOD,
@@ -45,6 +31,19 @@ def tune(
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
+    """Tune a method's hyperparameters on the validation split; the test split is never read.
+
+    The budget counts trials and is the same for every method; the first trial is the method's default. Each trial is
+    trained on every seed. Run the same command again to continue, or with a larger budget to add trials. --space is
+    key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto counts in half distances between
+    classes; a key is a parameter of the method or a setting such as optim.lr.
+
+    rcad tune --data diabetes --method rcad --budget 4 --epochs 2
+    rcad tune --data diabetes --method rcad --space "lam=log(0.1, 1)" --epochs 2
+    rcad tune --data diabetes --method rcad --search grid --budget 4 --epochs 2
+    rcad tune --data my.csv --target colour --method label_smoothing --seeds 2
+    rcad tune --data my.csv --target colour --method rcad --budget 3 --json
+    """
     from rcad.cli.request import parse_seeds
     from rcad.train.progress import shown
 
