@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, finite
-from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Model
 from rcad.loss.perturbations import Perturbation
@@ -120,10 +119,9 @@ class _Packed:
         likelihood: Likelihood = Categorical(),
         *,
         mask: Tensor | None = None,
-        generator: Source | None = None,
         gradient: Tensor | None = None,
+        **options: Any,
     ) -> Tensor:
-        options: dict[str, Any] = {"generator": generator}
         if self.packs.places is None:
             return self.where(model, x, target, likelihood, mask=mask, gradient=gradient, **options)
         mask = torch.ones(x.shape[:2], device=x.device) if mask is None else mask
