@@ -22,7 +22,7 @@ from skorch.helper import predefined_split
 
 from equal import plain_loop, same_parameters, sgd
 from one_line import one_line
-from rcad import RCAD, Bernoulli, Criterion, Gaussian, GradientStep, InputError, RandomStep, Term, augment, methods
+from rcad import RCAD, Bernoulli, Criterion, Gaussian, InputError, RandomStep, Term, augment, methods
 from rcad.integrations.skorch import RCADNetClassifier, RCADNetMixin, RCADNetRegressor
 from small_nets import CLASSES, images, norm_net
 
@@ -318,19 +318,6 @@ def test_batches_left_over_by_a_fit_are_dropped() -> None:
         one.set_params(max_epochs=1).partial_fit(X[:20], Y[:20])
         assert (one.rcad_steps_, one.rcad_waiting_) == (3, 0)
     same_parameters(net.module_, fresh.module_)
-
-
-def test_pickling() -> None:
-    net = made().fit(X, Y)
-    twin = pickle.loads(pickle.dumps(net))
-    np.testing.assert_array_equal(net.predict_proba(X), twin.predict_proba(X))
-    same_parameters(net.partial_fit(X, Y).module_, twin.partial_fit(X, Y).module_)
-
-
-def test_a_criterion_of_ones_own() -> None:
-    terms = [Term("nll"), Term("mine", "uniform_cross_entropy", 0.2, GradientStep(0.5))]
-    net = made(method=Criterion(terms=terms), callbacks=CLIP).fit(X, Y)
-    same_parameters(net.module_, core_loop(Net(), Criterion(terms=terms)))
 
 
 class Penalised(NeuralNetClassifier):  # type: ignore[misc]
