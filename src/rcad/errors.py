@@ -1,4 +1,4 @@
-"""What is a user's to mend, said in one sentence (expected, got, what to do); checks and the repr of single values."""
+"""Errors that a user can correct, each in one sentence (expected, got, what to do); checks of single values."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    """Names come from files: line breaks and a terminal's codes are written out, as Python writes them."""
+    """The text with line breaks and terminal codes escaped as Python writes them: names may come from files."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at the stream and it can move its cursor."""
+    """Whether the stream is a terminal that can move its cursor."""
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # closed
@@ -64,7 +64,7 @@ def _cut(text: str, most: int, first: int | None = None) -> str:
 
 
 def command(*words: str) -> str:
-    """A command that a shell takes as it stands, in one line, whatever is in its words."""
+    """A command line to paste into a shell, whatever its words contain."""
     return " ".join(map(_quoted, words))
 
 
@@ -90,7 +90,7 @@ class MissingExtraError(ImportError):
 
 
 def install(extra: str) -> str:
-    """The command that brings an extra."""
+    """The command that installs an extra."""
     return f"pip install -c constraints.txt -e '.[{extra}]'"
 
 
@@ -104,7 +104,7 @@ def need(module: str, package: str, extra: str = "data") -> Any:
 
 @contextlib.contextmanager
 def fitting(source: str, remedy: str) -> Iterator[None]:
-    """For work on what a file says: whatever wrong parts of it end in is one line that names the file.
+    """Turns any error from reading the contents of a file into an InputError that names the file.
 
     Args:
         source: the file, in words.
@@ -199,12 +199,12 @@ def expanded(path: Path | str) -> Path:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory() -> int:
-    """Bytes of the machine's memory; beyond all need where the system does not say."""
+    """Bytes of the machine's memory; 2**62 if the system does not say."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
 
 
@@ -213,7 +213,7 @@ IN_TRAINING = 16
 
 
 def check_parameters(name: str, count: int) -> None:
-    """A network of so many parameters must fit into the memory; said before any of it is taken."""
+    """Raises if a network of `count` parameters cannot be trained in this machine's memory."""
     if IN_TRAINING * count > memory():
         raise InputError(
             f"expected {name} to fit into {memory() / 1e9:.3g} GB of memory, but its {_power(count)} parameters take "
@@ -254,7 +254,7 @@ def writable(name: str, text: str) -> str:
 
 
 def html_table(rows: Mapping[str, str]) -> str:
-    """Names and what they are, as a notebook shows them."""
+    """Names and values as an HTML table, for notebooks."""
     return f"<table>{''.join(f'<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>' for k, v in rows.items())}</table>"
 
 

@@ -7,7 +7,7 @@ import sys
 
 
 def end(number: int, frame: object = None) -> None:
-    """A signal where nothing is under way, or a second one at the very end: over at once, with one line at most."""
+    """Handles a signal before the command has begun, and a second one: ends at once, with one line at most."""
     if _silent:
         try:  # noqa: SIM105  # what `contextlib` needs takes as long as Python's own start
             os.write(2, b"rcad: interrupted\n")

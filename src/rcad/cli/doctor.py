@@ -85,7 +85,7 @@ _PATIENCE_S = 120
 
 
 class Check(NamedTuple):
-    """One line: `remedy` says what to do where the level is not "ok"."""
+    """One line of the report; `remedy` says what to do if the level is not "ok"."""
 
     name: str
     level: Level

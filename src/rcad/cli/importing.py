@@ -27,7 +27,7 @@ _FOLDERS_SEEN = 1000
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """What a data set holds, as plain data."""
+    """The contents of a data set as plain data, for --json."""
     return {
         "name": dataset.name,
         "task": dataset.task,
@@ -43,7 +43,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 
 def show(dataset: Dataset) -> None:
-    """The same for people."""
+    """Print the contents of a data set for people."""
     plain = describe(dataset)
     shape = " x ".join(map(str, plain["shape"]))
     kind = f"images of {shape} (channels, height, width)" if dataset.is_image else f"table, {_features(dataset)}"
@@ -75,7 +75,7 @@ def show(dataset: Dataset) -> None:
 
 
 def train_line(name: str, reading: Reading) -> str:
-    """`rcad train ...` on what was read, as a shell takes it; folders that the environment names are not said again."""
+    """The `rcad train` command for data that was read; folders that the environment names are left out."""
     words = ["rcad", "train", "--data", name, "--method", "rcad"]
     for key, value in reading.main.items():
         words += [f"--{key}", str(value)]
@@ -90,7 +90,7 @@ def train_line(name: str, reading: Reading) -> str:
 
 
 def own_sets(data_dir: Path | None) -> list[Available]:
-    """What lies in the data folder beside the known sets, and can be read by its name."""
+    """The user's own data sets in the data folder, which --data finds by their names."""
     root = data_root(data_dir)
     if root is None or not root.is_dir():
         return []
@@ -101,7 +101,7 @@ def own_sets(data_dir: Path | None) -> list[Available]:
 
 
 def _kind(path: Path) -> str | None:
-    """What a file or folder holds, as far as a quick look tells; None for what is no data."""
+    """The kind of data in a file or folder, by a quick look; None if it is no data."""
     try:
         data = recognise(path)
         if data is None or (data.layout == "folders" and not _has_images(path)):
@@ -118,7 +118,7 @@ def _has_images(folder: Path) -> bool:
 
 
 def check_name(name: str, source: Path, data_dir: Path | None) -> Path:
-    """Where data is kept under `name`; all that can be wrong is said before anything is read or copied."""
+    """The path to copy data to under `name`; raises an InputError before anything is read or copied."""
     root = data_root(data_dir)
     if root is None:
         raise InputError("expected a data folder for --name, but got none; pass --data-dir or set RCAD_DATA")
@@ -161,7 +161,7 @@ def _counts(dataset: Dataset) -> dict[str, dict[str, int | None]]:
 
 
 def _features(dataset: Dataset) -> str:
-    """How many, and of how many columns they are made: text is one-hot."""
+    """The number of features, and of the columns they are made of: text columns are one-hot."""
     features = plural(dataset.train.x.shape[1], "feature")
     columns = 0 if dataset.encoder is None else len(dataset.encoder.codes)
     return f"{features} made of {plural(columns, 'column')}" if 0 < columns < dataset.train.x.shape[1] else features

@@ -74,7 +74,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _signals_heard() -> Iterator[None]:
-    """Where no scheduler waits for it, a signal ends the command in one line; a second one, or a late one, at once."""
+    """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once."""
     ending = False
 
     def interrupt(number: int, frame: object) -> None:
@@ -125,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Warnings(logging.Handler):
-    """What the engine warns of, as the command says such things."""
+    """Prints warnings of the engine as the command prints its own."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from rcad.cli.screen import warn
@@ -176,7 +176,7 @@ def make(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
 
 @functools.cache
 def _command(names: tuple[str, ...]) -> Any:
-    """The tree of commands, made once for a process that calls `run` again and again."""
+    """The tree of commands, cached for processes that call `run` several times."""
     import typer
 
     from rcad.cli.options import plain_switches
@@ -190,7 +190,7 @@ _NO_NUMBER = re.compile(r"Invalid value for '(?:-\w' / ')?(--[\w-]+)'.* valid (i
 
 
 def _refused(error: Any, arguments: Sequence[str]) -> str:
-    """What the parser says of the command, as every other message is worded."""
+    """The parser's message, worded like all others."""
     message: str = error.format_message().rstrip(". ")
     if match := _NO_NUMBER.search(message):
         name, kind = match[1], "a whole number" if match[2] == "integer" else "a number"
@@ -225,7 +225,7 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
 
 
 def _in_own_method(error: Exception) -> str:
-    """Where the code of a user's own method raised it."""
+    """File and line in the code of a user's own method that raised the error; else an empty text."""
     from rcad.loss.method_rows import OWN
 
     modules = {name.partition(":")[0] for name in OWN}

@@ -122,7 +122,7 @@ class Source:
 
     @property
     def required(self) -> str:
-        """The same, where there is no other way to say it."""
+        """The same; an InputError if neither option was used."""
         if (name := self.name) is None:
             raise InputError("expected --data, but it is missing; e.g. --data digits, my.csv or images/")
         return name
@@ -130,7 +130,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Reading:
-    """A bundle: how data of one's own are read, and where they are found."""
+    """A bundle: how the user's own data are read, and where data are found."""
 
     panel: ClassVar[str] = "How to read the data"
     target: Text = option("--target COLUMN", "The column of a table to predict.")
@@ -163,7 +163,7 @@ class Reading:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """All of it, as `rcad.tune` and `rcad.compare` take it."""
+        """The arguments of `rcad.tune` and `rcad.compare` for all of it."""
         return {**self.main, "data_options": self.own, **self.places}
 
 
@@ -191,7 +191,7 @@ class Training:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Those that have no argument of their own in Python, by the field of the config."""
+        """The options that `rcad.tune` and `rcad.compare` have no argument for, by the field of the config."""
         if self.pretrained and self.weights not in (None, "pretrained"):
             raise InputError(f"expected --pretrained or --weights, but got both ({self.weights}); leave one out")
         weights = "pretrained" if self.pretrained else self.weights
@@ -199,7 +199,7 @@ class Training:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """As `rcad.tune` and `rcad.compare` take it."""
+        """The arguments of `rcad.tune` and `rcad.compare` for it."""
         settings = [*written(self.fields), *(self.setting or ())]
         return {"recipe": self.recipe, "epochs": self.epochs, "model": self.model, "settings": settings}
 
@@ -211,7 +211,7 @@ def written(fields: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Machines:
-    """A bundle: which devices take part, and whose."""
+    """A bundle: the devices that train, of this machine or of a cluster."""
 
     panel: ClassVar[str] = WHERE
     device: str = DEVICE
@@ -227,7 +227,7 @@ class Machines:
 
     @property
     def places(self) -> dict[str, Any]:
-        """The device and what else a `Place` says of where runs are made."""
+        """The fields of a `Place` that say where runs are made."""
         keys = ("gpus_per_run", "cpus_per_run", "store_mode")
         of_ray = {key: value for key in keys if (value := getattr(self, key)) is not None}
         if self.executor is not None:
@@ -325,7 +325,7 @@ def root(
 
 
 def plain_switches(command: Any, above: typer.Context | None = None) -> None:
-    """Take away the <bool> that Typer's help puts behind switches, as if they took a value; of sub-commands too."""
+    """Remove the <bool> that Typer's help prints after switches, for sub-commands too."""
     context = typer.Context(command, parent=above, **command.context_settings)
     for switch in (*command.params, command.get_help_option(context)):
         if getattr(switch, "is_flag", False) and switch.metavar is None:
@@ -343,5 +343,5 @@ def help_without_command(context: typer.Context) -> None:
 
 
 def group(text: str, *examples: str) -> typer.Typer:
-    """Commands under one word, which alone prints their help."""
+    """A group of commands; called without a command, it prints its help."""
     return typer.Typer(invoke_without_command=True, callback=help_without_command, help=about([text], examples))

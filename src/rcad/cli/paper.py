@@ -71,7 +71,7 @@ class Suite:
         return None if self.data_dir is None else expanded(self.data_dir)
 
     def order(self, name: str, **more: Any) -> Order:
-        """What is to be made of a suite."""
+        """The order for `make_suite`: these options and more."""
         from rcad.cli.request import parse_seeds
         from rcad.paper.benchmarks import SEEDS
         from rcad.paper.run import Order

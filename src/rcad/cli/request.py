@@ -87,7 +87,7 @@ def _from_file(
 
 
 def _check_code(written: Any, rows: Rows) -> None:
-    """The method that a file holds and the user names again must still be the same code."""
+    """Raises if the code of a method that both the file and the user name has changed since the file was written."""
     if has_own(rows) and written and method_text(before := method_rows(written)) == method_text(rows):
         from rcad.loss.own import imported
 

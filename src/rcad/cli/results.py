@@ -27,7 +27,7 @@ RESOLVED = (("network", "model"), ("trained", "method"))
 
 
 def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
-    """The end of a grid as the user wants it; why it stopped early goes to stderr."""
+    """Print the results of a grid; why it stopped early goes to stderr."""
     if as_json:
         say_json([run_object(record, store) for record in outcome.records])
     elif quiet:
@@ -40,7 +40,7 @@ def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
 
 
 def show_table(records: Sequence[RunRecord], store: Store) -> None:
-    """A row per run, one that sums up the finished ones, and where they are."""
+    """A row per run, a row of means over the finished ones, and the folder."""
     names = leading((name for record in records for name in record.metrics), _METRICS)
     done = [record for record in records if record.status == "done"]
     status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
@@ -85,7 +85,7 @@ def _metrics(record: RunRecord, names: Sequence[str]) -> list[str]:
 
 
 def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None = None) -> None:
-    """What would be run: a TOML file that `--config` reads, id and plan in comments. The method is checked too."""
+    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the method is wrong."""
     from rcad.loss.methods import Method
     from rcad.train.task import AUTO
 
@@ -101,7 +101,7 @@ def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None 
 
 
 def _toml(config: RunConfig) -> str:
-    """The config as TOML; what a method's row leaves out, because it once was the default, stands in comments."""
+    """The config as TOML; parameters left out of a method's row because they had a former default are comments."""
     head, *blocks = to_toml(config).rstrip().split("\n[[method]]\n")
     for place, (row, full) in enumerate(zip(config.method, as_recorded(config.method), strict=True)):
         missing = [f"\n# {key} = {value!r}" for key, value in full[1] if key not in dict(row[1])]
@@ -110,7 +110,7 @@ def _toml(config: RunConfig) -> str:
 
 
 def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
-    """A run as a list of runs gives it to a program."""
+    """A run in the JSON of a list of runs."""
     about = {name: getattr(record, name) for name in ("message", "started", "finished")}
     return {**record.summary(), **about, "timings": dict(record.timings), "folder": str(store.where(record.id))}
 
@@ -146,7 +146,7 @@ def show_list(records: Sequence[RunRecord]) -> None:
 
 
 def show_record(record: RunRecord, store: Store) -> None:
-    """Everything about a run that fits a screen; the files hold the rest."""
+    """Print a record: what fits a screen."""
     about = [
         ("run", record.id),
         ("status", record.status + (f": {record.message}" if record.message else "")),
@@ -177,7 +177,7 @@ def show_record(record: RunRecord, store: Store) -> None:
 
 
 def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -> None:
-    """What went, or would go."""
+    """Print the runs that were removed or would be."""
     if not pruned:
         say("nothing to remove")
         return
@@ -188,7 +188,7 @@ def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -
 
 
 def show_verified(checked: Sequence[tuple[Path, Sequence[Damage]]], *, as_json: bool) -> None:
-    """What was checked, and what would heal the damages that were found."""
+    """Print what was checked, and how to repair what is damaged."""
     from rcad.runs.verify import CURES
 
     if as_json:
@@ -204,7 +204,7 @@ def show_verified(checked: Sequence[tuple[Path, Sequence[Damage]]], *, as_json: 
 
 
 def _show_epochs(record: RunRecord) -> None:
-    """Numbers across, a few epochs down, and the course of each in a line."""
+    """A table of a few epochs, and a sparkline of each column."""
     columns = dict.fromkeys(name for row in record.epochs for name in row if name not in ("epoch", "seconds", "lr"))
     names = sorted(columns, key=lambda name: name != "loss")[:_COLUMNS_SHOWN]
     count = len(record.epochs)
@@ -224,5 +224,5 @@ def _cell(name: str, value: float | None) -> str:
 
 
 def _when(moment: str) -> str:
-    """A time in the reader's zone, to the minute."""
+    """A time in the local zone, to the minute."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

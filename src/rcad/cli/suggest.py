@@ -73,7 +73,7 @@ def suggest_alpha(
         low, high = alpha / 2, 2 * alpha
         say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
     with shown(as_json=as_json) as progress:
-        rows = _along(config, problem, alpha, progress) if check else []
+        rows = _train_and_look(config, problem, alpha, progress) if check else []
     flip = flip_distance(rows)
     if figure is not None:
         draw(rows, alpha, flip, figure)
@@ -90,7 +90,7 @@ def suggest_alpha(
 
 
 def _check_figure(figure: Path, check: bool) -> None:
-    """A picture that cannot be made is refused before anything is computed."""
+    """Raises if the picture cannot be drawn, before anything is computed."""
     from rcad.report import drawing
 
     if not check:
@@ -139,8 +139,8 @@ def draw(rows: list[Along], alpha: float, flip: float | None, path: Path) -> Non
         temporary.write_bytes(picture(figure, path.suffix[1:].lower()))
 
 
-def _along(config: RunConfig, problem: Problem, alpha: float, progress: Progress) -> list[Along]:
-    """A short fit of ERM by a small network, and what it says at distances around alpha."""
+def _train_and_look(config: RunConfig, problem: Problem, alpha: float, progress: Progress) -> list[Along]:
+    """Train a small network with ERM for a few epochs and look at its predictions at distances around alpha."""
     import torch
 
     from rcad.loss.growth import as_unit_float

@@ -126,13 +126,13 @@ def train(
 
         where["track"] = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
-    outcome = _trained(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
+    outcome = _run_all(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
     if not follows():
         show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
 
 
-def _trained(
+def _run_all(
     configs: Sequence[RunConfig],
     place: Place,
     *,
@@ -142,7 +142,7 @@ def _trained(
     as_json: bool,
     quiet: bool,
 ) -> Outcome:
-    """Every run, or one run on several devices: as one of their processes, or by starting them."""
+    """Make every run, or one run on several devices: as one of their processes, or by starting them."""
     from rcad.runs.plain import config_id
     from rcad.train.place import follows, world
     from rcad.train.progress import shown

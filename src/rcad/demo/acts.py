@@ -69,7 +69,7 @@ def linear(settings: Settings, progress: Progress) -> Record:
 
 
 def moons(settings: Settings, progress: Progress) -> Record:
-    """Two moons among hundreds of noise dimensions; with it what each method makes of their plane."""
+    """Two moons among hundreds of noise dimensions, and the predictions of ERM and RCAD in their plane."""
     from rcad.loss.methods import METHODS
     from rcad.paper.boundaries import SHOWN, grid, probability
     from rcad.paper.moons import Cell, draw

@@ -36,7 +36,7 @@ NEXT = (
 
 
 def verdicts(results: Record) -> dict[str, str]:
-    """One text per act: the answer to its question, and whether the direction is why where RCAD is better."""
+    """One text per act: the answer to its question and, if RCAD is better, whether its direction is the reason."""
     texts = {name: "\n".join(answers(act)) for name, act in results.items()}
     few = "\n".join(f"{ACTS[name].capitalize()}: {texts[name]}" for name in ("digits", "diabetes"))
     return {"linear": texts["linear"], "moons": texts["moons"], "few_labels": few}

@@ -39,13 +39,13 @@ def embedding_distance(model: nn.Module, alpha: EmbeddingAlpha) -> float:
 
 
 def has_tokens(model: Any) -> bool:
-    """Whether its inputs are tokens, which a table embeds."""
+    """Whether the inputs of a model are tokens, which a table embeds."""
     table: Any = getattr(model, "get_input_embeddings", lambda: None)()
     return isinstance(getattr(table, "weight", None), Tensor) and table.weight.ndim == 2
 
 
 def predicts_next(model: Any) -> bool:
-    """Whether a model predicts the next token at each position: labels are then those of the position after."""
+    """Whether a model predicts the next token at each position; raises for an encoder with a decoder."""
     generates = getattr(model, "can_generate", None)
     if generates is None or not generates():
         return False
@@ -58,12 +58,12 @@ def predicts_next(model: Any) -> bool:
 
 
 def next_tokens(labels: Tensor) -> Tensor:
-    """The label of each position's next one; the last has none."""
+    """Labels shifted by one position to the left; the last position has none."""
     return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:]
 
 
 class Packs:
-    """Where the sequences of a batch lie that were packed one after the other into its rows, as `position_ids` tell.
+    """Finds the sequences that were packed one after the other into the rows of a batch, by its `position_ids`.
 
     Each is an example of its own to the perturbations that were `wrapped`: it moves by the whole alpha, as it would in
     a row of its own. One object goes along with all batches.
@@ -93,7 +93,7 @@ class Packs:
         return rows.index_put(self.places, x.flatten(0, 1))
 
     def together(self, rows: Tensor, shape: torch.Size) -> Tensor:
-        """The other way."""
+        """One row for each sequence -> (B, T, ...)."""
         assert self.places is not None
         return rows[self.places].view(shape)
 

@@ -274,7 +274,7 @@ class RCADCallback(Callback):  # type: ignore[misc]
 
 
 def check_capture(trainer: Trainer) -> None:
-    """What a step that is taken whole leaves no room for."""
+    """Raises for settings of the Trainer that captured=True does not support."""
     for name, allowed in (("accumulate_grad_batches", 1), ("world_size", 1)):
         value = getattr(trainer, name)
         if value != allowed:
@@ -285,7 +285,7 @@ def check_capture(trainer: Trainer) -> None:
 
 
 def agree_on_steps(trainer: Trainer) -> None:
-    """The Trainer counts steps by hand and its own apart; checkpoints and whoever resumes one want a single number."""
+    """Sets the Trainer's two counts of steps, manual and automatic, to the same number, as checkpoints need it."""
     loop = trainer.fit_loop.epoch_loop
     counts = (
         loop.manual_optimization.optim_step_progress.total,
@@ -297,7 +297,7 @@ def agree_on_steps(trainer: Trainer) -> None:
 
 
 def advance(trainer: Trainer, interval: str, done: int) -> None:
-    """Moves the schedules of this interval on, which the Trainer leaves to whoever steps by hand."""
+    """Steps the schedules of this interval, which the Trainer does not do in manual optimisation."""
     for schedule in trainer.lr_scheduler_configs:
         if schedule.reduce_on_plateau:
             raise InputError(
@@ -373,7 +373,7 @@ class FabricCriterion:
         self.step.load_state_dict(state)
 
     def _converted(self, x: Inputs) -> Any:
-        """Where the weights themselves have another dtype, x must have it too; autocast wants it left alone."""
+        """x in the dtype of the weights; under autocast it stays as it is."""
         precision = self.fabric.strategy.precision
         return x if isinstance(precision, MixedPrecision) else precision.convert_input(x)
 

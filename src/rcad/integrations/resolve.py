@@ -1,4 +1,4 @@
-"""What every adapter does first: from a method, in whatever form it was given, to a loss and a way to make batches."""
+"""From a method in any form to a loss, its augmentations and its batches: the first step of every adapter."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Resolved:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """What is summed, also where alpha has yet to be measured."""
+        """The terms of the loss, also those whose alpha is yet to be measured."""
         return self.criterion.asked.terms
 
     @property
@@ -68,7 +68,7 @@ class Resolved:
         return any(term.view == "raw" for term in self.terms)
 
     def readable(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The parts of a loss for a log: a negative entropy is turned round and called an entropy."""
+        """The parts of a loss for a log; the sign of a negative entropy is turned and it is called entropy."""
         entropies = [term.name for term in self.terms if term.measure == "negative_entropy"]
         called = {name: "entropy" if len(entropies) == 1 else f"entropy_{name}" for name in entropies}
         return {called.get(name, name): -value if name in called else value for name, value in parts.items()}
@@ -180,14 +180,14 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
 
 
 def measures_alpha(given: MethodLike) -> bool:
-    """Whether a method leaves alpha to be measured; a Criterion sees to it by itself."""
+    """Whether a method leaves alpha to be measured; False for a Criterion, which measures it itself."""
     if isinstance(given, Criterion):
         return False
     return any(dict(values).get("alpha") == AUTO for _, values in as_method(given).recipe)
 
 
 def _weighed(value: Method) -> Method:
-    """The method with lam="auto" as it is for real targets."""
+    """The method with the weight for regression targets where lam="auto"."""
     rows = [(name, dict(values)) for name, values in value.recipe]
     left_open = [values for _, values in rows if values.get("lam") == AUTO]
     for values in left_open:
@@ -200,7 +200,7 @@ def reread(
     change: Callable[[Categorical], Likelihood],
     where: Callable[[Perturbation], Perturbation] | None = None,
 ) -> Criterion:
-    """The same loss for class labels from another form of output, here and in the terms with a likelihood of theirs.
+    """The same loss for another form of output: `change` replaces every likelihood of class labels, also in terms.
 
     `where` changes the perturbations as well.
     """

@@ -85,13 +85,13 @@ class FromProbabilities(Value):
 
 
 def _log(p: Tensor) -> Tensor:
-    """As skorch takes it: with the smallest number that keeps the logarithm of 0 finite."""
+    """The logarithm of p + eps, as skorch takes it."""
     p = full_precision(p)
     return torch.log(p + torch.finfo(p.dtype).eps)
 
 
 def likelihood_of(criterion: nn.Module) -> Likelihood | None:
-    """What the module's output means to a net with this criterion; None if that cannot be told."""
+    """The likelihood for the output of a net with this criterion; None for an unknown criterion."""
     criterion = getattr(criterion, "_orig_mod", criterion)
     for name in ("weight", "pos_weight", "label_smoothing", "reduction"):
         value = getattr(criterion, name, None)
@@ -129,7 +129,7 @@ ACCUMULATING = {"train_step": "leave that or accumulate= out"}
 
 
 def check_net(net: Any, mixin: type) -> None:
-    """Refuses what would be ignored in silence."""
+    """Raises for overrides and settings that training would ignore."""
     whole("accumulate", net.accumulate, minimum=1)
     several = net.accumulate > 1
     if several and isinstance(net.optimizer_, torch.optim.LBFGS):
@@ -151,7 +151,7 @@ def _refuse(classes: tuple[type, ...], names: dict[str, str]) -> None:
 
 
 def not_reached(net: Any) -> InputError:
-    """A train_step_single in front of the mixin that does not call it trains without the method."""
+    """The error for a train_step_single that overrides the mixin's and does not call it."""
     return InputError(
         f"expected {type(net).__name__}.train_step_single to return what super().train_step_single returned, where the "
         "method's loss is, but it did not; call it and add to its dict"
@@ -163,8 +163,8 @@ KEPT = "rcad_state"
 """A buffer of the net's criterion: alpha as measured (-1: not yet), on how many batches, calls, optimizer steps."""
 
 
-def _or_as_it_is(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A file of a net without a method, or of an earlier version, has no such buffer."""
+def _fill_missing_buffer(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Fills the buffer in where a file lacks it: one of a net without a method, or of an earlier version."""
     state.setdefault(prefix + KEPT, module.get_buffer(KEPT))
 
 
@@ -229,7 +229,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
             self.rcad_.criterion.load_state_dict(measured)
 
     def _keep(self) -> Tensor:
-        """What a checkpoint needs, brought up to date in the criterion's buffer."""
+        """Writes the present state into the criterion's buffer and returns it."""
         if "rcad_" not in vars(self):
             return torch.empty(0)
         measured = self.rcad_.criterion.state_dict()
@@ -245,7 +245,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
             return None
         if KEPT not in dict(criterion.named_buffers(recurse=False)):
             criterion.register_buffer(KEPT, torch.tensor([-1.0, 0.0, 0.0, 0.0], dtype=torch.float64))
-            criterion.register_load_state_dict_pre_hook(_or_as_it_is)  # type: ignore[no-untyped-call]
+            criterion.register_load_state_dict_pre_hook(_fill_missing_buffer)  # type: ignore[no-untyped-call]
         return criterion.get_buffer(KEPT)
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:

@@ -66,19 +66,19 @@ class Step:
         return step(batch.x, batch.target, step=number, **batch.views)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs: alpha as far as it was measured, the calls counted, and `generator`'s state."""
+        """For a checkpoint: the measured alpha, the number of calls, and `generator`'s state."""
         generator = {} if self.generator is None else {"generator": self.generator.get_state()}
         return {"criterion": self.resolved.criterion.state_dict(), **generator}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken; what a checkpoint of an earlier version lacks stays as it is."""
+        """Restores a `state_dict`; what a checkpoint of an earlier version lacks stays as it is."""
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
         if "criterion" in state:
             self.resolved.criterion.load_state_dict(state["criterion"])
 
     def parts(self, losses: Losses, prefix: str) -> dict[str, Tensor]:
-        """What to log: the total and each term's mean under names for a reader."""
+        """Values to log: the total and each term's mean, under readable names."""
         readable = self.resolved.readable(losses.parts)
         return {f"{prefix}/{name}": value for name, value in {"loss": losses.total.detach(), **readable}.items()}
 
@@ -102,7 +102,7 @@ class _BackwardBy:
 
 
 def check_call(model: Model, x: Inputs) -> None:
-    """A forward that cannot be called with x: with one tensor, or with a mapping's entries as keywords."""
+    """Raises if model.forward cannot be called with x: one tensor, or a mapping's entries as keywords."""
     forward = getattr(model, "forward", None)
     if forward is None or not isinstance(x, Tensor | Mapping):
         return
@@ -124,7 +124,7 @@ def check_call(model: Model, x: Inputs) -> None:
 
 
 def _usable(value: Any) -> Any:
-    """A data set that keeps what it once decoded may have done so in validation: autograd cannot save such tensors."""
+    """Copies tensors that were made in inference mode, e.g. cached in validation: autograd cannot save them."""
     if isinstance(value, Mapping):
         return {key: _usable(item) for key, item in value.items()}
     return value.clone() if isinstance(value, Tensor) and value.is_inference() else value

@@ -46,7 +46,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     measured_alpha_: float | None = None
 
     def _keep(self, parameters: dict[str, Any]) -> None:
-        """The parameters as they were given: `__init__` hands its local names over and does no more."""
+        """Sets the parameters from the local names of `__init__`, unchanged."""
         del parameters["self"]
         self.__dict__.update(parameters)
 
@@ -66,7 +66,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self.network_.model.module(0)
 
     def _target(self, y: Any) -> Array:
-        """The target checked, (N,) or (N, T) of several."""
+        """The checked target, (N,), or (N, T) for several."""
         raise NotImplementedError
 
     def _learn_target(self, y: Array, weight: Array | None, classes: Array | None, *, dropped: bool) -> None:
@@ -87,7 +87,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _classes(self) -> int:
-        """How many of them an example has one of; 0 for regression targets and for several yes/no labels."""
+        """The number of classes; 0 for regression targets and for several yes/no labels."""
         return 0
 
     @property
@@ -167,7 +167,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _begin(self, examples: Examples) -> None:
-        """The first weights."""
+        """Starts a new network."""
         sizes = (examples.x.shape[1], *self._hidden(), self._outputs)
         self.network_ = Network.begun(sizes, self.seed_, examples.x.device, examples.x.dtype)
         self.loss_curve_ = []
@@ -175,7 +175,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("validation_scores_", None)
 
     def _choose_method(self, examples: Examples, streaming: bool) -> bool:
-        """The method that the parameters say now. What was measured once stays, as the scales of the columns do.
+        """Sets the method by the present parameters. A measured alpha stays, as the scales of the columns do.
 
         Returns False where alpha was to be measured on a stream that has shown one class only.
         """
@@ -198,7 +198,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return not is_needed or self.measured_alpha_ is not None
 
     def _check_continuing(self) -> None:
-        """Everything may change from one training to the next but the shape of the network."""
+        """Raises if the shape of the network was changed since the last training."""
         sizes = self.network_.sizes[1:-1]
         if self._hidden() != sizes:
             raise InputError(
@@ -212,7 +212,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     def _weighed(
         self, table: Table, y: Array, sample_weight: Any, classes: Array | None
     ) -> tuple[Table, Array, Array | None]:
-        """The examples that weigh something; equal weights are none."""
+        """The examples of weight above zero and their weights; None for equal weights."""
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
@@ -224,7 +224,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return table, y, None if weight is None or (weight == weight[0]).all() else weight
 
     def _tensors(self, table: Table, y: Array, weight: Array | None, dtype: torch.dtype | None) -> Examples:
-        """The examples where they are trained on; `dtype` None keeps the table's precision."""
+        """The examples on the training device; `dtype` None keeps the table's precision."""
         device = torch.device(self.device)
         x = torch.from_numpy(self.columns_.transform(table, precision_of(table))).to(device, dtype)
         shares = None if weight is None else torch.from_numpy(weight / weight.mean()).to(x)
@@ -245,7 +245,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _limit(self, coverage: Any) -> Array:
-        """Up to which score a set or an interval of that coverage goes."""
+        """The largest score inside a set or an interval of that coverage."""
         if not hasattr(self, "conformal_scores_"):
             raise InputError("expected calibrate(X, y) with rows that fit has not seen first, but it was not called")
         limit = threshold(torch.from_numpy(self.conformal_scores_), coverage).numpy()
@@ -264,7 +264,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
 
 
 def check_parameters(estimator: Any) -> None:
-    """All but the method's: `method_for` checks these."""
+    """Raises for a bad parameter; those of the method are checked in `method_for`."""
     units = estimator.hidden_layer_sizes
     if isinstance(units, str | dict | set) or not hasattr(units, "__iter__"):
         raise InputError(f"expected hidden_layer_sizes as a tuple such as (100,), but got {units!r}")
@@ -288,7 +288,7 @@ def check_parameters(estimator: Any) -> None:
 
 
 def check_device(device: Any) -> None:
-    """A device that torch knows and that is here."""
+    """Raises unless torch can use the device here."""
     message = f"expected a device such as 'cpu' or 'cuda', but got {device!r}"
     if not isinstance(device, str | torch.device):
         raise InputError(message)
@@ -300,7 +300,7 @@ def check_device(device: Any) -> None:
 
 
 def check_class_weight(weights: Any, classes: Any) -> None:
-    """The word "balanced", or finite weights by class, which may leave classes out but not name others instead."""
+    """Raises unless the weights are "balanced" or finite numbers by class; not all classes need one."""
     if isinstance(weights, str) and weights == "balanced":
         return
     if not isinstance(weights, dict):
@@ -315,7 +315,7 @@ def check_class_weight(weights: Any, classes: Any) -> None:
 
 
 def check_streaming(estimator: Any) -> None:
-    """What `partial_fit` cannot do, since it sees one batch at a time."""
+    """Raises for parameters that `partial_fit`, which sees one batch at a time, cannot follow."""
     if estimator.early_stopping:
         raise InputError(
             "expected early_stopping=False with partial_fit, but got True; use fit, or hold rows out yourself"

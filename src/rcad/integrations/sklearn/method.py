@@ -70,7 +70,7 @@ def _fitting(method: Method, classes: int, several: bool) -> Method:
 
 
 def _checked(method: Method) -> Method:
-    """What only images have is refused."""
+    """The method; raises if it needs images."""
     images = [step for step in method.augment if not isinstance(step, Mixup)]
     if images:
         raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")
@@ -85,7 +85,7 @@ def distance_of(method: Method) -> float | None:
 
 
 def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
-    """`suggest_alpha`; with weights, what it would say if each example stood there as often as it weighs."""
+    """`suggest_alpha`, with each example counted by its weight."""
     if bool((y == y[0]).all()):
         raise InputError(
             "expected two or more classes in the first rows to measure alpha, but got one; give alpha a number, or "
@@ -138,7 +138,7 @@ def _filled(
 
 
 def _takes(name: str, key: str) -> bool:
-    """Mixing has an alpha too, which is no distance."""
+    """Whether a method has this parameter; the alpha of mixing is no distance and does not count."""
     if key not in signature(METHODS[name]).parameters:
         return False
     return key != "alpha" or any(isinstance(term.where, Move) for term in METHODS[name]().terms)

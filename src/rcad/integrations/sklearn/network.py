@@ -50,7 +50,7 @@ class Network:
 
     @classmethod
     def begun(cls, sizes: Sequence[int], seed: int, device: torch.device, dtype: torch.dtype) -> Network:
-        """With the first weights of a seed, those that a run of the engine with this seed begins with."""
+        """A network with the initial weights of a seed, the same as in `rcad train` with this seed."""
         with _DRAWING:
             return cls(StackedMLP.initial([seed], sizes, device=device, dtype=dtype))
 
@@ -91,7 +91,7 @@ class Network:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], sizes: Sequence[int], device: str) -> Network:
-        """The network whose `tensors` these are; one from a GPU comes back on the CPU where there is none."""
+        """The network from its `tensors`; on the CPU if it was on a GPU and there is none here."""
         gone = torch.device(device).type == "cuda" and not torch.cuda.is_available()
         place = torch.device("cpu" if gone else device)
         # Copied: safetensors gives views of the bytes it has read.
@@ -186,7 +186,7 @@ class Savable:
         return self
 
     def _check_sizes(self) -> None:
-        """That columns, network and classes are of one estimator."""
+        """Raises unless columns, network and classes fit together."""
         scales = self.columns_.scales
         columns, features = len(self.columns_.encoder.codes), len(scales.mean) + len(scales.indicators)
         outputs = len(self.classes_) if hasattr(self, "classes_") else 2 * np.size(self.center_)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a user calls a table, as the table and the features that every reader of rcad makes of one."""
+"""From arrays, sparse matrices and DataFrames to rcad's tables and their standardised features."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def categorical_of(features: TableFeatures) -> tuple[int, ...]:
 
 
 def precision_of(table: Table) -> type[np.floating[Any]]:
-    """That of the numbers: float32 where all are."""
+    """The dtype of the features: float32 if all numbers of the table are."""
     kinds = {column.dtype for column in table.columns if not isinstance(column, Text)}
     return np.float32 if kinds == {np.dtype(np.float32)} else np.float64
 
 
 def _table(columns: Sequence[Column], length: int) -> Table:
-    """By position: names are checked by scikit-learn, and a table without them will do."""
+    """A Table with column numbers as names: scikit-learn checks the real ones."""
     names = tuple(map(str, range(len(columns))))
     return Table(Path("X"), names, tuple(columns), length, lambda row: f"row {row}")
 
@@ -146,7 +146,7 @@ def _numbers(frame: Any, j: int) -> Array:
 
 
 def _bounded(numbers: Array, x: Any, places: Any) -> Array:
-    """The numbers, none of them so large that a square overflows."""
+    """The numbers; raises if one is so large that its square overflows."""
     # NaN compares as False; a float32 cannot get there.
     large = (np.abs(numbers) >= LARGEST).any(0) if numbers.dtype == np.float64 else np.zeros(0)
     if large.any():
@@ -171,7 +171,7 @@ def _texts(frame: Any, j: int) -> list[str | None]:
 
 
 def _level(value: Any) -> str | None:
-    """A category as text, the same whether gaps have made floats of its whole numbers or not."""
+    """A category as text; 2 and 2.0 are the same, since gaps make floats of whole numbers."""
     if pd.isna(value):
         return None
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -180,7 +180,7 @@ def _level(value: Any) -> str | None:
 
 
 def _warn_of_names(frame: Any, columns: dict[int, Column]) -> None:
-    """A text that is different in nearly every row names the row and predicts nothing."""
+    """Warns of columns whose text is different in nearly every row: they name the rows and predict nothing."""
     for j, column in columns.items():
         distinct = len(column.levels) if isinstance(column, Text) else 0
         if distinct > MOST_LEVELS and 2 * distinct > len(frame):
@@ -221,7 +221,7 @@ def split(y: Array, share: float, seed: int, *, stratified: bool) -> tuple[Array
 
 
 def warn_of_scales(table: Table, names: Sequence[Any]) -> None:
-    """The first batch of `partial_fit` sets the scales for good."""
+    """Warns if the first batch of `partial_fit`, which sets the scales, says little of them."""
     numeric = [(j, column) for j, column in enumerate(table.columns) if not isinstance(column, Text)]
     same = [str(names[j]) for j, column in numeric if _constant(column)]
     if len(table) >= FEW_ROWS and not same:

@@ -88,7 +88,7 @@ class CapturedCore(CoreStep):
         return self.take(x, target, **options)
 
     def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
-        """In the optimizer's place, whose step has been taken."""
+        """Stands for the optimizer's step, which `rcad.capture` has taken already."""
         self.memory.steps += 1
 
 
@@ -169,7 +169,7 @@ class OneNetwork(Group):
 
 
 class Course(NamedTuple):
-    """What came of it: the mean training loss and the held-out mean log-likelihood, epoch by epoch."""
+    """The mean training loss and the held-out mean log-likelihood of each epoch."""
 
     losses: list[float]
     scores: list[float]
@@ -219,7 +219,7 @@ def train(
 
 @torch.no_grad()
 def _score(group: OneNetwork, held_out: Examples) -> float:
-    """The mean log-likelihood, without what a method adds to it."""
+    """The mean log-likelihood, without smoothing."""
     likelihood: Any = group.whole.likelihood or Categorical()
     plain = likelihood.plain() if hasattr(likelihood, "plain") else likelihood
     values: Tensor = plain.nll(group.model(held_out.x[None])[0], held_out.y)
