@@ -14,6 +14,7 @@ import pytest
 
 from cli.conftest import Cli, Refused
 from made import files, images, png, table
+from rcad.cli import doctor
 from rcad.data import decoding, download
 from rcad.data.registry import OFFICIAL, READERS
 
@@ -153,7 +154,7 @@ def test_a_worker_that_died_is_one_line(refused: Refused, monkeypatch: pytest.Mo
     refused("train", "--data", "images", "--method", "erm", says=says)
 
 
-def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, cli: Cli) -> None:
+def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     images("images")
     shutil.make_archive("set", "zip", ".", "images")
     for data in ("images", "set.zip"):
@@ -161,6 +162,7 @@ def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, cli: Cli) -> None:
     Path("cache/unpacked/.0123456789abcdef0123456789abcdef.partial-x1").mkdir()
     Path("cache/unpacked/mine").mkdir()
     Path("cache/notes.txt").write_text("mine")
+    monkeypatch.setattr(doctor, "machine", list)
     assert "rcad data clear" in cli("doctor").out
     before = sorted(Path("cache").rglob("*"))
     listed = cli("data", "clear")
