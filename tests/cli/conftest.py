@@ -7,33 +7,23 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from contracts.house import Result, workplace
 from rcad.cli.main import run
 
-Cli = Callable[..., "Result"]
+Cli = Callable[..., Result]
 Refused = Callable[..., None]
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
-    for name in ("RCAD_DATA", "RCAD_TRACEBACK", "COLUMNS", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+def _own_folder(tmp_path: Path) -> Iterator[None]:
+    with workplace(tmp_path):
+        yield
 
 
 @pytest.fixture
