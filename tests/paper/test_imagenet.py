@@ -111,7 +111,7 @@ def benchmarks_runs(scale: Any, weights: str | None = None) -> Any:
 
 def written_out(config: Any) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
     """A run's method with the defaults that its id leaves out."""
-    from rcad.train.run import method_defaults
+    from rcad.loss.methods import method_defaults
 
     known = method_defaults()
     return [

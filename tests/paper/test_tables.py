@@ -11,7 +11,7 @@ from rcad.paper.targets import TARGETS
 from rcad.runs.pack import packs_in, united
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
-from rcad.train.run import canonical_config
+from rcad.train.scheduler import canonical_config
 from rcad.train.task import Method
 
 each = pytest.mark.parametrize("name", SUITES)

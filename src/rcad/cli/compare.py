@@ -48,7 +48,7 @@ def compare(
     """
     from rcad.cli.request import parse_seeds
     from rcad.report.terminal import part_lines
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     numbers = parse_seeds(None, seeds or "10", training.setting)
     from rcad.study.backends import Stopped

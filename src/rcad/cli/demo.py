@@ -37,7 +37,7 @@ def demo(
     from rcad.train.progress import shown
 
     folder = expanded(out)
-    with shown(quiet=quiet or as_json) as progress:
+    with show_progress(quiet=quiet or as_json) as progress:
         progress.overall(0, 100, "loading torch, scipy and matplotlib")
         from rcad.demo.acts import TRIAL, run_demo
 

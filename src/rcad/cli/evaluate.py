@@ -49,7 +49,7 @@ def evaluate(
     rcad evaluate all --suite calibration --json
     """
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.stop import Interrupted
 
     suites = parse_suites(suite)
@@ -58,7 +58,7 @@ def evaluate(
     from rcad.study.evaluations import evaluate_run
 
     try:
-        with shown(quiet=quiet or as_json) as progress:
+        with show_progress(quiet=quiet or as_json) as progress:
             report = evaluate_run(
                 chosen,
                 suites,

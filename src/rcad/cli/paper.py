@@ -219,11 +219,11 @@ def report(
     """
     from rcad.paper.report import build
     from rcad.runs.words import plural
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     if not any(file.suffix in (".json", ".gz") for file in results.rglob("*")):
         raise InputError(f"expected records of studies in {results}, but there are none; e.g. rcad paper run F5 first")
-    with shown(answer_first=True) as progress:
+    with show_progress(answer_first=True) as progress:
         files = build(results, out, progress)
     for file in files:
         if file.parent == out:
@@ -254,10 +254,10 @@ def _refuse_options(target: str, values: dict[str, object]) -> None:
 
 def _run_suite(order: Order) -> None:
     from rcad.paper.run import make_suite
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.scheduler import Outcome
 
-    with shown() as progress:
+    with show_progress() as progress:
         outcome = make_suite(order, progress, warn)
     if isinstance(outcome, Outcome):
         warn(outcome.words())
@@ -267,7 +267,7 @@ def _run_suite(order: Order) -> None:
 
 def _run_study(name: str, suite: Suite, again: bool, track: tuple[str, ...]) -> None:
     from rcad.paper.run import make_study
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     with shown() as progress:
         outcome = make_study(name, suite.scale, suite.out, suite.data, progress.detail, again=again, track=track)  # type: ignore[arg-type]

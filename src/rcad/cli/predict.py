@@ -36,7 +36,7 @@ def predict(
     from rcad.predict.predictor import load, write_csv
     from rcad.runs.store import NEWEST
     from rcad.runs.words import plural, title
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     predictor = load(run, runs=runs, device=device)
     if run == NEWEST and not (quiet or as_json):

@@ -16,7 +16,7 @@ from rcad.runs.plain import config_id, to_plain, to_toml
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import WEIGHTS, Pruned, Store
 from rcad.runs.words import duration, leading, mean_and_spread, metric, number, plural, said, seconds, size, sparkline
-from rcad.train.scheduler import Outcome, canonical
+from rcad.train.scheduler import Outcome, canonical_config
 
 _METRICS, _METRICS_LISTED = 3, 2
 _EPOCHS_SHOWN, _COLUMNS_SHOWN = 8, 6
@@ -92,7 +92,7 @@ def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None 
     for config in configs[:1]:  # what is measured on the data has no value yet
         rows = [{key: value for key, value in row.items() if value != AUTO} for row in rows_to_plain(config.method)]
         Method.from_dict({"methods": rows})
-    configs = [canonical(config) for config in configs]
+    configs = [canonical_config(config) for config in configs]
     if as_json:
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
         return

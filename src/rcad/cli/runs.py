@@ -144,13 +144,13 @@ def verify_runs(
     from rcad.runs.store import Store
     from rcad.runs.verify import CURES, verify
     from rcad.train.place import Place
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.repair import repair as mend
 
     store = Store.open(runs, create=False)
     chosen = None if not ids else list(dict.fromkeys(map(store.find, ids)))
     code = 0
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         if repair:
             damaged = [path.name for path, damages in verify(store, chosen) if any(damage.run for damage in damages)]
             place = Place(store, data_dir=data_dir, cache_dir=cache_dir, device=device)

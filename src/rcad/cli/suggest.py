@@ -51,12 +51,12 @@ def suggest_alpha(
 
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
     from rcad.train.task import prepare, read
 
     data = source.required
     config = configure({"name": data, **reading.main, **reading.own}, [("erm", ())], recipe="small", epochs=EPOCHS)
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
         raise InputError(

@@ -145,8 +145,8 @@ def _run_all(
     """Make every run, or one run on several devices: as one of their processes, or by starting them."""
     from rcad.runs.plain import config_id
     from rcad.train.place import follows, world
-    from rcad.train.progress import shown
-    from rcad.train.scheduler import canonical, schedule
+    from rcad.train.progress import show_progress
+    from rcad.train.scheduler import canonical_config, schedule
 
     ranks = world()
     if ranks is not None and len(configs) > 1:

@@ -236,7 +236,7 @@ def make_suite(order: Order, progress: Progress, warn: Callable[[str], None]) ->
             at_once=order.workers,
             processes=order.workers,
             minutes=minutes,
-            told=None,
+            notes=False,
         )
         if not runs.complete:
             return runs

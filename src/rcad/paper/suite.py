@@ -106,7 +106,7 @@ class Suite:
             columns: only these.
             weights: a file to start from, instead of the protocol's; a trial has none of its own.
         """
-        from rcad.train.run import canonical_config
+        from rcad.train.scheduler import canonical_config
 
         wanted = [one for one in self.columns if columns is None or one.name in columns]
         found: list[PlannedRun] = []

@@ -103,7 +103,7 @@ def config_of(
     benchmark: Benchmark, scale: Scale, label: str, values: Values, seed: int, model: str | None
 ) -> RunConfig:
     """The run of a candidate under the paper's protocol but for what it sets."""
-    from rcad.train.run import canonical_config
+    from rcad.train.scheduler import canonical_config
 
     setting = Setting(benchmark, scale, "one view")
     parts = []

@@ -17,7 +17,7 @@ from rcad.loss.methods import METHODS, Method, bernoulli, compose
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import REAL_STEP, SAMPLE, apart, nearest_other_class, suggest_alpha
 from rcad.study.ranges import started
-from rcad.train.task import check_table, measured, suited
+from rcad.train.task import check_table, match_targets, resolve_auto
 
 
 def method_for(
@@ -54,14 +54,14 @@ def method_for(
         if value is not None:
             rows = _filled(rows, key, value, written if isinstance(method, str) else ())
     labels = bool(classes) or several
-    plain = [measured(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
+    plain = [resolve_auto(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
     return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
 
 
 def _fitting(method: Method, classes: int, several: bool) -> Method:
     """The method with a likelihood for its targets."""
     if not several:
-        return suited(method, classes)
+        return match_targets(method, classes)
     method = compose(bernoulli(), method) if method.likelihood is None else method
     other = [part for part in (method.likelihood, *(term.likelihood for term in method.terms)) if part is not None]
     if not all(isinstance(part, Bernoulli) for part in other):

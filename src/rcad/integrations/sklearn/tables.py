@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from rcad.data.scaling import Standardizer
-from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, often
+from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, frequent_levels
 from rcad.data.table_files import Column, Table, Text
 from rcad.errors import InputError
 
@@ -37,7 +37,7 @@ CALLER = 4
 
 def learn(table: Table, weight: Array | None = None) -> TableFeatures:
     """How a table becomes standardised features, from training rows that count as much as they weigh."""
-    levels = [often(column, MOST_LEVELS) if isinstance(column, Text) else None for column in table.columns]
+    levels = [frequent_levels(column, MOST_LEVELS) if isinstance(column, Text) else None for column in table.columns]
     encoder = TableEncoder(tuple(map(ColumnCode, table.names, levels)))
     return TableFeatures(encoder, Standardizer.fit(encoder.transform(table, np.inf), weight))
 
