@@ -55,7 +55,7 @@ def compare(
     from rcad.study.compare import compare as compare_methods
 
     try:
-        with shown(quiet=quiet, as_json=as_json, answer_first=True) as progress:
+        with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
             comparison = compare_methods(
                 source.required,
                 methods,

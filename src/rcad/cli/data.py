@@ -54,11 +54,11 @@ def fetch_data(
     rcad data fetch svhn --extra --data-dir data
     """
     from rcad.data.download import fetch
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     if data_dir is None:
         raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
-    with shown() as progress:
+    with show_progress() as progress:
         on_progress = partial(progress.detail, f"fetching {name}", unit="B")
         files = fetch(name, expanded(data_dir), extra=extra, progress=on_progress)
     for file in files:
@@ -84,10 +84,10 @@ def import_data(
     """
     from rcad.cli.importing import check_name, copy_to, describe, show, train_line
     from rcad.data.registry import load
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     place = None if name is None else check_name(name, Path(path), reading.data_dir)
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         on_progress = partial(progress.detail, "reading")
         dataset = load(path, **reading.places, progress=on_progress, **reading.main, **reading.own)
     if place is not None:

@@ -34,7 +34,7 @@ def demo(
     """
     # The networks are small: several threads would only wait for each other. Before anything loads numpy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     folder = expanded(out)
     with show_progress(quiet=quiet or as_json) as progress:

@@ -269,7 +269,7 @@ def _run_study(name: str, suite: Suite, again: bool, track: tuple[str, ...]) -> 
     from rcad.paper.run import make_study
     from rcad.train.progress import show_progress
 
-    with shown() as progress:
+    with show_progress() as progress:
         outcome = make_study(name, suite.scale, suite.out, suite.data, progress.detail, again=again, track=track)  # type: ignore[arg-type]
     reused = "the numbers were there already, with the same settings; --again computes them again"
     _show_outcome(name, suite.scale, outcome, reused)

@@ -41,7 +41,7 @@ def predict(
     predictor = load(run, runs=runs, device=device)
     if run == NEWEST and not (quiet or as_json):
         say(f"run {predictor.record.id}: {title(predictor.record.config)}")
-    with shown(quiet=quiet, as_json=as_json) as progress:
+    with show_progress(quiet=quiet, as_json=as_json) as progress:
         on_progress = partial(progress.detail, "predicting")
         summary = write_csv(predictor, data, out, coverage=coverage, skip_bad=skip_bad, progress=on_progress)
     if as_json:

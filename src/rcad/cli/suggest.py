@@ -62,7 +62,7 @@ def suggest_alpha(
         raise InputError(
             f"expected class labels to measure alpha, but {data} has regression targets; choose alpha by rcad tune"
         )
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         generator, on_progress = torch.Generator().manual_seed(0), partial(progress.detail, "measuring")
         distances = nearest_other_class(*problem.train, generator=generator, progress=on_progress)
     distances = distances[apart(distances)]
@@ -72,7 +72,7 @@ def suggest_alpha(
         say(f"{data}: {len(problem.train[1]):,} training examples, inputs of shape {shape}")
         low, high = alpha / 2, 2 * alpha
         say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
-    with shown(as_json=as_json) as progress:
+    with show_progress(as_json=as_json) as progress:
         rows = _train_and_look(config, problem, alpha, progress) if check else []
     flip = flip_distance(rows)
     if figure is not None:

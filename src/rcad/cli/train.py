@@ -154,13 +154,13 @@ def _run_all(
             f"expected one run under torchrun, but got {len(configs)}; without it, --devices gives each GPU its own"
         )
     several = len(configs) == 1 and ranks is None and len(place.devices) > 1
-    by_id = {config_id(config): config for config in map(canonical, configs)}
+    by_id = {config_id(config): config for config in map(canonical_config, configs)}
     existing = [run for run in by_id if place.store.folder(run).is_dir()]
     if existing and not repair:
         from rcad.train.repair import refuse_damaged
 
         refuse_damaged(place.store, existing, warn)
-    with shown(quiet=quiet or follows(), as_json=as_json) as progress:
+    with show_progress(quiet=quiet or follows(), as_json=as_json) as progress:
         if existing and repair and not follows():
             from rcad.train.repair import repair as mend
 

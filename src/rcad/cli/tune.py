@@ -45,13 +45,13 @@ def tune(
     rcad tune --data my.csv --target colour --method rcad --budget 3 --json
     """
     from rcad.cli.request import parse_seeds
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     numbers = parse_seeds(None, seeds, training.setting)
     from rcad.report.document import Command
     from rcad.study.tune import tune as search_for
 
-    with shown(quiet=quiet, as_json=as_json, answer_first=True) as progress:
+    with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
         tuning = search_for(
             source.required,
             method,
