@@ -35,7 +35,7 @@ from rcad.train.scheduler import Backend, schedule
 def seconds(configs: list[RunConfig], folder: Path, backend: Backend) -> tuple[float, list[dict[str, float | None]]]:
     place = Place(Store.open(folder), device="cpu")
     start = time.perf_counter()
-    outcome = schedule(configs, place, backend=backend, told=None)
+    outcome = schedule(configs, place, backend=backend, notes=False)
     taken = time.perf_counter() - start
     assert outcome.complete
     return taken, [dict(record.metrics) for record in outcome.records]

@@ -156,7 +156,7 @@ WARM = 6
 ONE_RUN = """
 import json, resource, sys
 from pathlib import Path
-from rcad.data.decoders import standing
+from rcad.data.decoders import shared_decoders
 from rcad.runs.configure import configure
 from rcad.train.place import Place
 from rcad.train.run import run
@@ -166,7 +166,7 @@ settings.append("train.selection=last")
 record = run(configure(str(root), [("erm", ())], epochs=1, settings=settings), Place.of(where, cache_dir=where,
     device="cpu", stream=True))
 others = []
-for one in standing(processes=True).started:
+for one in shared_decoders(processes=True).started:
     others.append(int(Path(f"/proc/{one.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1e3)
 own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 print(json.dumps({"images": record.splits["train"].size,

@@ -17,7 +17,7 @@ from rcad.paper.targets import TARGETS
 from rcad.paper.tuned import Search, tuned_suite
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
-from rcad.train.run import canonical_config
+from rcad.train.scheduler import canonical_config
 from rcad.train.task import Method
 
 each = pytest.mark.parametrize("name", SUITES)

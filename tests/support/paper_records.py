@@ -48,9 +48,9 @@ def run(row: str, column: str, seed: int, metric: str = "accuracy", *, diverged:
 
 
 def claim(where: str, statement: str, verdict: str, gain: Sequence[float] | None = None, **more: Any) -> dict[str, Any]:
-    found = None if gain is None else paired(gain, [0.0] * len(gain)).to_dict()
-    p = None if found is None else found["p_greater"]
-    base = {"gain": found, "published": 1.5, "p_holm": p, "p_reverse_holm": p and 1.0, "note": ""}
+    test = None if gain is None else paired(gain, [0.0] * len(gain)).to_dict()
+    p = None if test is None else test["p_greater"]
+    base = {"gain": test, "published": 1.5, "p_holm": p, "p_reverse_holm": p and 1.0, "note": ""}
     return {"where": where, "statement": statement, "verdict": verdict, **base, **more}
 
 

@@ -131,7 +131,7 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
         if minutes is not None:
             minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
         configs, workers = [*planned.requested().configs().values()], order.workers
-        runs = schedule(configs, place, progress, at_once=workers, processes=workers, minutes=minutes, told=None)
+        runs = schedule(configs, place, progress, at_once=workers, processes=workers, minutes=minutes, notes=False)
         if not runs.complete:
             return runs
     shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)

@@ -137,7 +137,7 @@ class Suite:
             columns: only these.
             weights: a file to start from, instead of the protocol's; a trial has none of its own.
         """
-        from rcad.train.run import canonical_config
+        from rcad.train.scheduler import canonical_config
 
         runs: list[PlannedRun] = []
         for seed, column in product(seeds, self.columns):

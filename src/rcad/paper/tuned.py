@@ -79,7 +79,7 @@ def config_of(
     benchmark: Benchmark, scale: Scale, label: str, values: Values, seed: int, model: str | None
 ) -> RunConfig:
     """The run of a candidate under the paper's protocol but for what it sets."""
-    from rcad.train.run import canonical_config
+    from rcad.train.scheduler import canonical_config
 
     config = benchmark.config(scale, method_of(label, Setting(benchmark, scale, "one view"), values), seed)
     optim = replace(config.optim, weight_decay=values.get(DECAY, config.optim.weight_decay))
