@@ -12,13 +12,14 @@ import pytest
 from made import images
 from paper_records import make, order
 from rcad.loss.method_rows import as_recorded
+from rcad.loss.methods import method_defaults
 from rcad.paper import benchmarks
 from rcad.paper.tables import SUITES
 from rcad.runs.config import ModelConfig, RunConfig
 from rcad.runs.recipes import RECIPES
 from rcad.runs.store import Store
 from rcad.train.place import Place
-from rcad.train.run import method_defaults, run
+from rcad.train.run import run
 
 RECIPE = replace(
     RECIPES["paper-imagenet"],
