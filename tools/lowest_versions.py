@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+ADAPTERS = "tests/integrations/test_adapters.py"
 TESTS = {
     "attacks": ["tests/evaluate/test_robustness.py"],
     "cli": ["tests/cli/test_train.py", "tests/cli/test_runs.py"],
     "data": ["tests/data"],
-    "hf": ["tests/integrations/test_huggingface*.py", "tests/integrations/test_accelerate*.py"],
-    "lightning": ["tests/integrations/test_lightning*.py"],
+    "hf": ["tests/integrations/test_huggingface*.py", "tests/integrations/test_accelerate*.py", ADAPTERS],
+    "lightning": ["tests/integrations/test_lightning*.py", ADAPTERS],
     "onnx": ["tests/predict/test_export.py"],
     "mlflow": ["tests/train/test_trackers.py"],
     "tensorboard": ["tests/train/test_trackers.py"],
@@ -34,8 +35,8 @@ TESTS = {
     "ray": ["tests/train/test_on_ray.py"],
     "report": ["tests/report"],
     "sklearn": ["tests/integrations/test_sklearn*.py"],
-    "skorch": ["tests/integrations/test_skorch*.py"],
-    "timm": ["tests/integrations/test_timm*.py"],
+    "skorch": ["tests/integrations/test_skorch*.py", ADAPTERS],
+    "timm": ["tests/integrations/test_timm*.py", ADAPTERS],
     "tune": ["tests/study/test_space.py", "tests/cli/test_tune.py"],
 }
 """The test files of each extra."""

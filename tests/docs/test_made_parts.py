@@ -176,6 +176,12 @@ def test_the_numbers_on_images_are_the_records() -> None:
         first = f"{name} {accuracy.mean:.1f} ± {accuracy.half:.1f}% and "
         assert first in words
         assert words.split(first)[1].removeprefix("NLL ").startswith(f"{nll.mean:.2f} ± {nll.half:.2f}")
+    (t4,) = [one for one in report(ROOT).records.studies if one.target == "T4" and one.as_published]
+    for n, epoch in product(("2,000", "500"), ("validation-selected", "last")):
+        metric = "last_accuracy" if epoch == "last" else "accuracy"
+        means = [place_mean(t4, t4.places[row, f"n={n}"], metric) for row in ("ERM", "RCAD")]
+        cells = " | ".join(f"{mean.mean:.1f} ± {mean.half:.1f}" for mean in means)
+        assert f"| {n} images | {epoch} | {cells} |" in words
 
 
 def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:

@@ -6,11 +6,10 @@ import pytest
 
 from rcad.errors import InputError
 from rcad.loss.method_rows import SEARCHED, parse_method
-from rcad.loss.methods import METHODS, method
+from rcad.loss.methods import METHODS, method, method_defaults
 from rcad.runs.configure import configure
 from rcad.study.ranges import SEARCHES, applied, beginning, check_space, default_space, started
 from rcad.study.space import Parameter, parse_space
-from rcad.train.run import method_defaults
 
 DEFAULTS = method_defaults()
 

@@ -15,7 +15,6 @@ from rcad.loss.method_rows import has_own
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.words import said_held_out
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.task import Examples, measure_stacked
@@ -23,7 +22,7 @@ from rcad.stacked.train import train_configs, why_not
 from rcad.train.machine import suitable_threads
 from rcad.train.place import Place
 from rcad.train.progress import Progress
-from rcad.train.scheduler import Outcome, canonical, schedule
+from rcad.train.scheduler import Outcome, canonical_config, schedule
 from rcad.train.task import Problem, method_of
 
 Metrics = Mapping[str, float]
@@ -83,7 +82,7 @@ class Scheduled:
         if not outcome.complete:
             raise Stopped(outcome.words(), outcome.exit_code)
         by_id = {record.id: record for record in outcome.records}
-        self._records = [by_id[config_id(canonical(config))] for config in configs]
+        self._records = [by_id[config_id(canonical_config(config))] for config in configs]
         return [numbers_of(record, HELD_OUT) for record in self._records]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
@@ -95,7 +94,7 @@ class Scheduled:
 
 def scheduled(configs: Sequence[RunConfig], place: Place, progress: Progress) -> Outcome:
     """The runs, shown by their held-out numbers: nobody should choose by the others."""
-    return schedule(configs, place, progress, told=said_held_out)
+    return schedule(configs, place, progress, held_out=True)
 
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:

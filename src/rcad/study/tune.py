@@ -40,7 +40,7 @@ from rcad.study.study import (
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
-from rcad.train.scheduler import Outcome, canonical
+from rcad.train.scheduler import Outcome, canonical_config
 from rcad.train.task import method_of, prepare, read
 
 log = logging.getLogger("rcad")
@@ -311,7 +311,7 @@ class _Work:
         outcome = scheduled([run for point in points for run in self._configs(point)], self.place, progress)
         records = {record.id: record for record in outcome.records if record.is_final}
         for point in points:
-            ids = [config_id(canonical(config)) for config in self._configs(point)]
+            ids = [config_id(canonical_config(config)) for config in self._configs(point)]
             if all(run in records for run in ids):
                 self.trials.append(Trial.of(len(self.trials) + 1, point, [records[run] for run in ids]))
         result = Tuning(self._record(), outcome=outcome)

@@ -10,17 +10,16 @@ from rcad_docs import table
 GROUPS = {
     "RCAD": ("rcad", "rcad_text", "rcad_released"),
     "Controls": ("rcad_random", "confidence_penalty"),
-    "Adversarial rivals": ("adversarial_training", "adversarial_two_views", "ls_on_adv", "ada", "me_ada"),
+    "Adversarial methods": ("adversarial_training", "adversarial_two_views", "ls_on_adv", "ada", "me_ada"),
     "Other regularisers": ("label_smoothing", "cutout", "mixup", "cutmix", "data_augmentation"),
-    "What everything stands on": ("erm", "two_views", "gaussian", "bernoulli"),
+    "Baselines and likelihoods": ("erm", "two_views", "gaussian", "bernoulli"),
 }
 INTRO = """# Methods
 
-A method is a value: it prints, compares, hashes, and composes with others. Each has a card with its formula, the
-units of its parameters, what it costs, what it composes with, and where it differs from the paper. `rcad methods show
-NAME` prints the same card in a terminal. Cost is that of the [fused step](../glossary.md) in forward passes, a
-backward counting 2, as a ratio to plain training; tests count the passes. ADA and ME-ADA pay between epochs besides,
-when their set grows.
+Each method has a card with its formula, the units of its parameters, its cost, what it composes with, and how it
+differs from the paper. `rcad methods show NAME` prints the card in a terminal. The cost is that of the
+[fused step](../glossary.md) relative to plain training, counted in passes (a forward is 1, a backward 2). ADA and
+ME-ADA have an additional cost between epochs, when the training set grows.
 
 """
 _COST = re.compile(r"^\| fused \|.*\| ([\d.]+) \|$", re.MULTILINE)

@@ -34,10 +34,10 @@ def window(root: Path) -> str:
     )  # fmt: skip
     return (
         f'<figure class="drawn" markdown="0">\n<div class="beside">\n{left}\n{right}\n</div>\n'
-        "<figcaption>Accuracy over alpha (logarithmic), RCAD the curve, ERM the level line. Made from "
+        "<figcaption>Accuracy over alpha (logarithmic): the curve is RCAD, the level line ERM. Made from "
         "<code>results/theory/linear.json</code> (medians of 1,000 draws) and <code>results/alpha/alpha.json</code> "
-        "(means of 3 draws). Below the window RCAD harms; above it the gain is lost, and in the linear theory RCAD is "
-        "worse than ERM again. Among much noise the measured alpha is too large."
+        "(means of 3 draws). Below the useful range RCAD harms; above it the gain is lost, and in the linear theory "
+        "RCAD is worse than ERM again. With much noise the measured alpha is too large."
         "</figcaption>\n</figure>"
     )
 

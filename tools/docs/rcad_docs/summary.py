@@ -113,7 +113,7 @@ def cost(root: Path) -> str:
         "rcad": "RCAD, fused (the default)",
         "rcad reference": "RCAD, a backward to x for the direction",
         "rcad autograd": "RCAD by autograd, one graph for all",
-        "rcad naive": "the paper's lines as they stand",
+        "rcad naive": "the paper's pseudocode, literally",
         "rcad every=4": "RCAD at every 4th step",
         "fgsm": "FGSM training",
         "rcad_released": "two views, as released",
@@ -145,7 +145,7 @@ def memory(root: Path) -> str:
     if not peak.keys() >= {"erm", "rcad"}:
         return ""
     return (
-        f"The most memory of a captured step of ResNet-18, batches of 32, on an H200: {peak['erm']:.2f} GiB for plain "
+        f"Peak memory of a captured step of ResNet-18, batch size 32, on an H200: {peak['erm']:.2f} GiB for plain "
         f"training, {peak['rcad']:.2f} GiB for RCAD."
     )
 
