@@ -24,6 +24,13 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # by nohup
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped where there is none."""
+    for item in items if not torch.cuda.is_available() else ():
+        if item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 def pytest_collection_finish() -> None:
     """What is loaded by now stays, and a tenth of the tests' time went into looking through it for garbage."""
     gc.collect()

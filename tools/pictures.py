@@ -17,7 +17,7 @@ from rcad.paper.report.reading import read
 from rcad.report import drawing
 
 ROOT = Path(__file__).parents[1]
-MEASURES = ("RCAD", "random direction", "LS", "ME-ADA")
+METHODS = ("RCAD", "random direction", "LS", "ME-ADA")
 EXAMPLES, GAP, NOISE, STEPS, LAM = 60, 0.0, 0.08, 1500, 0.5
 LIMITS = (-1.8, 2.8, -1.7, 1.7)
 ARROWS = range(0, EXAMPLES, 7)
@@ -45,7 +45,7 @@ def trained(criterion: rcad.Criterion, x: torch.Tensor, y: torch.Tensor) -> torc
 
 
 def idea() -> Any:
-    """How sure plain training and RCAD are in the plane, with RCAD's steps from some examples."""
+    """How sure plain training and RCAD are in the plane, with RCAD's steps from a few examples."""
     x, y = moons(np.random.default_rng(0))
     alpha = rcad.suggest_alpha(x, y)
     across, up = torch.linspace(*LIMITS[:2], 240), torch.linspace(*LIMITS[2:], 176)
@@ -76,14 +76,19 @@ def idea() -> Any:
 
 def few_labels() -> list[Gain]:
     """Gains over plain training in the paper's setting, for the rows of the README's table."""
-    return [one for one in gains(read(ROOT / "results").studies) if one.setting.endswith(PAPER) and one.row in MEASURES]
+    rows = gains(read(ROOT / "results").studies)
+    return [row for row in rows if row.setting.endswith(PAPER) and row.row in METHODS]
 
 
-def numbers(found: list[Gain]) -> str:
-    """What the picture shows, as a comment at its end: by it a test knows a picture that is out of date."""
-    rows = [(one, metric, gain) for one in found for metric, gain in one.gains.items() if gain is not None]
-    told = (f"{one.column} {one.row} {metric} {gain.mean:.3f}" for one, metric, gain in rows)
-    return f"<!-- {'; '.join(told)} -->\n"
+def numbers(rows: list[Gain]) -> str:
+    """The numbers of the picture, as a comment at its end: by it a test knows a picture that is out of date."""
+    words = [
+        f"{row.column} {row.row} {metric} {gain.mean:.3f}"
+        for row in rows
+        for metric, gain in row.gains.items()
+        if gain is not None
+    ]
+    return f"<!-- {'; '.join(words)} -->\n"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,9 @@ def test_a_second_load_opens_what_the_first_built(source):
         assert dataset.note == "two images"
         assert dataset.test is None
     assert isinstance(second.train.x.base, np.memmap)
+    second.train.x[:] = 0  # which leaves the file alone
+    np.testing.assert_array_equal(source.load().train.x, IMAGES)
+    assert verify(source.entry) is None
 
 
 def test_content_and_options_are_the_key_and_place_is_not(source, tmp_path):
@@ -154,20 +158,13 @@ def test_a_flipped_bit_is_rebuilt_and_in_a_large_entry_seen_by_verify(source, la
     if large:
         monkeypatch.setattr(cache, "SUMMED", 100)
         assert open_entry(source.entry) is not None
-    said = verify(source.entry)
-    assert "train_x.npy to match its checksum" in said
-    assert f"rcad data clear --yes --cache-dir {source.entry.parents[1]}" in said
+    problem = verify(source.entry)
+    assert "train_x.npy to match its checksum" in problem
+    assert f"rcad data clear --yes --cache-dir {source.entry.parents[1]}" in problem
     if not large:
         np.testing.assert_array_equal(source.load().train.x, IMAGES)
         assert source.built == 2
         assert verify(source.entry) is None
-
-
-def test_writing_to_the_images_leaves_the_file_alone(source):
-    dataset = source.load()
-    dataset.train.x[:] = 0
-    np.testing.assert_array_equal(source.load().train.x, IMAGES)
-    assert verify(source.entry) is None
 
 
 def test_a_failed_build_leaves_nothing(source, monkeypatch):
@@ -198,21 +195,10 @@ def test_what_a_killed_process_left_is_ignored_and_removed(source):
 def test_threads_building_at_once_agree(source, monkeypatch, locks):
     if not locks:  # a system without fcntl
         monkeypatch.setitem(sys.modules, "fcntl", None)
-    results = []
     gate = threading.Barrier(4)
-
-    def work():
-        gate.wait()
-        results.append(source.load())
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 4
-    for dataset in results:
-        np.testing.assert_array_equal(dataset.train.x, IMAGES)
+    with ThreadPoolExecutor(4) as pool:
+        for dataset in pool.map(lambda _: (gate.wait(), source.load())[1], range(4)):
+            np.testing.assert_array_equal(dataset.train.x, IMAGES)
     assert verify(source.entry) is None
     assert source.built == 1 or not locks
     assert not list((source.cache_dir / "images").glob(".*partial*"))
@@ -229,7 +215,7 @@ def test_root_is_argument_then_environment_then_home(tmp_path, monkeypatch):
 
 def test_a_cache_that_cannot_be_written_is_one_line(source, tmp_path, monkeypatch):
     source.cache_dir = source.file
-    with pytest.raises(InputError, match=r"^expected a cache folder.*RCAD_CACHE$"):
+    with pytest.raises(InputError, match=r"^expected to write the cache in .*RCAD_CACHE$"):
         source.load()
 
     def full_disk(folder):

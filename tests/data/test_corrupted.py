@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
+from one_line import one_line
 from rcad.data.corrupted import CorruptedArrays, CorruptedFolders, open_corrupted
-from rcad.errors import InputError
 
 COUNT = 4  # images per severity
 
@@ -38,12 +38,12 @@ def folders(root, names=("fog",), severities=(1, 5), classes=("n01", "n02")):
 
 def test_arrays_are_cut_by_severity_and_stay_on_disk(tmp_path):
     stored, labels = arrays(tmp_path)
-    found = open_corrupted(tmp_path, classes=3)
-    assert isinstance(found, CorruptedArrays)
-    assert found.corruptions == ("snow", "fog")  # in the paper's order
+    corrupted = open_corrupted(tmp_path, classes=3)
+    assert isinstance(corrupted, CorruptedArrays)
+    assert corrupted.corruptions == ("snow", "fog")  # in the paper's order
     for name, array in stored.items():
         for severity in range(1, 6):
-            split = found.split(name, severity)
+            split = corrupted.split(name, severity)
             rows = slice(COUNT * (severity - 1), COUNT * severity)
             np.testing.assert_array_equal(split.x, array[rows].transpose(0, 3, 1, 2))
             np.testing.assert_array_equal(split.y, labels[rows])
@@ -57,95 +57,77 @@ def test_arrays_are_cut_by_severity_and_stay_on_disk(tmp_path):
 @pytest.mark.parametrize(("classes", "levels"), [(None, [200, 201, 210, 211]), (("n02", "n01"), [210, 211, 200, 201])])
 def test_folders_are_decoded_with_labels_in_the_order_of_the_classes(tmp_path, classes, levels):
     folders(tmp_path / "set")
-    found = open_corrupted(tmp_path / "set", classes=classes, cache_dir=tmp_path / "cache")
-    assert isinstance(found, CorruptedFolders)
-    assert found.classes == (classes or ("n01", "n02"))
-    split = found.split("fog", 5)
+    corrupted = open_corrupted(tmp_path / "set", classes=classes, cache_dir=tmp_path / "cache")
+    assert isinstance(corrupted, CorruptedFolders)
+    assert corrupted.classes == (classes or ("n01", "n02"))
+    split = corrupted.split("fog", 5)
     assert split.x.shape == (4, 3, 64, 64)
     np.testing.assert_array_equal(split.y, [0, 0, 1, 1])
     np.testing.assert_allclose(split.x[:, 0, 0, 0], levels, atol=2)
-    np.testing.assert_allclose(found.split("fog", 1).x[:, 0, 0, 0], np.asarray(levels) - 160, atol=2)
-
-
-def says(job):
-    with pytest.raises(InputError) as error:
-        job()
-    return str(error.value)
+    np.testing.assert_allclose(corrupted.split("fog", 1).x[:, 0, 0, 0], np.asarray(levels) - 160, atol=2)
 
 
 def test_missing_files_and_folders(tmp_path):
-    assert "is none; check the path" in says(lambda: open_corrupted(tmp_path / "absent"))
-    assert "but got neither" in says(lambda: open_corrupted(tmp_path))
+    with one_line("is none; check the path"):
+        open_corrupted(tmp_path / "absent")
+    with one_line("but got neither"):
+        open_corrupted(tmp_path)
     np.save(tmp_path / "labels.npy", np.zeros(5, np.uint8))
-    assert "expected gaussian_noise.npy and the like" in says(lambda: open_corrupted(tmp_path))
+    with one_line("expected gaussian_noise.npy and the like"):
+        open_corrupted(tmp_path)
     arrays(tmp_path)
-    found = open_corrupted(tmp_path)
+    corrupted = open_corrupted(tmp_path)
     (tmp_path / "fog.npy").unlink()
-    assert "expected fog.npy in" in says(lambda: found.split("fog", 1))
-    assert "to be one of snow, fog, but got 'frost'" in says(lambda: found.split("frost", 1))
+    with one_line("expected fog.npy in"):
+        corrupted.split("fog", 1)
+    with one_line("to be one of snow, fog, but got 'frost'"):
+        corrupted.split("frost", 1)
 
 
 @pytest.mark.parametrize("severity", [0, 6, 1.0, True])
-def test_severities_are_one_to_five(tmp_path, severity):
-    arrays(tmp_path)
-    folders(tmp_path / "set")
-    assert "severity" in says(lambda: open_corrupted(tmp_path).split("fog", severity))
-    assert "severity" in says(lambda: open_corrupted(tmp_path / "set").split("fog", severity))
+@pytest.mark.parametrize("make", [arrays, folders])
+def test_severities_are_one_to_five(tmp_path, make, severity):
+    make(tmp_path)
+    with one_line("expected a severity from 1 to 5"):
+        open_corrupted(tmp_path).split("fog", severity)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("file", "content", "message"),
     [
-        np.zeros((5 * COUNT, 32, 32, 3), np.float32),
-        np.zeros((5 * COUNT - 1, 32, 32, 3), np.uint8),
-        np.zeros((5 * COUNT, 3, 32, 32), np.uint8),
-        np.zeros((5 * COUNT, 3072), np.uint8),
+        ("fog", np.zeros((20, 32, 32, 3), np.float32), r"uint8 images \(20, H, W, 3\) .*float32 \(20, 32, 32, 3\)"),
+        ("fog", np.zeros((19, 32, 32, 3), np.uint8), r"but got uint8 \(19, 32, 32, 3\)"),
+        ("fog", np.zeros((20, 3, 32, 32), np.uint8), r"but got uint8 \(20, 3, 32, 32\)"),
+        ("fog", np.zeros((20, 3072), np.uint8), r"but got uint8 \(20, 3072\)"),
+        ("fog", b"\x93NUMPY cut short", "to be a whole .npy file"),
+        ("fog", pickle.dumps([1, 2]), "to be a whole .npy file"),
+        ("fog", np.array([{}], dtype=object), "to be a whole .npy file"),
+        ("labels", np.zeros((5, 1), np.uint8), r"expected whole-number labels \(N,\) of 5 equal parts"),
+        ("labels", np.zeros(7, np.uint8), r"expected whole-number labels \(N,\) of 5 equal parts"),
+        ("labels", np.zeros(5, np.float32), "expected whole-number labels"),
+        ("labels", np.zeros(0, np.uint8), "expected whole-number labels"),
+        ("labels", np.array([0, 1] * 4 + [1, 0], np.uint8), "expected the same labels for every severity"),
+        ("labels", np.full(5, 9, np.uint8), "expected labels from 0 to 2, but got 9 in"),
     ],
-    ids=lambda array: f"{array.dtype}{array.shape}",
+    ids=str,
 )
-def test_arrays_of_another_shape_or_kind(tmp_path, wrong):
+def test_wrong_arrays(tmp_path, file, content, message):
     arrays(tmp_path)
-    np.save(tmp_path / "fog.npy", wrong)
-    message = says(lambda: open_corrupted(tmp_path).split("fog", 1))
-    assert "expected uint8 images (20, H, W, 3)" in message
-    assert str(wrong.shape) in message
-
-
-def test_files_that_are_no_arrays(tmp_path):
-    arrays(tmp_path)
-    (tmp_path / "fog.npy").write_bytes((tmp_path / "fog.npy").read_bytes()[:1000])
-    assert "to be a whole .npy file" in says(lambda: open_corrupted(tmp_path).split("fog", 1))
-    np.save(tmp_path / "fog.npy", np.array([{}], dtype=object), allow_pickle=True)
-    assert "to be a whole .npy file" in says(lambda: open_corrupted(tmp_path).split("fog", 1))
-    (tmp_path / "fog.npy").write_bytes(pickle.dumps([1, 2]))
-    assert "to be a whole .npy file" in says(lambda: open_corrupted(tmp_path).split("fog", 1))
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (np.zeros((5, 1), np.uint8), "expected whole-number labels (N,) of 5 equal parts"),
-        (np.zeros(7, np.uint8), "expected whole-number labels (N,) of 5 equal parts"),
-        (np.zeros(5, np.float32), "expected whole-number labels"),
-        (np.zeros(0, np.uint8), "expected whole-number labels"),
-        (np.array([0, 1, 0, 1, 0, 1, 0, 1, 1, 0], np.uint8), "expected the same labels for every severity"),
-        (np.full(5, 9, np.uint8), "expected labels from 0 to 2, but got 9 in"),
-    ],
-)
-def test_wrong_labels(tmp_path, labels, message):
-    arrays(tmp_path)
-    np.save(tmp_path / "labels.npy", labels)
-    assert message in says(lambda: open_corrupted(tmp_path, classes=3))
+    path = tmp_path / f"{file}.npy"
+    path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
+    with one_line(match=message):
+        open_corrupted(tmp_path, classes=3).split("fog", 1)
 
 
 def test_wrong_folders(tmp_path):
     folders(tmp_path / "set")
-    opened = open_corrupted(tmp_path / "set", cache_dir=tmp_path / "cache")
-    assert "fog/3, but it is missing" in says(lambda: opened.split("fog", 3))
-    assert "expected the names of the classes" in says(lambda: open_corrupted(tmp_path / "set", classes=2))
-    other = open_corrupted(tmp_path / "set", classes=("n01", "n03"))
-    assert "but got 'n02'" in says(lambda: other.split("fog", 1))
-    more = open_corrupted(tmp_path / "set", classes=("n01", "n02", "n03"))
-    assert "n03, but got none" in says(lambda: more.split("fog", 1))
     (tmp_path / "bare" / "fog").mkdir(parents=True)
-    assert "expected folders 1 to 5" in says(lambda: open_corrupted(tmp_path / "bare"))
+    for name, classes, severity, message in (
+        ("set", None, 3, "fog/3, but it is missing"),
+        ("set", 2, 1, "expected the names of the classes"),
+        ("set", ("n01", "n03"), 1, "but got 'n02'"),
+        ("set", ("n01", "n02", "n03"), 1, "n03, but got none"),
+        ("bare", None, 1, "expected folders 1 to 5"),
+    ):
+        with one_line(message):
+            open_corrupted(tmp_path / name, classes=classes, cache_dir=tmp_path / "cache").split("fog", severity)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data.conftest import shard
 from hub_server import Hub, digests, point_to, serving
 from made import png
 from one_line import one_line
@@ -44,46 +43,28 @@ def rows(count: int, first: int = 0) -> bytes:
     return "\n".join(["a,b,colour", *lines]).encode() + b"\n"
 
 
-def shard(labels: list[int], names: list[str] | None = None) -> bytes:
+def pets(folder: Path, labels: list[int]) -> bytes:
     """Images in Parquet as the Hub has them."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = arrow.table({"image": [{"bytes": png(seed=k)} for k in range(len(labels))], "label": labels})
-    if names:
-        features = f'{{"info": {{"features": {{"label": {{"names": {names}}}}}}}}}'.replace("'", '"')
-        table = table.replace_schema_metadata({"huggingface": features})
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    return buffer.getvalue()
+    metadata = {"huggingface": '{"info": {"features": {"label": {"names": ["cat", "dog"]}}}}'}
+    return shard(folder / "shard.parquet", labels, labels, metadata=metadata).read_bytes()
 
 
-def test_tables_come_with_their_test_split(hub: Hub) -> None:
+def test_tables_come_with_their_test_split(hub: Hub, tmp_path: Path) -> None:
     commit = hub.put("datasets/me/rows", {"README.md": b"#", "train.csv": rows(40), "test.csv": rows(10, 40)})
-    found = load("hf:me/rows", target="colour")
-    assert (len(found.train), found.test and len(found.test), found.classes) == (40, 10, ("u", "v"))
-    assert found.source == f"hf:me/rows@{commit}"
-    assert found.train.x[:3].tolist() == [[0, 0], [1, 1], [2, 2]]
-    assert found.test.x[0].tolist() == [40, 1]
-    assert found.note.startswith("hf:me/rows: 50 rows, the last 10 for the test; 2 of 3 columns")
+    dataset = load("hf:me/rows", target="colour")
+    assert (len(dataset.train), dataset.test and len(dataset.test), dataset.classes) == (40, 10, ("u", "v"))
+    assert dataset.source == f"hf:me/rows@{commit}"
+    assert dataset.train.x[:3].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert dataset.test.x[0].tolist() == [40, 1]
+    assert dataset.note.startswith("hf:me/rows: 50 rows, the last 10 for the test; 2 of 3 columns")
     alone = load("hf:me/rows:test", target="colour")
     assert (len(alone.train), alone.test) == (10, None)
-
-
-@pytest.mark.parametrize("text", ["[]", "3", '{"train.csv": 3}', "[" * 100_000, "{"])
-def test_what_was_seen_is_looked_at_again_where_nobody_can_tell(text: str, hub: Hub, tmp_path: Path) -> None:
-    hub.put("datasets/me/rows", {"train.csv": rows(40)})
-    load("hf:me/rows", target="colour")
-    for memory in (tmp_path / "cache" / "hub").glob("*.json"):
-        memory.write_text(text)
-        assert len(load("hf:me/rows", target="colour").train) == 40
-        assert memory.read_text() != text
-
-
-def test_a_test_table_without_the_target_is_left_out(hub: Hub) -> None:
-    hidden = b"a,b\n1,2\n2,3\n"
-    hub.put("datasets/me/rows", {"train.csv": rows(40), "test.csv": hidden})
-    found = load("hf:me/rows", target="colour")
-    assert found.test is None
-    assert "left out: the test table, which has no 'colour'" in found.note
+    elsewhere = {"../../train.csv": rows(9), "a/../../train.csv": rows(9)}  # names that leave the folder
+    hub.put("datasets/me/rows", {"train.csv": rows(40), "test.csv": b"a,b\n1,2\n2,3\n", **elsewhere})
+    hidden = load("hf:me/rows", target="colour")
+    assert (len(hidden.train), hidden.test) == (40, None)
+    assert "left out: the test table, which has no 'colour'" in hidden.note
+    assert not list(tmp_path.glob("*.csv"))
 
 
 def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
@@ -94,31 +75,26 @@ def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
 
     files = {"data/train-00000-of-00002.parquet": part(1, 2, 3), "data/train-00001-of-00002.parquet": part(4, 5)}
     hub.put("datasets/me/shards", {**files, "data/validation-00000-of-00001.parquet": part(6, 7)})
-    found = load("hf:me/shards", target="y", task="regression")
-    assert found.train.x[:, 0].tolist() == [1, 2, 3, 4, 5]
-    assert found.test.y.tolist() == [15.0, 17.5]
+    dataset = load("hf:me/shards", target="y", task="regression")
+    assert dataset.train.x[:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert dataset.test.y.tolist() == [15.0, 17.5]
 
 
-def test_images_in_parquet_keep_their_class_names(hub: Hub) -> None:
-    names = ["cat", "dog"]
-    files = {"plain/train-00000-of-00002.parquet": shard([0, 1], names)}
-    files |= {"plain/train-00001-of-00002.parquet": shard([1, 0], names), "plain/test-0.parquet": shard([1], names)}
-    hub.put("datasets/me/pets", files)
-    found = load("hf:me/pets")
-    assert found.is_image
-    assert found.classes == ("cat", "dog")
-    assert found.train.y.tolist() == [0, 1, 1, 0]
-    assert found.test.y.tolist() == [1]
-
-
-def test_images_in_class_folders(hub: Hub) -> None:
-    every = [f"{split}/{name}/{k}.png" for split in ("train", "test") for name in ("cat", "dog") for k in range(3)]
-    hub.put("datasets/me/folders", {path: png(seed=k) for k, path in enumerate(every)})
-    found = load("hf:me/folders")
-    assert found.classes == ("cat", "dog")
-    assert (len(found.train), found.test and len(found.test)) == (6, 6)
-    alone = load("hf:me/folders:train")
-    assert (len(alone.train), alone.test, alone.classes) == (6, None, ("cat", "dog"))
+def test_images_in_parquet_and_in_class_folders(hub: Hub, tmp_path: Path) -> None:
+    files = {"plain/train-00000-of-00002.parquet": [0, 1], "plain/train-00001-of-00002.parquet": [1, 0]}
+    files["plain/test-0.parquet"] = [1]
+    hub.put("datasets/me/pets", {name: pets(tmp_path, labels) for name, labels in files.items()})
+    names = [f"{split}/{name}/{k}.png" for split in ("train", "test") for name in ("cat", "dog") for k in range(3)]
+    hub.put("datasets/me/folders", {path: png(seed=k) for k, path in enumerate(names)})
+    for name, train, test in (
+        ("hf:me/pets", [0, 1, 1, 0], [1]),
+        ("hf:me/folders", [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]),
+        ("hf:me/folders:train", [0, 0, 0, 1, 1, 1], None),
+    ):
+        dataset = load(name)
+        assert dataset.is_image
+        assert dataset.classes == ("cat", "dog")
+        assert (dataset.train.y.tolist(), dataset.test and dataset.test.y.tolist()) == (train, test)
 
 
 def test_a_revision_is_what_it_was_and_stands_in_the_record(hub: Hub, tmp_path: Path) -> None:
@@ -170,17 +146,18 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused(size: int, hub: Hub, tm
         load("hf:me/rows", target="colour")
 
 
-def test_what_was_verified_is_not_read_again(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_verified_once_unless_nobody_can_tell(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub.put("datasets/me/rows", {"train.csv": rows(40)})
     load("hf:me/rows", target="colour")
+    for memory in (tmp_path / "cache" / "hub").glob("*.json"):
+        for text in ("[]", "3", '{"train.csv": 3}', "[" * 100_000, "{"):
+            memory.write_text(text)
+            assert len(load("hf:me/rows", target="colour").train) == 40
+            assert memory.read_text() != text
     monkeypatch.setattr("rcad.hub._digest", lambda path, length: pytest.fail("read again"))
     load("hf:me/rows", target="colour")
-
-
-def test_names_that_leave_the_folder_are_not_followed(hub: Hub, tmp_path: Path) -> None:
-    hub.put("datasets/me/rows", {"../../train.csv": rows(9), "a/../../train.csv": rows(9), "train.csv": rows(40)})
-    assert len(load("hf:me/rows", target="colour").train) == 40
-    assert not list(tmp_path.glob("*.csv"))
 
 
 @pytest.mark.parametrize(
@@ -245,14 +222,11 @@ def test_sets_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     vision.__version__ = "0.28.0"  # type: ignore[attr-defined]
     vision.datasets = SimpleNamespace(Few=Vision)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torchvision", vision)
-    found = load("torchvision:Few", data_dir=tmp_path)
-    assert (found.classes, found.train.y.tolist(), found.train.x.shape) == (("zero", "one"), [0, 1] * 3, (6, 1, 4, 4))
-    assert found.train.x[3].max() == 30
-    assert found.test is not None
-    assert len(found.test) == 2
-    assert found.source == "torchvision 0.28.0 Few"
-    assert (tmp_path / "torchvision" / "seen").exists()
-    os.remove(tmp_path / "torchvision" / "seen")
+    dataset = load("torchvision:Few", data_dir=tmp_path)
+    assert (dataset.classes, dataset.train.y.tolist()) == (("zero", "one"), [0, 1] * 3)
+    assert (dataset.train.x.shape, dataset.train.x[3].max(), len(dataset.test)) == ((6, 1, 4, 4), 30, 2)
+    assert dataset.source == "torchvision 0.28.0 Few"
+    (tmp_path / "torchvision" / "seen").unlink()
     load("torchvision:Few", data_dir=tmp_path)  # from the cache
     assert not (tmp_path / "torchvision" / "seen").exists()
     with pytest.raises(InputError, match=r"name of a torchvision data set, e.g. MNIST, .*but got 'Fewer'"):

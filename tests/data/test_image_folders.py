@@ -1,36 +1,20 @@
 """Images sorted into folders, Tiny ImageNet's own arrangement of them, and images whose labels stand in a table."""
 
+import shutil
 import zipfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from data.conftest import red, reds, write
 from one_line import one_line
 from rcad.data import decoding, image_folders, registry
 from rcad.data.official_readers import load_tiny_imagenet
-from rcad.data.registry import OfficialSet
 from rcad.errors import InputError
 
 
-def save(path, colour, size=(8, 8)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, (colour, 0, 0)).save(path)
-
-
-def saved(root, **colours):
-    """Images of one colour below `root`; in a keyword "__" is a slash."""
-    for key, colour in colours.items():
-        save(root / f"{key.replace('__', '/')}.png", colour)
-    return root
-
-
 def load(root, **options):
-    return image_folders.load(str(root), cache_dir=root.parent / "cache", **options)
-
-
-def reds(split):
-    return None if split is None else split.x[:, 0, 0, 0].tolist()
+    return registry.load(root, cache_dir=root.parent / "cache", **options)
 
 
 SPLIT = {"cat__a": 1, "dog__b": 2}
@@ -58,29 +42,25 @@ PETS, TRAINS = ("cat", "dog"), ("bus", "train")
     ],
 )
 def test_layouts(tmp_path, images, classes, train, test):
-    root = saved(tmp_path / "pets", **images)
+    root = write(tmp_path / "pets", **images)
     (root / ".git").mkdir()
     (root / "notes.txt").write_text("not an image")
     next(root.glob("[!.]*/")).joinpath("._z.png").write_text("left by a Mac")
     dataset = load(root)
     assert dataset.classes == classes
     assert dict(zip(reds(dataset.train), dataset.train.y.tolist(), strict=True)) == train
-    assert dataset.train.x.shape[1:] == (3, 8, 8)
+    assert dataset.train.x.shape[1:] == (3, 4, 4)
     assert reds(dataset.test) == test
     assert dataset.note.endswith(
         "from pets; not read: val" if "val__cat__a" in images and "test__cat__a" in images else "from pets"
     )
-
-
-def test_a_train_folder_of_unsorted_images_is_no_class_beside_a_test_folder(tmp_path):
-    root = saved(tmp_path / "vehicles", bus__a=1, train__b=2, test__c=3)
-    with pytest.raises(InputError, match=r"^expected one sub-folder per class in .*train, but got none"):
-        load(root)
+    copy = shutil.copytree(root, tmp_path / "copy")  # which finds the cache of the first
+    assert "classes from copy" in load(copy).note
 
 
 def test_a_link_that_leads_back_is_not_followed(tmp_path):
-    root = saved(tmp_path / "pets", **SPLIT)
-    saved(tmp_path / "elsewhere", c=3)
+    root = write(tmp_path / "pets", **SPLIT)
+    write(tmp_path / "elsewhere", c=3)
     (root / "cat" / "again").symlink_to(root / "cat")
     (root / "dog" / "deep").mkdir()
     (root / "dog" / "deep" / "up").symlink_to(tmp_path)
@@ -90,7 +70,7 @@ def test_a_link_that_leads_back_is_not_followed(tmp_path):
 
 
 def test_a_folder_that_cannot_be_a_class_ends_the_search(tmp_path, monkeypatch):
-    root = saved(tmp_path / "disk", cat__a=1, usr__b=2)
+    root = write(tmp_path / "disk", cat__a=1, usr__b=2)
     for i in range(6):
         (root / "etc" / f"{i}" / "conf").mkdir(parents=True)
     looked = []
@@ -106,16 +86,14 @@ def test_a_folder_that_cannot_be_a_class_ends_the_search(tmp_path, monkeypatch):
 
 def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
     monkeypatch.setattr(image_folders, "MOST_OTHERS", 2)
-    root = saved(tmp_path / "pets", **{f"{name}__{i}": i for name in ("cat", "dog") for i in range(4)})
+    root = write(tmp_path / "pets", **{f"{name}__{i}": i for name in ("cat", "dog") for i in range(4)})
     for image in list(root.rglob("*.png")):
         image.with_suffix(".txt").write_text("about it")
     assert len(load(root).train) == 8
 
 
 def test_size_makes_differing_images_alike(tmp_path):
-    root = tmp_path / "pets"
-    save(root / "cat" / "a.PNG", 1, (8, 12))
-    save(root / "dog" / "b.bmp", 2, (20, 10))
+    root = write(tmp_path / "pets", cat__a_dot_PNG=red(1, 8, 12), dog__b_dot_bmp=red(2, 20, 10))
     with pytest.raises(InputError, match="size="):
         load(root)
     dataset = load(root, size=6)
@@ -125,28 +103,18 @@ def test_size_makes_differing_images_alike(tmp_path):
 
 def test_long_lists_keep_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
-    root = saved(tmp_path / "set", **{f"{'ab'[i % 2]}__{i}": i for i in range(10)})
+    root = write(tmp_path / "set", **{f"{'ab'[i % 2]}__{i}": i for i in range(10)})
     assert reds(load(root).train) == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
-
-
-def test_a_copy_has_its_own_name_in_the_note(tmp_path):
-    notes = [load(saved(tmp_path / name, **SPLIT)).note for name in ("first", "second")]
-    assert notes == ["2 images in 2 classes from first", "2 images in 2 classes from second"]
 
 
 def tiny(folder, wnids=("n02", "n01")):
     """Tiny ImageNet in small: two classes, two training images and one validation image each."""
-    root = folder / "tiny-imagenet-200"
+    files = {"wnids_dot_txt": "\n".join(wnids).encode(), "test__images__test_0_dot_JPEG": red(9)}
     for i, wnid in enumerate(wnids):
-        for j in range(2):
-            save(root / "train" / wnid / "images" / f"{wnid}_{j}.JPEG", 100 * i + 50 * j)
-        (root / "train" / wnid / f"{wnid}_boxes.txt").write_text("boxes")
-        save(root / "val" / "images" / f"val_{i}.JPEG", 200 + i)
-    save(root / "test" / "images" / "test_0.JPEG", 9)
-    (root / "wnids.txt").write_text("\n".join(wnids))
+        files |= {f"train__{wnid}__images__{wnid}_{j}_dot_JPEG": red(100 * i + 50 * j) for j in range(2)}
+        files |= {f"train__{wnid}__{wnid}_boxes_dot_txt": b"boxes", f"val__images__val_{i}_dot_JPEG": red(200 + i)}
     lines = [f"val_{i}.JPEG\t{wnid}\t0\t0\t7\t7\n" for i, wnid in enumerate(wnids)]
-    (root / "val" / "val_annotations.txt").write_text("".join(lines))
-    return root
+    return write(folder / "tiny-imagenet-200", **files, val__val_annotations_dot_txt="".join(lines).encode())
 
 
 def zipped(root):
@@ -157,33 +125,18 @@ def zipped(root):
     return path
 
 
-def test_tiny_imagenet_zip_and_folder_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(OfficialSet, "check", lambda self, file: None)
+def test_tiny_imagenet_zip_and_folder_agree(tmp_path, unchecked):
     root = tiny(tmp_path)
-    options = {"cache_dir": tmp_path / "cache"}
-    from_folder = load_tiny_imagenet(str(root), **options)
-    from_zip = load_tiny_imagenet(str(zipped(root)), **options)
-    assert from_folder.classes == ("n01", "n02")
-    # The second wnid listed sorts first: its images, 100 and 150, are class 0.
-    np.testing.assert_allclose(reds(from_folder.train), [100, 150, 0, 50], atol=3)
-    np.testing.assert_allclose(reds(from_folder.test), [201, 200], atol=3)
-    assert from_folder.train.y.tolist() == [0, 0, 1, 1]
-    assert from_folder.test.y.tolist() == [0, 1]
-    for split in ("train", "test"):
-        for field in ("x", "y"):
-            np.testing.assert_array_equal(
-                getattr(getattr(from_folder, split), field), getattr(getattr(from_zip, split), field)
-            )
-
-
-def test_tiny_imagenet_annotations_are_part_of_the_key(tmp_path):
-    root = tiny(tmp_path)
-    options = {"cache_dir": tmp_path / "cache"}
-    before = load_tiny_imagenet(str(root), **options)
+    for path in (root, zipped(root)):
+        dataset = load_tiny_imagenet(str(path), cache_dir=tmp_path / "cache")
+        assert dataset.classes == ("n01", "n02")
+        # The second wnid listed sorts first: its images, 100 and 150, are class 0.
+        assert (reds(dataset.train), reds(dataset.test)) == ([100, 150, 0, 50], [201, 200])
+        assert (dataset.train.y.tolist(), dataset.test.y.tolist()) == ([0, 0, 1, 1], [0, 1])
     text = root / "val" / "val_annotations.txt"
     text.write_text(text.read_text().replace("val_0.JPEG\tn02", "val_0.JPEG\tn01"))
-    assert before.test.y.tolist() == [0, 1]
-    assert load_tiny_imagenet(str(root), **options).test.y.tolist() == [0, 0]
+    again = load_tiny_imagenet(str(root), cache_dir=tmp_path / "cache")
+    assert again.test.y.tolist() == [0, 0], "the annotations are part of the cache's key"
 
 
 TABLE = "file,label\nb.png,dog\na.png,cat\nc.png,dog\n"
@@ -196,17 +149,11 @@ def kaggle(tmp_path):
 
     def make(table=TABLE, folder="images", file="train.csv", names=("a.png", "b.png", "c.png")):
         root = tmp_path / "kaggle"
-        (root / folder).mkdir(parents=True, exist_ok=True)
-        for i, name in enumerate(names):
-            Image.new("RGB", (4, 4), (10 * (i + 1), 0, 0)).save(root / folder / name)
+        write(root / folder, **{name.replace(".", "_dot_"): red(10 * i % 256) for i, name in enumerate(names, 1)})
         (root / file).write_text(table)
         return root
 
     return make
-
-
-def read(root, **options):
-    return registry.load(root, cache_dir=root.parent / "cache", **options)
 
 
 @pytest.mark.parametrize("folder", ["images", "train", "train_images", "."])
@@ -217,7 +164,7 @@ def test_the_plain_layout_is_found(kaggle, folder, table):
     root = kaggle(table, folder)
     (root / "test.csv").write_text("file\nd.png\ne.png\n")
     assert registry.recognise(root).layout == "labels"
-    dataset = read(root)
+    dataset = load(root)
     assert dataset.classes == ("cat", "dog")
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([20, 10, 30], [1, 0, 1])
     assert dataset.note.endswith(", labels in train.csv")
@@ -242,22 +189,28 @@ def test_everything_can_be_named(kaggle, tmp_path):
     table.write_text("picture,kind,label\na.png,10,x\nb.png,9,y\nc.png,10,y\n")
     options = {"labels": str(table), "file_column": "picture"}
     for place in (root, root / "images"):
-        dataset = read(place, label_column="kind", **options)
+        dataset = load(place, label_column="kind", **options)
         assert (dataset.classes, dataset.train.y.tolist()) == (("9", "10"), [1, 0, 1])
-    assert read(root, **options).classes == ("x", "y")  # called label
-    assert read(root, labels=str(table), size=2).train.x.shape == (3, 3, 2, 2)
+    assert load(root, **options).classes == ("x", "y")  # called label
+    assert load(root, labels=str(table), size=2).train.x.shape == (3, 3, 2, 2)
+
+
+def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
+    root = kaggle(TABLE.replace(".png", ""), names=("a.png", "a.bmp", "b.png", "c.png"))
+    with one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):
+        load(root)
 
 
 def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     root = kaggle(TABLE + "gone.png,cat\nlost.png,dog\nd.png,\n", names=("a.png", "b.png", "c.png", "d.png"))
     with pytest.raises(InputError, match=r"a target in line 7, column 'label' of .*train.csv, but it is missing"):
-        read(root)
+        load(root)
     (root / "images" / "c.png").write_bytes(b"no image")
-    dataset = read(root, skip_bad=True)
+    dataset = load(root, skip_bad=True)
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([20, 10], [1, 0])
     assert dataset.omissions[:2] == ("1 row without a label skipped", "2 rows without an image skipped")
     assert dataset.omissions[2].startswith("1 of 3 images skipped, e.g.: expected ")
-    assert read(root, skip_bad=True).omissions == dataset.omissions, "the cache remembers"
+    assert load(root, skip_bad=True).omissions == dataset.omissions, "the cache remembers"
     assert all(sentence in dataset.note for sentence in dataset.omissions)
 
 
@@ -276,20 +229,19 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
 )
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):
     with one_line(match=message):
-        read(kaggle(table), **options)
+        load(kaggle(table), **options)
 
 
 def test_class_folders_stay_what_they_are(kaggle, tmp_path):
     root = kaggle(folder="train", table="a,b\n1,2\n3,4\n")  # a class of trains, and a table about something else
-    (root / "bus").mkdir()
-    Image.new("RGB", (4, 4)).save(root / "bus" / "x.png")
+    write(root, bus__x=1)
     assert registry.recognise(root).layout == "folders"
-    assert read(root).classes == ("bus", "train")
+    assert load(root).classes == ("bus", "train")
 
 
 def test_the_table_is_part_of_the_cache_s_key(kaggle):
     root = kaggle()
-    before = read(root)
+    before = load(root)
     (root / "train.csv").write_text(TABLE.replace("a.png,cat", "a.png,owl"))
-    assert (before.classes, read(root).classes) == (("cat", "dog"), ("dog", "owl"))
-    np.testing.assert_array_equal(before.train.x, read(root).train.x[:])
+    assert (before.classes, load(root).classes) == (("cat", "dog"), ("dog", "owl"))
+    np.testing.assert_array_equal(before.train.x, load(root).train.x[:])

@@ -1,21 +1,16 @@
 """CIFAR's binary records, from the archive and from its folder, and SVHN's .mat files."""
 
-import io
-import tarfile
-
 import numpy as np
 import pytest
 import scipy.io
 
+from data.conftest import write
+from made import tar
 from rcad.data.official_readers import load_cifar10, load_cifar100, load_svhn
-from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES, OfficialSet
+from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES
 from rcad.errors import InputError
 
-
-@pytest.fixture(autouse=True)
-def unchecked(monkeypatch):
-    """The files are made here: their md5 is another."""
-    monkeypatch.setattr(OfficialSet, "check", lambda self, file: None)
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def records(count, label_bytes, seed=0, classes=10):
@@ -26,19 +21,11 @@ def records(count, label_bytes, seed=0, classes=10):
     return images, labels, np.concatenate([labels, images.reshape(count, -1)], 1).tobytes()
 
 
-def write(target, files):
+def save(target, files):
     """As a folder, or as an archive with one top folder, by the target's name."""
     if target.name.endswith(".gz"):
-        with tarfile.open(target, "w:gz") as archive:
-            for name, data in files.items():
-                info = tarfile.TarInfo(f"top/{name}")
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
-    else:
-        target.mkdir()
-        for name, data in files.items():
-            (target / name).write_bytes(data)
-    return target
+        return tar(target, {f"top/{name}": data for name, data in files.items()})
+    return write(target, **{name.replace(".", "_dot_"): data for name, data in files.items()})
 
 
 @pytest.mark.parametrize("name", ["cifar-10-binary.tar.gz", "folder"])
@@ -46,7 +33,7 @@ def test_cifar10_joins_its_batches_in_order(tmp_path, name):
     batches = {f"data_batch_{i}.bin": records(2, 1, i) for i in (3, 1, 2, 5, 4)}
     test = records(3, 1, 9)
     files = {"test_batch.bin": test[2]} | {key: data for key, (_, _, data) in batches.items()}
-    path = write(tmp_path / name, files | {"readme.html": b"<html>"})
+    path = save(tmp_path / name, files | {"readme.html": b"<html>"})
     calls = []
     dataset = load_cifar10(str(path), cache_dir=tmp_path / "cache", progress=lambda *counts: calls.append(counts))
     ordered = [batches[f"data_batch_{i}.bin"] for i in range(1, 6)]
@@ -63,7 +50,7 @@ def test_cifar100_has_coarse_and_fine_labels(tmp_path, name):
     images, labels, data = records(4, 2, classes=20)
     names = "\n".join(f"super{i}" for i in range(20))
     files = {"train.bin": data, "test.bin": data, "coarse_label_names.txt": names.encode()}
-    path = str(write(tmp_path / name, files))
+    path = str(save(tmp_path / name, files))
     fine = load_cifar100(path, cache_dir=tmp_path / "cache")
     coarse = load_cifar100(path, cache_dir=tmp_path / "cache", labels="coarse")
     np.testing.assert_array_equal(fine.train.x, images)

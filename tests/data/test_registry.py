@@ -3,12 +3,11 @@
 import shutil
 import subprocess
 import sys
-import tarfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from data.conftest import shard, write
 from rcad.data import registry
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import recognise
@@ -17,10 +16,7 @@ from rcad.errors import InputError, MissingExtraError
 
 @pytest.fixture
 def pets(tmp_path):
-    for i, name in enumerate(("cat", "dog")):
-        (tmp_path / "pets" / name).mkdir(parents=True)
-        Image.new("RGB", (4, 4), (i, 0, 0)).save(tmp_path / "pets" / name / "a.png")
-    return tmp_path / "pets"
+    return write(tmp_path / "pets", cat__a=0, dog__a=1)
 
 
 def toy(name_or_path, *, data_dir, cache_dir, progress, size=1):
@@ -39,88 +35,74 @@ def test_a_path_is_found_here_and_below_the_data_folder(pets, tmp_path, monkeypa
     assert not (tmp_path / "pets" / "cache").exists()
 
 
-@pytest.mark.parametrize("suffix", ["zip", "tar.gz"])
-def test_an_archive_of_class_folders(pets, tmp_path, suffix):
-    archive = tmp_path / f"pets.{suffix}"
-    if suffix == "zip":
-        shutil.make_archive(str(tmp_path / "pets"), "zip", tmp_path, "pets")
-    else:
-        with tarfile.open(archive, "w:gz") as opened:
-            opened.add(pets, "pets")
-    dataset = registry.load(archive, cache_dir=tmp_path / "cache")
-    assert dataset.classes == ("cat", "dog")
+@pytest.mark.parametrize("kind", ["zip", "gztar"])
+def test_an_archive_of_class_folders(pets, tmp_path, kind):
+    archive = shutil.make_archive(str(pets), kind, tmp_path, "pets")
+    assert registry.load(archive, cache_dir=tmp_path / "cache").classes == ("cat", "dog")
 
 
-def test_layouts_are_told_apart_by_name(pets, tmp_path):
-    def touch(name):
-        path = tmp_path / "x" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        return path
-
-    cases = {
-        pets: "folders",
-        touch("a.csv"): "tabular",
-        touch("a.TSV"): "tabular",
-        touch("a.npy"): "tabular",
-        touch("a.npz"): "npz",
-        touch("cifar-10-binary.tar.gz"): "cifar10",
-        touch("tiny-imagenet-200.zip"): "tiny-imagenet",
-        touch("other.zip"): "archive",
-        touch("bins/data_batch_1.bin").parent: "cifar10",
-        touch("c100/cifar-100-binary/train.bin").parents[1]: "cifar100",
-        touch("mats/train_32x32.mat").parent: "svhn",
-        touch("tiny/wnids.txt").parent: "tiny-imagenet",
-        touch("hf/train-0.parquet").parent: "parquet",
-        touch("hf2/data/train-0.parquet").parents[1]: "parquet",
-        touch("split/train/a/1.png").parents[2]: "folders",
-    }
-    for path, layout in cases.items():
-        assert recognise(path).layout == layout, path
-        assert layout == "archive" or layout in registry.LAYOUT_READERS
-    assert recognise(touch("a.xyz")) is None
-    assert recognise(touch("flat/1.png").parent) is None
+@pytest.mark.parametrize(
+    ("file", "above", "layout"),
+    [
+        ("pets/cat/a.png", 2, "folders"),
+        ("a.csv", 0, "tabular"),
+        ("a.TSV", 0, "tabular"),
+        ("a.npy", 0, "tabular"),
+        ("a.npz", 0, "npz"),
+        ("cifar-10-binary.tar.gz", 0, "cifar10"),
+        ("tiny-imagenet-200.zip", 0, "tiny-imagenet"),
+        ("other.zip", 0, "archive"),
+        ("bins/data_batch_1.bin", 1, "cifar10"),
+        ("c100/cifar-100-binary/train.bin", 2, "cifar100"),
+        ("mats/train_32x32.mat", 1, "svhn"),
+        ("tiny/wnids.txt", 1, "tiny-imagenet"),
+        ("hf/train-0.parquet", 1, "parquet"),
+        ("hf/data/train-0.parquet", 2, "parquet"),
+        ("split/train/a/1.png", 3, "folders"),
+        ("a.xyz", 0, None),
+        ("flat/1.png", 1, None),
+    ],
+)
+def test_layouts_are_told_apart_by_name(tmp_path, file, above, layout):
+    """The file is empty; `above` folders up is what is read."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    recognised = recognise([path, *path.parents][above])
+    assert (recognised and recognised.layout) == layout
+    assert layout in (None, "archive") or layout in registry.LAYOUT_READERS
 
 
 def test_names_are_looked_for_in_the_data_folder(tmp_path):
-    (tmp_path / "cifar10").mkdir()
-    (tmp_path / "cifar10" / "cifar-10-binary.tar.gz").touch()
-    (tmp_path / "cifar-100-binary").mkdir()
-    (tmp_path / "cifar-100-binary" / "train.bin").touch()
-    found = {line.name: line for line in registry.available(tmp_path)}
-    assert found["cifar10"].where == str(tmp_path / "cifar10" / "cifar-10-binary.tar.gz")
-    assert found["cifar100"].where == str(tmp_path / "cifar-100-binary")
-    assert found["svhn"].where is None
-    assert list(found) == list(registry.READERS)
+    write(tmp_path / "cifar10", **{"cifar-10-binary_dot_tar_dot_gz": b""})
+    write(tmp_path / "cifar-100-binary", train_dot_bin=b"")
+    where = {line.name: line.where for line in registry.available(tmp_path)}
+    assert where["cifar10"] == str(tmp_path / "cifar10" / "cifar-10-binary.tar.gz")
+    assert where["cifar100"] == str(tmp_path / "cifar-100-binary")
+    assert where["svhn"] is None
+    assert list(where) == list(registry.READERS)
     assert {line.where for line in registry.available(tmp_path / "nothing") if line.name in registry.OFFICIAL} == {None}
 
 
 def test_a_known_name_in_parquet_has_its_classes(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    image = (Image.new("RGB", (32, 32)), tmp_path / "a.png")
-    image[0].save(image[1])
-    column = pa.array([{"bytes": image[1].read_bytes()}] * 2)
-    (tmp_path / "cifar100").mkdir()
     path = tmp_path / "cifar100" / "train-00000-of-00001.parquet"
-    pq.write_table(pa.table({"img": column, "fine_label": [0, 99]}), path)
+    shard(path, [1, 2], [0, 99], names=("img", "fine_label"))
     dataset = registry.load("cifar100", data_dir=tmp_path, cache_dir=tmp_path / "cache")
     assert dataset.name == "cifar100"
     assert (dataset.classes[0], dataset.classes[99]) == ("apple", "worm")
-    pq.write_table(pa.table({"img": column, "fine_label": [0, 100]}), path)
+    shard(path, [1, 2], [0, 100], names=("img", "fine_label"))
     with pytest.raises(InputError, match="from 0 to 99, but got 100"):
         registry.load("cifar100", data_dir=tmp_path, cache_dir=tmp_path / "cache")
 
 
 def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
-    monkeypatch.setitem(registry.READERS, "toy", toy)
+    monkeypatch.setitem(registry.READERS, "toy", f"{__name__}:toy")
     dataset = registry.load("toy", data_dir=tmp_path, size=3)
     assert len(dataset.train) == 3
     assert dataset.name == "toy"
-    with pytest.raises(InputError, match=r"the option size, but got 'sise'; did you mean 'size'\?"):
+    with pytest.raises(InputError, match=r"to be one of size, but got 'sise'; did you mean 'size'\?"):
         registry.load("toy", sise=3)
-    with pytest.raises(InputError, match=r"^expected for digits no option, but got 'size'; leave it out$"):
+    with pytest.raises(InputError, match=r"^expected an option for digits not to be given .*, but got 'size'$"):
         registry.load("digits", size=8)
 
 
@@ -144,20 +126,16 @@ def test_unknown_names(name, message, monkeypatch):
 
 def test_a_path_with_a_slip_is_told_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "Photos").mkdir()
-    (tmp_path / "Photos" / "train.csv").write_text("a,b\n")
+    write(tmp_path / "Photos", train_dot_csv=b"a,b\n")
     for name, meant in (("phots", "Photos"), ("Photos/trian.csv", "Photos/train.csv"), ("digts", "digits")):
         with pytest.raises(InputError, match=rf"did you mean '{meant}'\?$"):
             registry.load(name)
 
 
-def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
-    (tmp_path / "sales.xlsx").write_bytes(b"PK")
+def test_a_spreadsheet_and_a_known_set_that_is_not_there_say_what_to_do(tmp_path):
+    write(tmp_path, sales_dot_xlsx=b"PK")
     with pytest.raises(InputError, match=r"sales.xlsx; save it as CSV \(UTF-8\)$"):
         registry.load(tmp_path / "sales.xlsx")
-
-
-def test_a_known_name_that_is_not_there_says_how_to_get_it(tmp_path):
     with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
         registry.load("svhn", data_dir=tmp_path)
 

@@ -12,7 +12,7 @@ from one_line import one_line
 from rcad.data.registry import load
 from rcad.data.small_sets import EMBEDDED, find_uci, load_embedded, load_uci
 from rcad.data.streams import Stream
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import MissingExtraError
 
 
 @pytest.fixture
@@ -49,6 +49,8 @@ def test_reads_rows_and_splits(root: Path) -> None:
     ]
     assert find_uci("yacht", root) == root / "uci" / "yacht"
     assert find_uci("boston", root) is None
+    with one_line(match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
+        load_uci("boston", data_dir=root)
 
 
 @pytest.mark.parametrize(
@@ -79,23 +81,15 @@ def test_broken_files(root: Path, file: str, content: str, message: str) -> None
         load_uci("yacht", data_dir=root)
 
 
-def test_where_there_is_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
-        load_uci("boston", data_dir=tmp_path)
-
-
 def test_digits_are_images() -> None:
     from sklearn.datasets import load_digits
 
     data = load_embedded("digits")
     assert data.is_image
-    assert data.train.x.shape == (1797, 1, 8, 8)
-    assert data.train.x.dtype == np.uint8
-    assert data.train.y.dtype == np.int64
+    assert (data.train.x.shape, data.train.x.dtype, data.train.y.dtype) == ((1797, 1, 8, 8), np.uint8, np.int64)
     assert data.classes == tuple("0123456789")
     levels = {int(v): round(v * 255 / 16) for v in range(17)}
-    raw = load_digits().images
-    assert np.array_equal(data.train.x[:, 0], np.vectorize(levels.get)(raw))
+    assert np.array_equal(data.train.x[:, 0], np.vectorize(levels.get)(load_digits().images))
     assert data.train.x.max() == 255
     assert "0..16" in data.note
 
@@ -120,20 +114,16 @@ def test_tables(name: str, shape: tuple[int, int], classes: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_whoever_writes_into_the_arrays_changes_no_later_reading(name: str) -> None:
+def test_whoever_writes_into_the_arrays_changes_no_later_reading(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_embedded(name)
     x, y = first.train.x.copy(), first.train.y.copy()
     first.train.x[:], first.train.y[:] = 7, 1
     again = load_embedded(name)
     assert np.array_equal(again.train.x, x)
     assert np.array_equal(again.train.y, y)
-
-
-def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    for name in EMBEDDED:
-        with pytest.raises(MissingExtraError, match=r"scikit-learn to be installed: .*pip install .* '\.\[sklearn\]'"):
-            load_embedded(name)
+    with pytest.raises(MissingExtraError, match=r"scikit-learn to be installed: .*pip install .* '\.\[sklearn\]'"):
+        load_embedded(name)
 
 
 def test_digits_as_imagenet_is_laid_out_are_streamed(tmp_path: Path) -> None:

@@ -1,33 +1,31 @@
-"""Images that stay on disk are those that are read whole: same pixels, same labels, same refusals."""
+"""Images that stay on disk are those that are read whole: same pixels, same labels, same refusals.
+
+Decoding processes give what threads give, and end with the process that started them.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
+from data.conftest import picture, shard
 from made import images
-from rcad.data import streams
+from rcad.data import decoders, streams
 from rcad.data.dataset import Dataset
+from rcad.data.decoders import Decoder, share_of_cores
 from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import load
 from rcad.data.streams import Stream
 from rcad.errors import InputError
-
-
-def picture(seed: int, mode: str = "RGB", side: int = 6) -> bytes:
-    channels = (3,) if mode == "RGB" else ()
-    pixels = np.random.default_rng(seed).integers(0, 256, (side, side, *channels), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels, mode).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def folders(root: Path, images: list[bytes]) -> Path:
@@ -41,25 +39,35 @@ def folders(root: Path, images: list[bytes]) -> Path:
 
 def shards(root: Path, images: list[bytes]) -> Path:
     """The same as Parquet: two training shards of small row groups, one of validation."""
-    root.mkdir()
     train = [(data, k % 2) for k, data in enumerate(images) if k % 4 != 3]
     held = [(data, k // 4 % 2) for k, data in enumerate(images) if k % 4 == 3]
     half = len(train) // 2
     parts = {"train-00000-of-00002": train[:half], "train-00001-of-00002": train[half:], "valid-0": held}
     for name, rows in parts.items():
-        column = pa.array([{"bytes": data or None, "path": None} for data, _ in rows])
-        table = pa.table({"image": column, "label": pa.array([label for _, label in rows], pa.int64())})
-        pq.write_table(table, root / f"{name}.parquet", row_group_size=3)
+        shard(root / f"{name}.parquet", [data or None for data, _ in rows], [label for _, label in rows], group=3)
     return root
 
 
 LAYOUTS = {"folders": folders, "shards": shards}
 
 
+@pytest.fixture(params=["threads", "processes"])
+def way(request: pytest.FixtureRequest) -> None:
+    """Both ways of decoding."""
+    if request.param == "processes":
+        request.getfixturevalue("processes")
+
+
 def both(path: Path, **options: Any) -> tuple[Dataset, Dataset]:
     """The set as a stream, and read whole."""
     cache = path.parent / "cache"
     return load(path, cache_dir=cache, stream=True, **options), load(path, cache_dir=cache, stream=False, **options)
+
+
+def streamed(tmp_path: Path, count: int = 20, **options: Any) -> Stream:
+    path = folders(tmp_path / "set", [picture(k) for k in range(count)])
+    stream: Stream = load(path, cache_dir=tmp_path / "cache", stream=True, **options).train.x
+    return stream
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -75,28 +83,34 @@ def test_a_stream_is_the_set_that_is_read_whole(tmp_path: Path, layout: str, mod
         assert mine.y.tolist() == other.y.tolist()
         assert np.array_equal(mine.x.copy(), other.x)
         squares = (other.x.astype(np.int64) ** 2).sum((0, 2, 3))
-        assert [one.tolist() for one in mine.x.moments()] == [other.x.sum((0, 2, 3)).tolist(), squares.tolist()]
+        assert [sums.tolist() for sums in mine.x.moments()] == [other.x.sum((0, 2, 3)).tolist(), squares.tolist()]
 
 
-def test_batches_come_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
-    stream, whole = both(folders(tmp_path / "set", [picture(k) for k in range(80)]))
-    wanted = [np.random.default_rng(k).permutation(60)[: 7 + k] for k in range(9)]
-    found = list(stream.train.x.batches(wanted))
-    assert all(np.array_equal(one, whole.train.x[index]) for one, index in zip(found, wanted, strict=True))
+@pytest.mark.parametrize(("layout", "mode", "file"), [("folders", "RGB", "in memory"), ("shards", "L", "temporary")])
+def test_batches_come_in_the_order_that_is_asked_for(
+    tmp_path: Path, layout: str, mode: str, file: str, way: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if file == "temporary":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    pictures = [picture(k, mode) for k in range(80)]
+    stream, whole = both(LAYOUTS[layout](tmp_path / "set", pictures))
+    indices = [np.random.default_rng(k).permutation(60)[: 17 + k] for k in range(9)]
+    for _ in range(2):  # the second time by the same processes
+        batches = list(stream.train.x.batches(indices))
+        assert all(np.array_equal(one, whole.train.x[index]) for one, index in zip(batches, indices, strict=True))
     share = stream.train.x[10:40:3][np.array([4, 0])]  # a share of a stream is a stream
     assert np.array_equal(share.copy(), whole.train.x[10:40:3][[4, 0]])
 
 
 def test_no_more_is_begun_than_a_few_batches_ahead(tmp_path: Path) -> None:
-    stream = load(folders(tmp_path / "set", [picture(k) for k in range(80)]), cache_dir=tmp_path / "c", stream=True)
     begun: list[int] = []
 
-    def wanted() -> Iterator[Any]:
+    def indices() -> Iterator[Any]:
         for k in range(30):
             begun.append(k)
             yield np.arange(2 * k, 2 * k + 2)
 
-    batches = stream.train.x.batches(wanted())
+    batches = streamed(tmp_path, 80).batches(indices())
     for used in range(1, 4):
         next(batches)
         assert len(begun) == used + streams.AHEAD
@@ -107,9 +121,9 @@ def test_no_more_is_begun_than_a_few_batches_ahead(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_image_is_looked_at_once(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = LAYOUTS[layout](tmp_path / "set", [picture(k) for k in range(40)])
-    told: list[tuple[int, int]] = []
-    first = load(path, cache_dir=tmp_path / "c", stream=True, progress=lambda *done: told.append(done))
-    assert told[-1] == (40, 40)
+    counts: list[tuple[int, int]] = []
+    first = load(path, cache_dir=tmp_path / "c", stream=True, progress=lambda *done: counts.append(done))
+    assert counts[-1] == (40, 40)
     monkeypatch.setattr(streams, "look", lambda *a, **k: pytest.fail("looked again"))
     again = load(path, cache_dir=tmp_path / "c", stream=True)
     assert np.array_equal(first.train.x.copy(), again.train.x.copy())
@@ -135,22 +149,33 @@ def test_broken_images_are_refused_or_named_and_counted(tmp_path: Path, layout: 
 
 
 def test_images_that_differ_in_size_need_one(tmp_path: Path) -> None:
-    images = [picture(k, side=6 if k != 11 else 8) for k in range(20)]
-    path = folders(tmp_path / "set", images)
+    path = folders(tmp_path / "set", [picture(k, side=6 if k != 11 else 8) for k in range(20)])
     with pytest.raises(SizesDifferError, match=r"every image to be 6x6 like the first, but got 8x8 in .*011.png; pass"):
         load(path, cache_dir=tmp_path / "cache", stream=True)
     assert load(path, cache_dir=tmp_path / "cache", stream=True, size=5).train.x.shape == (15, 3, 5, 5)
 
 
-def test_a_file_that_changes_later_is_one_line(tmp_path: Path) -> None:
-    path = folders(tmp_path / "set", [picture(k) for k in range(20)])
-    stream = load(path, cache_dir=tmp_path / "cache", stream=True).train.x
-    (path / "train" / "cat" / "004.png").write_bytes(picture(4, side=9))
+def test_grey_images_before_a_coloured_one_have_its_channels(tmp_path: Path) -> None:
+    stream, whole = both(folders(tmp_path / "set", [picture(k, "RGB" if k == 13 else "L") for k in range(20)]))
+    assert stream.train.x.shape == (15, 3, 6, 6)
+    assert np.array_equal(stream.train.x.copy(), whole.train.x)
+
+
+def test_a_file_that_changes_later_is_one_line(tmp_path: Path, way: None) -> None:
+    stream = streamed(tmp_path)
+    file = tmp_path / "set" / "train" / "cat" / "004.png"
+    whole, pixels = file.read_bytes(), stream.copy()
+    file.write_bytes(picture(4, side=9))
     with pytest.raises(InputError, match=r"^expected .*004.png as it was when the run began, but its size has changed"):
         stream.copy()
-    (path / "train" / "cat" / "004.png").unlink()
+    file.write_bytes(whole[:40])
+    with pytest.raises(InputError, match=r"^expected .*004.png to be an image, but it cannot be decoded .*--skip-bad$"):
+        stream.copy()
+    file.unlink()
     with pytest.raises(InputError, match=r"^expected .*004.png to be readable, but got: No such file"):
         stream.copy()
+    file.write_bytes(whole)
+    assert np.array_equal(stream.copy(), pixels)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -158,13 +183,10 @@ def test_what_does_not_fit_into_memory_is_streamed(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = LAYOUTS[layout](tmp_path / "set", [picture(k) for k in range(20)])
-    assert not isinstance(load(path, cache_dir=tmp_path / "cache").train.x, Stream)
-    for module in ("streams", "image_parquet"):
-        monkeypatch.setattr(f"rcad.data.{module}.memory", lambda: 2 * 20 * 3 * 6 * 6 - 1)
-    assert isinstance(load(path, cache_dir=tmp_path / "cache").train.x, Stream)
-    for module in ("streams", "image_parquet"):
-        monkeypatch.setattr(f"rcad.data.{module}.memory", lambda: 2 * 20 * 3 * 6 * 6)
-    assert not isinstance(load(path, cache_dir=tmp_path / "cache").train.x, Stream)
+    for room, streams_them in ((10**12, False), (2 * 20 * 3 * 6 * 6 - 1, True), (2 * 20 * 3 * 6 * 6, False)):
+        for module in ("streams", "image_parquet"):
+            monkeypatch.setattr(f"rcad.data.{module}.memory", lambda room=room: room)
+        assert isinstance(load(path, cache_dir=tmp_path / "cache").train.x, Stream) == streams_them
 
 
 def test_tables_are_not_streamed(tmp_path: Path) -> None:
@@ -197,3 +219,68 @@ def test_a_damaged_survey_is_made_again(tmp_path: Path) -> None:
         again = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
         assert again.train.x.shape == first.train.x.shape
         assert survey.read_bytes() == whole
+
+
+def test_small_sets_start_no_processes(
+    tmp_path: Path, processes: list[Decoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "WORTH_PROCESSES", 16)
+    stream = streamed(tmp_path)
+    assert len(stream) == 15
+    stream.copy()
+    assert not processes
+
+
+def test_a_process_that_was_killed_is_one_line_and_is_replaced(tmp_path: Path, processes: list[Decoder]) -> None:
+    stream = streamed(tmp_path)
+    pixels = stream.copy()
+    processes[0].process.send_signal(signal.SIGTERM)  # not for it to hear
+    assert np.array_equal(stream.copy(), pixels)
+    assert len(processes) == 1
+    processes[0].process.kill()
+    processes[0].process.wait()
+    with pytest.raises(InputError, match=r"^expected .* decoded, but the decoding process ended with code -9; is"):
+        stream.copy()
+    assert np.array_equal(stream.copy(), pixels)
+    assert len(processes) == 2
+
+
+PROGRAM = """
+import os, signal, sys
+import numpy as np
+from rcad.data.decoders import shared_decoders
+from rcad.data.decoding import Decoding, ImageFiles
+decoders = shared_decoders(processes=True)
+job = Decoding(ImageFiles(os.path.dirname(sys.argv[1]), ["a.png"]), (3, 6, 6), None)
+decoders.submit_pixels(job, np.empty((1, 3, 6, 6), np.uint8)).result()
+print(decoders.started[0].process.pid, flush=True)
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "ended"])
+def test_they_end_with_the_process_that_started_them(tmp_path: Path, end: str) -> None:
+    (tmp_path / "a.png").write_bytes(picture(0))
+    # Its standard output is a pipe that the decoder does not have, so that reading ends with the parent alone.
+    done = subprocess.run([sys.executable, "-c", PROGRAM, tmp_path / "a.png", end], stdout=subprocess.PIPE, check=False)
+    assert done.returncode == (-9 if end == "killed" else 0)
+    decoder = int(done.stdout)
+    for _ in range(200):  # it hears of it when it reads on
+        try:
+            os.kill(decoder, 0)
+        except ProcessLookupError:
+            break
+        if Path(f"/proc/{decoder}/stat").read_text().split()[2] == "Z":
+            break
+        subprocess.run(["sleep", "0.05"], check=True)
+    else:
+        pytest.fail("the decoder lives on")
+
+
+def test_processes_of_torchrun_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoders, "cores", lambda: 16)
+    assert share_of_cores() == 16
+    for processes, cores in (("3", 5), ("40", 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert share_of_cores() == cores

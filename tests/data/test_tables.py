@@ -1,6 +1,9 @@
+"""Tables of one's own: what is a number, a level, a target; what is left out; what is refused."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +11,9 @@ import numpy as np
 import pytest
 
 from rcad.data import table_files
+from rcad.data.dataset import Dataset
 from rcad.data.table_encoder import TableEncoder
-from rcad.data.table_files import Text, read_table
+from rcad.data.table_files import Table, Text, read_table
 from rcad.data.tables import load
 from rcad.errors import InputError
 
@@ -19,16 +23,37 @@ PEOPLE = """age,colour,city,price
 41,NA,Ulm,3.25
 22,red,Ulm,9
 """
+Read = Callable[..., Dataset]
 
 
-def write(folder: Path, content: str | bytes, name: str = "t.csv") -> str:
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return str(path)
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """The data set of a text file; its target is y."""
+
+    def from_text(content: str | bytes, target: str | int | None = "y", **options: Any) -> Dataset:
+        (tmp_path / "t.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+        return load(str(tmp_path / "t.csv"), target=target, **options)
+
+    return from_text
 
 
-def test_numbers_levels_and_gaps(tmp_path: Path) -> None:
-    data = load(write(tmp_path, PEOPLE), target="price")
+@pytest.fixture
+def new(tmp_path: Path) -> Callable[[str], Table]:
+    """Another file, as predictions read it."""
+
+    def from_text(content: str) -> Table:
+        (tmp_path / "new.csv").write_text(content)
+        return read_table(tmp_path / "new.csv")
+
+    return from_text
+
+
+def lines(*rows: Any) -> str:
+    return "".join(f"{row}\n" for row in rows)
+
+
+def test_numbers_levels_and_gaps(read: Read) -> None:
+    data = read(PEOPLE, "price")
     assert data.columns == (
         *("age", "colour=blue", "colour=red", "colour=?"),
         *("city=Bonn, Rhein", "city=Ulm", "city=?"),
@@ -38,35 +63,26 @@ def test_numbers_levels_and_gaps(tmp_path: Path) -> None:
         data.train.x,
         [[30, 0, 1, 0, 0, 1, 0], [np.nan, 1, 0, 0, 1, 0, 0], [41, 0, 0, 1, 0, 1, 0], [22, 0, 1, 0, 0, 1, 0]],
     )
-    assert data.task == "regression"
-    assert data.train.y.dtype == np.float32
+    assert (data.task, data.train.y.dtype, data.is_image, data.test) == ("regression", np.float32, False, None)
     assert data.train.y.tolist() == [1.5, 2.5, 3.25, 9.0]
-    assert data.note.startswith(
-        "t.csv: 4 rows; 3 of 4 columns are inputs, 'price' is the target; regression, "
-        "since the target has 4 numeric values (--task to change)"
+    assert data.note == (
+        "t.csv: 4 rows; 3 of 4 columns are inputs, 'price' is the target; regression, since the target has 4 numeric "
+        "values (--task to change); values are missing in 1 column, filled by medians of training and marked"
     )
-    assert not data.is_image
-    assert data.test is None
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
-def test_the_delimiter_is_found(tmp_path: Path, delimiter: str) -> None:
+def test_the_delimiter_is_found(read: Read, delimiter: str) -> None:
     decimal = "1,5" if delimiter != "," else "1.5"  # decimal commas must not win
-    text = "\n".join(delimiter.join(row) for row in (["a", "b", "y"], [decimal, "2", "0"], [decimal, "3", "1"]))
-    data = load(write(tmp_path, text), target="y")
-    assert len({name.split("=")[0] for name in data.columns}) == 2
-    assert data.train.y.tolist() == [0, 1]
+    rows = (["a", "b", "y"], [decimal, "2", "0"], [decimal, "3", "1"])
+    data = read(lines(*(delimiter.join(row) for row in rows)))
+    assert (data.columns, data.train.y.tolist()) == (("a", "b"), [0, 1])
 
 
-def test_a_delimiter_of_the_header_alone_is_none(tmp_path: Path) -> None:
-    data = load(write(tmp_path, "size, in cm, raw;y\n1;0\n2;1\n"), target="y")
-    assert data.columns == ("size, in cm, raw",)
-
-
-def test_bom_crlf_blank_lines_and_spaces(tmp_path: Path) -> None:
-    data = load(write(tmp_path, b"\xef\xbb\xbfa, y\r\n1, no\r\n\r\n2, yes\r\n"), target="y")
-    assert data.columns == ("a",)
-    assert data.classes == ("no", "yes")
+def test_names_bom_crlf_blank_lines_and_spaces(read: Read) -> None:
+    assert read("size, in cm, raw;y\n1;0\n2;1\n").columns == ("size, in cm, raw",)  # of the header alone
+    data = read(b"\xef\xbb\xbfa, y\r\n1, no\r\n\r\n2, yes\r\n")
+    assert (data.columns, data.classes) == (("a",), ("no", "yes"))
 
 
 @pytest.mark.parametrize(
@@ -79,30 +95,24 @@ def test_bom_crlf_blank_lines_and_spaces(tmp_path: Path) -> None:
         (["0.5", "1.5", "0.5", "1.5"], "regression", ()),
     ],
 )
-def test_the_task_is_inferred(tmp_path: Path, values: list[str], task: str, classes: tuple[str, ...]) -> None:
-    data = load(write(tmp_path, "a,y\n" + "".join(f"{i},{v}\n" for i, v in enumerate(values))), target="y")
-    assert data.task == task
-    assert data.classes == classes
+def test_the_task_is_inferred(read: Read, values: list[str], task: str, classes: tuple[str, ...]) -> None:
+    data = read(lines("a,y", *(f"{i},{v}" for i, v in enumerate(values))))
+    assert (data.task, data.classes) == (task, classes)
     assert f"; {task}, since" in data.note
     if classes:
-        named = [classes[k] for k in data.train.y]
-        assert named == [value.removesuffix(".0") for value in values]
+        assert [classes[k] for k in data.train.y] == [value.removesuffix(".0") for value in values]
 
 
-def test_the_task_can_be_told(tmp_path: Path) -> None:
-    path = write(tmp_path, "a,y\n1,0\n2,1\n3,1\n")
-    assert load(path, target="y", task="regression").train.y.dtype == np.float32
-    path = write(tmp_path, "a,y\n1,0.5\n2,1\n3,1\n")
-    data = load(path, target="y", task="classification")
-    assert data.classes == ("0.5", "1")
-    assert data.train.y.tolist() == [0, 1, 1]
+def test_the_task_can_be_told(read: Read) -> None:
+    assert read("a,y\n1,0\n2,1\n3,1\n", task="regression").train.y.dtype == np.float32
+    data = read("a,y\n1,0.5\n2,1\n3,1\n", task="classification")
+    assert (data.classes, data.train.y.tolist()) == (("0.5", "1"), [0, 1, 1])
     assert data.note.endswith("classification as told")
 
 
-def test_columns_are_dropped_and_targets_may_be_counted(tmp_path: Path) -> None:
-    path = write(tmp_path, "id,grade,y\nu1,1,0\nu2,2,1\nu3,1,1\n")
+def test_columns_are_dropped_and_targets_may_be_counted(read: Read) -> None:
     for target in (2, -1, "2", "y"):
-        data = load(path, target=target, drop=("id",))
+        data = read("id,grade,y\nu1,1,0\nu2,2,1\nu3,1,1\n", target, drop=("id",))
         assert (data.columns, data.train.y.tolist()) == (("grade",), [0, 1, 1])
 
 
@@ -142,24 +152,33 @@ def test_numpy(tmp_path: Path) -> None:
     data = load(str(tmp_path / "a.npy"), target=-1)
     np.testing.assert_array_equal(data.train.x, array[:, :2].astype(np.float32))
     assert data.classes == ("0", "1")
+    np.save(tmp_path / "d.npy", np.zeros((2, 2, 2)))
+    with pytest.raises(InputError, match=r"a 2-D array of numbers in .*, but got shape \(2, 2, 2\)"):
+        load(str(tmp_path / "d.npy"), target=0)
+    with pytest.raises(InputError, match="found no file at"):
+        load(str(tmp_path / "none.csv"), target=0)
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"a file that ends in \.csv"):
+        load(str(tmp_path / "t.xlsx"), target=0)
 
 
-def test_the_encoder_encodes_new_files_alike(tmp_path: Path) -> None:
-    data = load(write(tmp_path, PEOPLE), target="price")
+def test_the_encoder_encodes_new_files_alike(read: Read, new: Callable[[str], Table]) -> None:
+    data = read(PEOPLE, "price")
     encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
     assert encoder.features == data.columns
-    new = read_table(Path(write(tmp_path, "city,age,colour\nRom,5,red\nUlm,,?\n", "new.csv")))
     np.testing.assert_array_equal(
-        encoder.transform(new), np.asarray([[5, 0, 1, 0, 0, 0, 1], [np.nan, 0, 0, 1, 0, 1, 0]])
+        encoder.transform(new("city,age,colour\nRom,5,red\nUlm,,?\n")),
+        np.asarray([[5, 0, 1, 0, 0, 0, 1], [np.nan, 0, 0, 1, 0, 1, 0]]),
     )
-    short = read_table(Path(write(tmp_path, "city,age\nRom,5\nUlm,6\n", "short.csv")))
-    with pytest.raises(InputError, match=r"a column 'colour' in .*short.csv, but it is missing"):
-        encoder.transform(short)
+    with pytest.raises(InputError, match=r"a column 'colour' in .*new.csv, but it is missing"):
+        encoder.transform(new("city,age\nRom,5\nUlm,6\n"))
 
 
 MANY = "id,y\n" + "".join(f"u{i % 101},{i % 2}\n" for i in range(110))
 IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
+SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
+SLIP_SAID = "a number in line 9, column 'a' of .*, but got 'o7' among 39 different numbers; correct it, or leave"
 TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 
 
@@ -202,7 +221,21 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
         ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .*, but got only 'no'"),
         ("a,y\n1,4\n2,4\n", {}, "at least 2 classes in column 'y' of .*, but got only '4'"),
         ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .*, but all are 4.5"),
-        ("a,y\n1,u\n2,v\n3,w\n", {}, "classes that repeat in column 'y' of .*, but got 3 values in 3 rows"),
+        (
+            "a,y\n1,u\n2,v\n3,w\n",
+            {},
+            "classes that repeat in column 'y' of .*, but got 3 values in 3 rows; give another target$",
+        ),
+        ("a,y\n1,1\n2,2\n3,3\n", {"task": "classification"}, "give another target or task='regression'$"),
+        (
+            lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40))),
+            {},
+            r"^expected column 'code' of .* is it an identifier\? drop the column$",
+        ),
+        ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .*, but got '1,234'; write 1.5"),
+        ("a;y\n1;1,234\n2;5,678\n3;8\n", {}, "without commas in line 2, column 'y'"),
+        (SLIP, {}, SLIP_SAID),
+        (SLIP, {"target": "a"}, SLIP_SAID),
         ("a,y\n1,0.5\n2,inf\n", {}, "a finite number in line 3, column 'y' of .*, but got inf"),
         ("a,y\n1,0.5\n2," + "9" * 400 + "\n", {}, "line 3, column 'y' of .*, but got 9999"),
         ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2.53 in size in line 3, column 'y'"),
@@ -211,37 +244,15 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
         ("a,y\n1," + "x" * 200_000 + "\n2,3\n", {}, "line 2 of .*t.csv to be a row, but got: field larger"),
     ],
 )
-def test_bad_tables(tmp_path: Path, content: str | bytes, options: dict[str, Any], message: str) -> None:
-    path = write(tmp_path, content)
+def test_bad_tables(read: Read, content: str | bytes, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load(path, **{"target": "y", **options})
+        read(content, **options)
 
 
-def test_arrays_of_another_kind(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="found no file at"):
-        load(str(tmp_path / "none.csv"), target=0)
-    with pytest.raises(InputError, match=r"a file that ends in \.csv"):
-        load(write(tmp_path, b"PK", "t.xlsx"), target=0)
-    np.save(tmp_path / "o.npy", np.asarray([[{}, 1]], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="but got pickled objects"):
-        load(str(tmp_path / "o.npy"), target=0)
-    np.save(tmp_path / "d.npy", np.zeros((2, 2, 2)))
-    with pytest.raises(InputError, match=r"a 2-D array of numbers in .*, but got shape \(2, 2, 2\)"):
-        load(str(tmp_path / "d.npy"), target=0)
-
-
-def test_time_stamps_keep_their_differences(tmp_path: Path) -> None:
-    rows = [(1_700_000_000_000 + 60 * i, 1_600_000_000_000 + i) for i in range(40)]
-    path = write(tmp_path, "stamp,y\n" + "".join(f"{x},{y}\n" for x, y in rows))
-    data = load(path, target="y")
+def test_time_stamps_keep_their_differences(read: Read) -> None:
+    data = read(lines("stamp,y", *(f"{1_700_000_000_000 + 60 * i},{1_600_000_000_000 + i}" for i in range(40))))
     assert np.diff(data.train.x[:, 0]).tolist() == [60.0] * 39
     assert np.diff(data.train.y).tolist() == [1.0] * 39
-
-
-def test_identifiers_that_float64_merges_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, "code,y\n" + "".join(f"{2**62 + i},{i / 7}\n" for i in range(40)))
-    with pytest.raises(InputError, match=r"^expected column 'code' of .* is it an identifier\? drop the column$"):
-        load(path, target="y")
 
 
 @pytest.mark.parametrize(
@@ -266,85 +277,82 @@ def test_identifiers_that_float64_merges_are_refused(tmp_path: Path) -> None:
         (["29/2/2020", "2/1/1970", "3/1/1970"], [18321, 1, 2]),
     ],
 )
-def test_numbers_and_dates_as_people_write_them(tmp_path: Path, texts: list[str], expected: list[float]) -> None:
-    rows = [*texts, ""]
-    data = load(write(tmp_path, "a|y\n" + "".join(f"{text}|{i}.5\n" for i, text in enumerate(rows))), target="y")
+def test_numbers_and_dates_as_people_write_them(
+    read: Read, new: Callable[[str], Table], texts: list[str], expected: list[float]
+) -> None:
+    data = read(lines("a|y", *(f"{text}|{i}.5" for i, text in enumerate([*texts, ""]))))
     assert data.columns == ("a",)
     assert data.train.x[:3, 0] == pytest.approx(expected)
     assert np.isnan(data.train.x[3, 0])
     # A new file is read in the way of the first, even if it could be read otherwise.
     encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
-    new = read_table(Path(write(tmp_path, f"a|y\n{texts[0]}|1\n{texts[0]}|2\n", "new.csv")))
-    assert encoder.transform(new)[:, 0] == pytest.approx([expected[0]] * 2)
+    assert encoder.transform(new(f"a|y\n{texts[0]}|1\n{texts[0]}|2\n"))[:, 0] == pytest.approx([expected[0]] * 2)
     # As a target they are regression, unless told otherwise.
-    path = write(tmp_path, "y|a\n" + "".join(f"{text}|{i}\n" for i, text in enumerate(texts)))
-    assert load(path, target="y").train.y == pytest.approx(np.asarray(expected, np.float32))
+    target = read(lines("y|a", *(f"{text}|{i}" for i, text in enumerate(texts)))).train.y
+    assert target == pytest.approx(np.asarray(expected, np.float32))
 
 
 @pytest.mark.parametrize(
-    ("texts", "read"),
+    ("texts", "reading"),
     [
         (["05/11/2012", "03/04/2020", "07/08/2013"], "month first, as 11 May 2012"),  # in no order: as pandas does
         (["10/01/2011", "11/01/2011", "02/02/2011"], "day first, as 10 January 2011"),  # so the rows are in order
         (["01/10/2011", "01/11/2011", "02/02/2011"], "month first, as 10 January 2011"),
     ],
 )
-def test_how_dates_are_read_that_could_be_read_two_ways_is_said(tmp_path: Path, texts: list[str], read: str) -> None:
-    path = write(tmp_path, "a|b|y\n" + "".join(f"{text}|{i}|{i % 2}\n" for i, text in enumerate(texts)))
-    data = load(path, target="y")
+def test_how_dates_are_read_that_could_be_read_two_ways_is_said(
+    read: Read, new: Callable[[str], Table], texts: list[str], reading: str
+) -> None:
+    data = read(lines("a|b|y", *(f"{text}|{i}|{i % 2}" for i, text in enumerate(texts))))
     assert data.columns == ("a", "b")
-    assert data.omissions == (f"'a': {texts[0]} is read {read}; if that is wrong, write dates as 2012-11-05",)
+    assert data.omissions == (f"'a': {texts[0]} is read {reading}; if that is wrong, write dates as 2012-11-05",)
     assert data.omissions[0] in data.note
-    new = read_table(Path(write(tmp_path, f"a|b\n{texts[-1]}|1\n25/12/2012|1\n", "new.csv")))
-    if "day first" in read:  # as in training, whatever these rows are
-        assert np.isfinite(data.encoder.transform(new)[:, 0]).all()
+    later = new(f"a|b\n{texts[-1]}|1\n25/12/2012|1\n")
+    if "day first" in reading:  # as in training, whatever these rows are
+        assert np.isfinite(data.encoder.transform(later)[:, 0]).all()
     else:
         with pytest.raises(InputError, match=r"expected a date in line 3, column 'a' of .*, but got '25/12/2012'"):
-            data.encoder.transform(new)
+            data.encoder.transform(later)
 
 
-def test_a_target_of_dates_has_a_unit(tmp_path: Path) -> None:
-    data = load(write(tmp_path, "y|a\n05/11/2012|1\n03/04/2020|2\n07/08/2013|5\n"), target="y")
+def test_a_target_of_dates_has_a_unit(read: Read) -> None:
+    data = read("y|a\n05/11/2012|1\n03/04/2020|2\n07/08/2013|5\n")
     assert (data.task, data.unit) == ("regression", "days since 1970-01-01")
     assert data.omissions[-1] == "'y', the target, holds dates: its numbers are days since 1970-01-01"
-    assert load(write(tmp_path, "y|a\n5.5|1\n3.25|2\n7|5\n"), target="y").unit == ""
+    assert read("y|a\n5.5|1\n3.25|2\n7|5\n").unit == ""
 
 
 @pytest.mark.parametrize(
     "texts",
     [["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]],
 )
-def test_what_is_no_number_stays_text(tmp_path: Path, texts: list[str]) -> None:
-    rows = "".join(f"{text}|{i}\n" for i, text in enumerate(texts * 2))
-    assert load(write(tmp_path, "a|y\n" + rows), target="y").columns == tuple(f"a={t}" for t in (*sorted(texts), "?"))
+def test_what_is_no_number_stays_text(read: Read, texts: list[str]) -> None:
+    data = read(lines("a|y", *(f"{text}|{i}" for i, text in enumerate(texts * 2))))
+    assert data.columns == tuple(f"a={text}" for text in (*sorted(texts), "?"))
 
 
-def test_commas_that_could_mean_two_things_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"without commas in line 3, column 'a' of .*, but got '1,234'; write 1.5"):
-        load(write(tmp_path, "a;y\n7;0\n1,234;1\n;1\n"), target="y")
-    with pytest.raises(InputError, match="without commas in line 2, column 'y'"):
-        load(write(tmp_path, "a;y\n1;1,234\n2;5,678\n3;8\n"), target="y")
-    assert load(write(tmp_path, "a;y\n1;1,5\n2;1,5\n3;8\n"), target="y", task="classification").classes == ("1,5", "8")
+def test_few_numbers_beside_a_word_and_classes_with_commas_are_levels(read: Read) -> None:
+    few = lines("a,b,y", *(f"{i % 19 or '19+'},{i},{'uv'[i % 2]}" for i in range(60)))
+    assert "a=19+" in read(few).columns
+    assert read("a;y\n1;1,5\n2;1,5\n3;8\n", task="classification").classes == ("1,5", "8")
 
 
-def test_columns_that_name_the_rows_are_named_and_left_out(tmp_path: Path) -> None:
-    rows = [f"u{i},{i * 7},{i},{i % 3},{i / 2}" for i in range(12)]
-    path = write(tmp_path, "name,user_id,step,id,y\n" + "\n".join(rows))
-    data = load(path, target="y")
+def test_columns_that_name_the_rows_are_named_and_left_out(read: Read) -> None:
+    table = lines("name,user_id,step,id,y", *(f"u{i},{i * 7},{i},{i % 3},{i / 2}" for i in range(12)))
+    data = read(table)
     assert data.columns == ("step", "id")  # a count is none by another name, nor is an id that repeats
     assert "; left out: 'name', a different text in every row" in data.note
     assert "; left out: 'user_id', a different whole number in every row" in data.note
     assert "12 rows; 2 of 5 columns are inputs" in data.note
-    assert load(path, target="y", drop=["name", "user_id", "id"]).columns == ("step",)
-    short = write(tmp_path, "name,y\n" + "".join(f"u{i},{i}.5\n" for i in range(9)))
-    assert len(load(short, target="y").columns) == 10
+    assert read(table, drop=["name", "user_id", "id"]).columns == ("step",)
+    assert len(read(lines("name,y", *(f"u{i},{i}.5" for i in range(9)))).columns) == 10
 
 
-def test_rows_without_a_target_are_skipped_on_request_and_counted(tmp_path: Path) -> None:
-    data = load(write(tmp_path, "c,a,y\nu,1,0.5\nv,2,\nu,3,na\nw,4,1.5\n"), target="y", skip_bad=True)
-    assert data.train.y.tolist() == [0.5, 1.5]
-    assert data.train.x[:, -1].tolist() == [1, 4]
+def test_rows_without_a_target_are_skipped_on_request_and_counted(read: Read) -> None:
+    data = read("c,a,y\nu,1,0.5\nv,2,\nu,3,na\nw,4,1.5\n,5,2.5\n", skip_bad=True)
+    assert data.train.y.tolist() == [0.5, 1.5, 2.5]
     assert data.columns == ("c=u", "c=w", "c=?", "a")
+    assert data.train.x.tolist() == [[1, 0, 0, 1], [0, 1, 0, 4], [0, 0, 1, 5]]
     assert "; 2 rows without a target skipped" in data.note
 
 
@@ -373,42 +381,9 @@ def test_the_fast_reader_reads_what_the_slow_one_does(monkeypatch: pytest.Monkey
     assert fast > 150
 
 
-def test_without_arrow_a_text_file_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, PEOPLE)
-    expected = load(path, target="price")
+def test_without_arrow_a_text_file_is_read_all_the_same(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = read(PEOPLE, "price")
     monkeypatch.setattr(table_files.importlib.util, "find_spec", lambda name: None)
-    data = load(path, target="price")
+    data = read(PEOPLE, "price")
     assert data.columns == expected.columns
     np.testing.assert_array_equal(data.train.x, expected.train.x)
-
-
-def test_a_slip_among_numbers_makes_no_levels(tmp_path: Path) -> None:
-    rows = [f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40)]
-    typed = "a,b,y\n" + "\n".join(rows).replace("\n7,", "\no7,")
-    said = (
-        r"expected a number in line 9, column 'a' of .*, but got 'o7' among 39 different numbers; correct it, or leave"
-    )
-    with pytest.raises(InputError, match=said):
-        load(write(tmp_path, typed), target="y")
-    with pytest.raises(InputError, match=said):
-        load(write(tmp_path, typed), target="a")
-    # A few numbers beside a word are levels, as in 0, 1, 2, 3+.
-    few = "a,b,y\n" + "\n".join(f"{i % 19 or '19+'},{i},{'uv'[i % 2]}" for i in range(60))
-    assert "a=19+" in load(write(tmp_path, few), target="y").columns
-
-
-def test_other_targets_are_advised_where_they_would_do(tmp_path: Path) -> None:
-    for values, advice in (("uvw", "another target$"), ("123", "another target or task='regression'$")):
-        text = "a,y\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values))
-        with pytest.raises(InputError, match=advice):
-            load(write(tmp_path, text), target="y", task="classification")
-
-
-def test_the_note_tells_of_gaps(tmp_path: Path) -> None:
-    assert load(write(tmp_path, PEOPLE), target="price").note.endswith(
-        "; values are missing in 1 column, filled by medians of training and marked"
-    )
-    assert load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note.startswith(
-        "t.csv: 2 rows; 1 of 2 columns are inputs"
-    )
-    assert "missing" not in load(write(tmp_path, "a,y\n1,0\n2,1\n"), target="y").note

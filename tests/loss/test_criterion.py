@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,20 @@ from hypothesis import strategies as st
 from torch import nn
 
 from one_line import one_line
-from rcad import RCAD, Bernoulli, Criterion, Gaussian, GradientStep, InputError, Objective, Term, rcad_loss
+from rcad import (
+    RCAD,
+    Bernoulli,
+    Categorical,
+    Criterion,
+    Gaussian,
+    GradientStep,
+    InputError,
+    Objective,
+    Term,
+    compose,
+    methods,
+    rcad_loss,
+)
 from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
 
 
@@ -28,14 +42,18 @@ def test_the_papers_five_lines() -> None:
     torch.testing.assert_close(rcad_loss(net, x.detach(), y, alpha=0.5, lam=0.02, norm="raw"), expected)
 
 
-def test_function_criterion_objective_and_fused_agree() -> None:
-    x, y = images()
-    nets = [norm_net() for _ in range(4)]
-    rcad_loss(nets[0], x, y, alpha=0.5, lam=0.1).backward()
-    RCAD(0.5, 0.1)(nets[1], x, y).backward()
-    RCAD(0.5, 0.1).backward(nets[2], x, y)
-    terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5))]
-    Objective(nets[3], terms=terms)(x, y).total.backward()
+@pytest.mark.parametrize("direction", ["plain", "training"])
+def test_function_criterion_objective_method_and_fused_agree(direction: Any) -> None:
+    (x, y), smoothed = images(), Categorical(0.6)
+    nets = [norm_net() for _ in range(5)]
+    options: dict[str, Any] = {"likelihood": smoothed, "direction": direction}
+    rcad_loss(nets[0], x, y, alpha=0.5, lam=0.1, **options).backward()
+    RCAD(0.5, 0.1, **options)(nets[1], x, y).backward()
+    RCAD(0.5, 0.1, **options).backward(nets[2], x, y)
+    terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5, loss=direction))]
+    Objective(nets[3], smoothed, terms)(x, y).total.backward()
+    method = compose(methods.label_smoothing(0.6), methods.rcad(0.5, 0.1, direction=direction))
+    method.criterion()(nets[4], x, y).backward()
     for other in nets[1:]:
         assert_same_state(nets[0], other)
 
@@ -53,16 +71,12 @@ def test_backward_returns_detached_losses_and_adds_to_grad() -> None:
 
 
 def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    x, y = images()
-    one, two = norm_net(), norm_net()
-    criterion, weight = RCAD(0.5, 0.1), torch.rand(7)
+    criterion = RCAD(0.5, 0.1)
     with caplog.at_level(logging.INFO, "rcad"):
-        criterion.backward(one, x, y, weight=weight)
-        criterion.backward(copy.deepcopy(two), x, y, weight=weight)
-    criterion(two, x, y, weight=weight).backward()
-    assert_same_state(one, two)
-    (said,) = [r.message for r in caplog.records]
-    assert said.startswith("the direction takes a backward of its own (sample weights may be zero")
+        for _ in range(2):
+            criterion.backward(norm_net(), *images(), weight=torch.rand(7))
+    (message,) = [record.message for record in caplog.records]
+    assert message.startswith("the direction takes a backward of its own (sample weights may be zero")
 
 
 def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
@@ -74,7 +88,7 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     criterion.backward(nets[0][2], nets[0][:2](codes), y)
     criterion(nets[1][2], nets[1][:2](codes), y).backward()
     assert_same_state(nets[0], nets[1])
-    (said,) = criterion._said
+    (said,) = criterion._logged
     assert "(two views are part of one larger graph, which the first backward would free)" in said
 
 

@@ -45,12 +45,17 @@ def test_pass_by_pass_equals_one_graph(name: str, options: str) -> None:
 def test_passes_and_third_backwards_are_as_promised(name: str) -> None:
     case, net, (x, y, raw) = CASES[name], deep_norm_net(), batch()
     loss = Criterion(case.likelihood, case.terms).loss
-    views = loss.views(net, loss.plan(0), x, y, **raw)
-    assert refusal(loss.plan(0), views) is None
-    assert (third_backward(loss.plan(0), views) is not None) == case.third
+    plan = loss.plan(0)
+    views = loss.views(net, plan, x, y, **raw)
+    assert refusal(plan, views) is None
+    assert (third_backward(plan, views) is not None) == case.third
     counter = PassCounter(net)
     take(True, case, net, x, y, **raw)
     assert (counter.forwards, counter.backwards) == case.passes
+    counter = PassCounter(net := deep_norm_net())
+    take(False, case, net, x, y, **raw)  # every direction takes a backward of its own
+    shared = sum(bool(look.directions) and look.apart is None for look in plan.looks)
+    assert (counter.forwards, counter.backwards) == (case.passes[0], case.passes[1] + shared)
 
 
 class Lengthwise:
@@ -111,32 +116,38 @@ def test_a_scale_that_overflows_costs_a_step_and_nothing_else(name: str) -> None
 
 
 class Sets(nn.Module):
-    """Takes a mapping, works in place, and returns a tuple."""
+    """Takes a mapping, works in place or not, and returns a tuple."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_place: bool) -> None:
         super().__init__()
-        self.net = deep_norm_net()
+        self.net, self.in_place = deep_norm_net(), in_place
 
     def forward(self, image: Tensor, shift: Tensor, words: str) -> tuple[Tensor, str]:
+        if not self.in_place:
+            return self.net((image - shift) * 2.0), words
         output = self.net(image.sub_(shift).mul_(2.0))
         shift.mul_(3.0)
         return output, words
 
 
+@pytest.mark.parametrize("same", [False, True], ids=["own views", "one tensor is both views"])
 @pytest.mark.parametrize("name", CASES)
-def test_mappings_tuples_and_models_that_work_in_place(name: str) -> None:
-    y = batch()[1]
+def test_mappings_tuples_and_models_that_work_in_place(name: str, same: bool) -> None:
+    def mapping(image: Tensor) -> dict[str, Any]:
+        return {"image": image, "shift": torch.full((1,), 0.2, dtype=torch.float64), "words": "as they are"}
 
-    def inputs(seed: int) -> dict[str, Any]:
-        x, _ = images(seed=seed, dtype=torch.float64)
-        return {"image": x, "shift": torch.full((1,), 0.2, dtype=torch.float64), "words": "as they are"}
-
-    nets, case = [Sets(), Sets()], CASES[name]
-    for fused, net in enumerate(nets):
+    case, results = CASES[name], []
+    for fused, in_place in ((False, False), (False, True), (True, True)):
+        net, table = Sets(in_place=in_place), torch.zeros(3, 1, 1, dtype=torch.float64, requires_grad=not same)
+        image, y, views = batch()
+        x = mapping(image + table)
         criterion = Criterion(case.likelihood, case.terms, input_key="image", units="input")
-        options = {"raw": inputs(3), "weight": WEIGHT, "criterion": criterion}
-        take(bool(fused), case, net, inputs(0), y, **options)
-    assert_same_state(nets[0], nets[1], rtol=1e-9, atol=1e-12)
+        raw = x if same else mapping(views["raw"])
+        take(fused, case, net, x, y, raw=raw, weight=WEIGHT, criterion=criterion)
+        results.append((net, table.grad))
+    for net, gradient in results[1:]:
+        assert_same_state(results[0][0], net, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradient, results[0][1])
 
 
 class Deaf(nn.Module):
@@ -172,7 +183,7 @@ def test_a_term_that_rests_leaves_the_rest_as_it_is() -> None:
         assert_equal_steps(case, deep_norm_net, x, y, step=step)
         criterion = Criterion(case.likelihood, case.terms)
         take(True, case, deep_norm_net(), x, y, criterion=criterion, step=step)
-        assert bool(criterion._said) == third
+        assert bool(criterion._logged) == third
     resting = Case((NLL, Term("rcad", "negative_entropy", 0.1, STEP, every=3)))
     assert_equal_steps(resting, deep_norm_net, x, y, step=1, weight=WEIGHT)
 

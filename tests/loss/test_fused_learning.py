@@ -92,7 +92,7 @@ def test_what_passes_share_may_learn(name: str, kind: str) -> None:
         losses, _ = take(fused, case, net, inputs, target, criterion=criterion, **options)
         assert losses.total.requires_grad != fused
         learners.append(nn.ModuleList([table, net]))
-        said |= criterion._said
+        said |= criterion._logged
     assert table.weight.grad.abs().sum() > 0
     assert_same_state(learners[0], learners[1], rtol=1e-9, atol=1e-12)
     assert any("come from a larger graph" in words for words in said) == (name != "erm")
@@ -105,7 +105,7 @@ def test_learned_leaves_need_no_common_graph() -> None:
     for fused in (False, True):
         weight, criterion = torch.ones(7, dtype=torch.float64, requires_grad=True), Criterion(terms=(NLL, RCAD))
         take(fused, CASES["rcad"], deep_norm_net(), x, y, weight=weight, criterion=criterion)
-        assert not any("one graph for all" in words for words in criterion._said)
+        assert not any("one graph for all" in words for words in criterion._logged)
         found.append(weight.grad)
     torch.testing.assert_close(found[0], found[1])
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from rcad import RCAD, Criterion, GradientStep, InputError, RandomStep, Term, suggest_alpha
-from rcad.loss.model_calls import frozen_batch_stats
 
 
 class Net(nn.Module):
@@ -171,15 +170,3 @@ def test_the_meta_device_is_refused() -> None:
             call(Net().to("meta"), x, y)
     with pytest.raises(InputError, match="expected x with values, but got the meta device"):
         suggest_alpha(x.to("meta"), y)
-
-
-def test_frozen_statistics_come_back_after_ctrl_c() -> None:
-    net = Net()
-
-    def interrupted() -> None:
-        with frozen_batch_stats(net):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert net.norm.track_running_stats

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Bernoulli as TorchBernoulli
 from torch.distributions import Categorical as TorchCategorical
@@ -53,9 +51,9 @@ def test_categorical_entropy_equals_torch_distributions() -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 100])
 def test_uniform_logits_have_the_largest_entropy(k: int) -> None:
-    output = torch.full((4, k), 1.7)
-    torch.testing.assert_close(Categorical().entropy(output), torch.full((4,), math.log(k)))
-    torch.testing.assert_close(Categorical().uniform_nll(output), torch.full((4,), math.log(k)))
+    output, most = torch.full((4, k), 1.7), torch.full((4,), math.log(k))
+    torch.testing.assert_close(Categorical().entropy(output), most)
+    torch.testing.assert_close(Categorical().uniform_nll(output), most)
 
 
 def test_gaussian_equals_torch_distributions() -> None:
@@ -198,29 +196,6 @@ def test_plain_forgets_smoothing_and_weights() -> None:
     assert Gaussian(cap=1.0).plain() == Gaussian(cap=1.0)
 
 
-@given(
-    count=st.integers(1, 6),
-    classes=st.integers(2, 6),
-    dense=st.lists(st.integers(1, 3), max_size=2),
-    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
-    seed=st.integers(0, 100),
-)
-@settings(max_examples=60, deadline=None)
-def test_any_shape_gives_one_number_per_example(
-    count: int, classes: int, dense: list[int], dtype: torch.dtype, seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    output = torch.randn(count, classes, *dense, generator=generator).to(dtype)
-    target = torch.randint(classes, (count, *dense), generator=generator)
-    likelihood = Categorical(smoothing=0.1)
-    likelihood.check_shapes(output, target)
-    likelihood.check_values(output, target)
-    for values in (likelihood.nll(output, target), likelihood.entropy(output), likelihood.uniform_nll(output)):
-        assert values.shape == (count,)
-        assert torch.isfinite(values).all()
-    assert bool((likelihood.entropy(output) <= math.log(classes) + 1e-3).all())
-
-
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -234,12 +209,9 @@ def test_any_shape_gives_one_number_per_example(
         (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
         (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
         (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
-        (lambda: Categorical().check_shapes(LOGITS, LABELS[:, None]), "expected integer labels of shape (9,)"),
         (lambda: Categorical().check_shapes(LOGITS, LABELS.double()), "expected integer labels of shape (9,)"),
         (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
-        (lambda: Categorical().check_values(LOGITS, LABELS + 3), "expected labels from 0 to 4"),
         (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
-        (lambda: Categorical().check_values(LOGITS, 2 * SOFT), "sum to 1"),
         (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
         (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
         (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),

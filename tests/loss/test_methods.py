@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from one_line import one_line
-from rcad import METHODS, RCAD, Categorical, Gaussian, Method, augment, compose, method, methods
+from rcad import METHODS, Categorical, Method, augment, compose, method, methods
 from rcad.loss.fused import refusal, third_backward
 from rcad.loss.methods import SLOTS
-from rederived import REDERIVED, rcad_and_label_smoothing
+from rederived import REDERIVED, rcad
 from small_nets import (
     CLASSES,
     PassCounter,
@@ -103,7 +103,7 @@ def test_smoothed_labels_leave_the_direction_alone_unless_asked(
     """The paper's formula goes away from log p(y|x); the smoothed loss is another direction, here by name."""
     batch = views(name, torch.float64, kind)
     method = compose(methods.label_smoothing(0.6), METHODS[name](alpha=0.5, lam=0.3, **direction))
-    loss = rcad_and_label_smoothing(0.5, 0.3, norm, 0.6, direction_eps=eps)
+    loss = rcad(0.5, 0.3, norm, eps=0.6, direction_eps=eps)
     for fused in (False, True):
         ours, theirs = smooth_net().double(), smooth_net().double()
         value = step(ours, method, batch, fused)["total"]
@@ -111,32 +111,6 @@ def test_smoothed_labels_leave_the_direction_alone_unless_asked(
         expected.backward()
         torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
         assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
-
-
-def test_a_sure_example_still_moves_away_from_its_label() -> None:
-    """Where p(y|x) is above its smoothed target, the smoothed loss rises towards the label."""
-    torch.manual_seed(0)
-    net = nn.Linear(5, 2, dtype=torch.float64)  # with two classes there is no third to turn to
-    x = 4 * torch.randn(64, 5, dtype=torch.float64)
-    y = net(x).argmax(1)
-    sure = net(x).softmax(1).amax(1) > 1 - 0.6 / 2
-    for said, away in (("plain", True), ("training", False)):
-        term = methods.rcad(0.1, direction=said).extra[0]
-        moved = term.where(net, x, y, Categorical(smoothing=0.6))
-        fell = (net(moved).log_softmax(1) - net(x).log_softmax(1)).gather(1, y[:, None])[:, 0] < 0
-        assert sure.any()
-        assert bool((fell[sure] == away).all())
-        assert fell[~sure].all()
-
-
-def test_the_criterion_takes_the_same_direction_as_the_method() -> None:
-    batch = views("rcad", torch.float64)
-    for said in ({}, {"direction": "training"}):
-        nets = [smooth_net().double() for _ in range(2)]
-        step(nets[0], compose(methods.label_smoothing(0.6), methods.rcad(0.5, 0.3, **said)), batch, fused=True)
-        criterion = RCAD(0.5, 0.3, likelihood=Categorical(smoothing=0.6), **said)
-        criterion.backward(nets[1], batch["x"], batch["target"])
-        assert_same_state(*nets, rtol=0.0, atol=0.0)
 
 
 def test_the_random_control_is_rcad_with_another_direction() -> None:
@@ -154,8 +128,10 @@ def test_the_random_control_is_rcad_with_another_direction() -> None:
 def test_lam_zero_is_erm_bit_for_bit(name: str, fused: bool) -> None:
     batch = views(name)
     ours, plain = norm_net(dropout=0.3), norm_net(dropout=0.3)
+    counter = PassCounter(ours)
     torch.manual_seed(1)
     step(ours, METHODS[name](lam=0.0), batch, fused)
+    assert counter.forwards == 1
     torch.manual_seed(1)
     nn.functional.cross_entropy(plain(batch["x"]), batch["target"]).backward()
     assert_same_state(ours, plain, rtol=0.0, atol=0.0)
@@ -181,23 +157,15 @@ def test_fused_equals_reference_on_a_fitted_resnet(name: str, resnet: nn.Module)
 
 
 def test_only_directions_of_their_own_take_a_third_backward() -> None:
-    found_why = {}
+    reasons = {}
     for name in NAMES:
-        method, batch, net = make(name), views(name), net_for(name, smooth_net())
-        loss = method.criterion().loss
-        found = loss.views(net, loss.plan(0), batch["x"], batch["target"], raw=batch["raw"])
-        assert refusal(loss.plan(0), found) is None
-        found_why[name] = third_backward(loss.plan(0), found)
+        batch, loss = views(name), make(name).criterion().loss
+        inputs = loss.views(net_for(name, smooth_net()), loss.plan(0), batch["x"], batch["target"], raw=batch["raw"])
+        assert refusal(loss.plan(0), inputs) is None
+        reasons[name] = third_backward(loss.plan(0), inputs)
     reason = "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
     expected = dict.fromkeys(("adversarial_training", "adversarial_two_views"), reason)
-    assert {name: why for name, why in found_why.items() if why} == expected
-
-
-def test_the_reference_shares_the_clean_forward() -> None:
-    net = smooth_net()
-    counter = PassCounter(net)
-    step(net, make("rcad"), views("rcad"), fused=False)
-    assert (counter.forwards, counter.backwards) == (2, 3)
+    assert {name: why for name, why in reasons.items() if why} == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,20 +208,20 @@ def test_every_method_trains_and_resumes(name: str, kind: str) -> None:
 
     def fresh() -> tuple[nn.Sequential, torch.optim.Optimizer]:
         net = net_for(name, norm_net())
-        return net, torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+        return net, torch.optim.SGD(net.parameters(), lr=0.04, momentum=0.9)
 
     whole, optimizer = fresh()
     first = train(whole, method, batch, range(1), optimizer)
-    last = train(whole, method, batch, range(1, 30), optimizer)
+    last = train(whole, method, batch, range(1, 15), optimizer)
     assert last < first - 0.02
 
     part, optimizer = fresh()
-    train(part, method, batch, range(12), optimizer)
+    train(part, method, batch, range(6), optimizer)
     state, memory = copy.deepcopy(part.state_dict()), copy.deepcopy(optimizer.state_dict())
     resumed, optimizer = fresh()
     resumed.load_state_dict(state)
     optimizer.load_state_dict(memory)
-    train(resumed, method, batch, range(12, 30), optimizer)
+    train(resumed, method, batch, range(6, 15), optimizer)
     for name_, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name_])
 
@@ -276,15 +244,6 @@ def test_every_loss_matches_under_compile(name: str) -> None:
     torch.manual_seed(0)
     compiled(batch["x"], batch["target"], **options).total.backward()
     assert_same_state(plain, traced)
-
-
-def test_regression_is_a_composition() -> None:
-    method = compose(methods.gaussian(cap=0.5), methods.rcad(alpha=0.3, lam=0.3))
-    assert method.likelihood == Gaussian(cap=0.5)
-    net, batch = net_for("gaussian", smooth_net()), views("gaussian")
-    losses = method.criterion().losses(net, batch["x"], batch["target"])
-    expected = losses.parts["nll"] + 0.3 * losses.parts["rcad"]
-    torch.testing.assert_close(losses.total.detach(), expected)
 
 
 PAIRS = list(itertools.combinations(sorted(METHODS), 2))
@@ -352,16 +311,13 @@ def test_every_pair_composes_or_says_why_not(first: str, second: str) -> None:
     assert both.criterion().asked.terms == both.terms
 
 
-def test_mixup_smoothing_and_rcad_together() -> None:
-    value = compose(methods.mixup(), methods.label_smoothing(0.2), methods.rcad(1.0, 0.1))
-    assert value.name == "mixup + label_smoothing + rcad"
+def test_several_methods_together() -> None:
+    value = compose(
+        methods.mixup(), methods.cutout(), methods.data_augmentation(), methods.label_smoothing(0.2), methods.rcad()
+    )
+    assert value.name == "mixup + cutout + data_augmentation + label_smoothing + rcad"
     assert value.likelihood == Categorical(smoothing=0.2)
     assert [term.name for term in value.terms] == ["nll", "rcad"]
-    assert [step.slot for step in value.augment] == ["mix"]
-
-
-def test_augmentations_stand_in_a_sensible_order() -> None:
-    value = compose(methods.mixup(), methods.cutout(), methods.data_augmentation())
     assert [step.slot for step in value.augment] == ["crop", "flip", "cutout", "mix"]
 
 

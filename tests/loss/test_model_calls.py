@@ -32,6 +32,7 @@ class Named(NamedTuple):
         {"out": LOGITS, "aux": LOGITS + 1},
         SimpleNamespace(logits=LOGITS),
         Named(LOGITS + 1, LOGITS),
+        (torch.tensor(1.0), LOGITS, torch.arange(3), None, (LOGITS[:, :1],)),
     ],
 )
 def test_logits_are_found(output: Any) -> None:
@@ -101,10 +102,6 @@ def test_a_choice_wins_over_what_would_be_found(returned: Any, output: Any) -> N
     assert torch.equal(logits_of(returned, output), LOGITS)
 
 
-def test_what_counts_beside_logits_is_told_apart() -> None:
-    assert logits_of((torch.tensor(1.0), LOGITS, torch.arange(3), None, (LOGITS[:, :1],))) is LOGITS
-
-
 @pytest.mark.parametrize(
     ("returned", "output", "found"),
     [
@@ -132,10 +129,11 @@ def test_frozen_layers_use_the_batch_and_keep_their_averages() -> None:
     assert net[1].num_batches_tracked == 1
 
 
-def test_it_nests_and_restores_after_an_exception() -> None:
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_it_nests_and_restores_after_an_exception(error: type[BaseException]) -> None:
     net = norm_net()
-    with pytest.raises(RuntimeError, match="inside"), frozen_batch_stats(net), frozen_batch_stats(net):
-        raise RuntimeError("inside")
+    with pytest.raises(error), frozen_batch_stats(net), frozen_batch_stats(net):
+        raise error
     assert net[1].track_running_stats
     with frozen_batch_stats(net):
         with frozen_batch_stats(net):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from one_line import one_line
-from rcad import Categorical, GradientStep, InputError, Objective, ProjectedAscent, RandomStep, Term
+from rcad import Categorical, GradientStep, Objective, ProjectedAscent, RandomStep, Term
 from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
 
 RCAD_TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
@@ -92,24 +92,21 @@ def test_keys_may_be_named() -> None:
     torch.testing.assert_close(named(inputs, y).total, plain(inputs, y).total)
 
 
-def test_a_text_s_mask_does_not_touch_an_image() -> None:
-    net, (x, y) = smooth_net(), images()
-
-    def model(pixel_values: Tensor, attention_mask: Tensor) -> Tensor:
-        return net(pixel_values)
-
-    inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
-    both = Objective(Wrapped(model), terms=RCAD_TERMS)(inputs, y)
-    torch.testing.assert_close(both.total, Objective(net, terms=RCAD_TERMS)(x, y).total)
-
-
-class Wrapped(nn.Module):
-    def __init__(self, f: Callable[..., Tensor]) -> None:
+class Captioned(nn.Module):
+    def __init__(self) -> None:
         super().__init__()
-        self.f = f
+        self.net = smooth_net()
 
-    def forward(self, **inputs: Tensor) -> Tensor:
-        return self.f(**inputs)
+    def forward(self, pixel_values: Tensor, attention_mask: Tensor) -> Tensor:
+        output: Tensor = self.net(pixel_values)
+        return output
+
+
+def test_a_text_s_mask_does_not_touch_an_image() -> None:
+    x, y = images()
+    inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
+    both = Objective(Captioned(), terms=RCAD_TERMS)(inputs, y)
+    torch.testing.assert_close(both.total, Objective(smooth_net(), terms=RCAD_TERMS)(x, y).total)
 
 
 def test_no_grad_gives_the_value_without_a_graph() -> None:
@@ -123,17 +120,16 @@ def test_no_grad_gives_the_value_without_a_graph() -> None:
 
 
 def test_autocast_computes_the_loss_in_full_precision() -> None:
-    net, (x, y) = norm_net(), images()
+    nets, (x, y) = [norm_net(), norm_net()], images()
     with torch.autocast("cpu", dtype=torch.float16):
-        losses = Objective(net, terms=RCAD_TERMS)(x, y)
-    exact = Objective(norm_net(), terms=RCAD_TERMS)(x, y)
+        losses = Objective(nets[0], terms=RCAD_TERMS)(x, y)
+    exact = Objective(nets[1], terms=RCAD_TERMS)(x, y)
     assert losses.total.dtype == torch.float32
     assert losses.output.dtype == torch.float16
     torch.testing.assert_close(losses.total, exact.total, rtol=5e-3, atol=5e-3)
-    losses.total.backward()
-    exact_net = norm_net()
-    Objective(exact_net, terms=RCAD_TERMS)(x, y).total.backward()
-    assert_same_state(net, exact_net, rtol=5e-2, atol=5e-3)
+    for result in (losses, exact):
+        result.total.backward()
+    assert_same_state(*nets, rtol=5e-2, atol=5e-3)
 
 
 def test_every_counts_the_calls_unless_told_the_step() -> None:
@@ -147,56 +143,46 @@ def test_every_counts_the_calls_unless_told_the_step() -> None:
     torch.testing.assert_close(due.total - due.parts["nll"], 3 * gap)
 
 
-def _call(change: Callable[[dict[str, Any]], None], **options: Any) -> None:
+WRONG: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
+    "x holds NaN or inf": lambda x, y: (x.index_fill(0, torch.tensor([1]), float("nan")), y),
+    "but x holds NaN or inf": lambda x, y: (x / 0, y),
+    "expected a floating-point input to perturb, but got torch.uint8": lambda x, y: ((x * 255).byte(), y),
+    "at least one example": lambda x, y: (x[:0], y[:0]),
+    "expected x to be a tensor or a mapping, but got list": lambda x, y: ([1, 2], y),
+    "expected a floating-point input to perturb": lambda x, y: ({}, y),
+    "but got only ids; embed tokens first": lambda x, y: ({"ids": y}, y),
+    "expected input_key to name one of a, b": lambda x, y: ({"a": x, "b": x}, y),
+    "expected 7 targets, one per example, but got shape (3,)": lambda x, y: (x, y[:3]),
+    "expected the target to be a tensor, but got int": lambda x, y: (x, 3),
+    "expected labels from 0 to 4 for a model with 5 outputs": lambda x, y: (x, y + 4),
+    "expected integer labels of shape (7,)": lambda x, y: (x, y[:, None]),
+    "sum to 1": lambda x, y: (x, torch.full((7, 5), 0.3)),
+    "probabilities of shape (7, 5)": lambda x, y: (x, torch.full((7, 4), 0.25)),
+    "expected sample weights of shape (7,), but got (3,)": lambda x, y: (x, y, {"weight": torch.ones(3)}),
+    "expected sample weights >= 0, but got -1": lambda x, y: (x, y, {"weight": torch.arange(-1.0, 6.0)}),
+    "expected a mapping with the key 'pixels'": lambda x, y: (x, y, {}, {"input_key": "pixels"}),
+    "expected a tensor under the key 'a', but got the keys b": lambda x, y: ({"b": x}, y, {}, {"input_key": "a"}),
+    "expected a mask under the key 'm'": lambda x, y: ({"b": x}, y, {}, {"mask_key": "m"}),
+    "expected units to be one of pixels, input": lambda x, y: (x, y, {}, {"units": "pixel"}),
+    "expected a likelihood": lambda x, y: (x, y, {}, {"likelihood": "categorical"}),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_batches_and_options_are_named_in_one_sentence(message: str) -> None:
+    x, y, call, options, *_ = (*WRONG[message](*images()), {}, {})
+    with one_line(message):
+        Objective(smooth_net(), terms=RCAD_TERMS, **options)(x, y, **call)
+
+
+def test_one_output_and_inference_mode_are_named() -> None:
     x, y = images()
-    batch: dict[str, Any] = {"x": x, "target": y}
-    change(batch)
-    Objective(options.pop("net", smooth_net()), terms=RCAD_TERMS, **options)(**batch)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda b: b.update(x=b["x"].index_fill(0, torch.tensor([1]), float("nan"))), "x holds NaN or inf"),
-        (lambda b: b.update(x=b["x"] / 0), "x holds NaN or inf"),
-        (
-            lambda b: b.update(x=(b["x"] * 255).byte()),
-            "expected a floating-point input to perturb, but got torch.uint8",
-        ),
-        (lambda b: b.update(x=b["x"][:0], target=b["target"][:0]), "at least one example"),
-        (lambda b: b.update(x=[1, 2]), "expected x to be a tensor or a mapping, but got list"),
-        (lambda b: b.update(x={}), "expected a floating-point input to perturb"),
-        (lambda b: b.update(x={"ids": b["target"]}), "but got only ids; embed tokens first"),
-        (lambda b: b.update(x={"a": b["x"], "b": b["x"]}), "expected input_key to name one of a, b"),
-        (lambda b: b.update(target=b["target"][:3]), "expected 7 targets, one per example, but got shape (3,)"),
-        (lambda b: b.update(target=3), "expected the target to be a tensor, but got int"),
-        (lambda b: b.update(target=b["target"] + 4), "expected labels from 0 to 4 for a model with 5 outputs"),
-        (lambda b: b.update(target=b["target"][:, None]), "expected integer labels of shape (7,)"),
-        (lambda b: b.update(target=torch.full((7, 5), 0.3)), "sum to 1"),
-        (lambda b: b.update(target=torch.full((7, 4), 0.25)), "probabilities of shape (7, 5)"),
-        (lambda b: b.update(weight=torch.ones(3)), "expected sample weights of shape (7,), but got (3,)"),
-    ],
-)
-def test_wrong_batches_are_named_in_one_sentence(change: Callable[[dict[str, Any]], None], says: str) -> None:
-    with one_line(says):
-        _call(change)
-
-
-def test_inference_tensors_and_wrong_options_are_named() -> None:
+    with one_line("expected at least 2 classes"):
+        Objective(nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), terms=RCAD_TERMS)(x, y)
+    objective = Objective(smooth_net(), terms=RCAD_TERMS)
     with torch.inference_mode():
-        x, y = images()
-        net = smooth_net()
-    with pytest.raises(InputError, match=r"outside torch\.inference_mode"):
-        Objective(net, terms=RCAD_TERMS)(x, y)
-    with pytest.raises(InputError, match="expected units to be one of pixels, input"):
-        Objective(net, terms=RCAD_TERMS, units="pixel")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="expected a likelihood"):
-        Objective(net, "categorical")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="expected a mapping with the key 'pixel_values'"):
-        _call(lambda b: None, input_key="pixel_values")
-    with pytest.raises(InputError, match="expected a tensor under the key 'a', but got the keys b"):
-        _call(lambda b: b.update(x={"b": b["x"]}), input_key="a")
-    with pytest.raises(InputError, match="expected a mask under the key 'm'"):
-        _call(lambda b: b.update(x={"b": b["x"]}), mask_key="m")
-    with pytest.raises(InputError, match="expected at least 2 classes"):
-        _call(lambda b: None, net=nn.Sequential(nn.Flatten(), nn.Linear(192, 1)))
+        inside = x + 0
+        with one_line("expected to be outside torch.inference_mode()"):
+            objective(x, y)
+    with one_line("expected an input made outside torch.inference_mode()"):
+        objective(inside, y)

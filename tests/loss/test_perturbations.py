@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from one_line import one_line
@@ -154,43 +152,18 @@ def test_jitter_is_uniform_and_reproducible() -> None:
 
 
 @pytest.mark.parametrize("where", ALL, ids=ids)
-def test_nothing_is_left_behind(where: Any) -> None:
+def test_nothing_is_left_behind_with_and_without_gradients(where: Any) -> None:
     net, (x, y) = norm_net(dropout=0.5), images()
     net[1].eval()  # a frozen layer stays frozen
-    original = x.clone()
+    original, state = x.clone(), torch.get_rng_state()
     with left_alone(net):
-        where(net, x, y, generator=torch.Generator().manual_seed(0))
+        moved = where(net, x, y, generator=torch.Generator().manual_seed(0))
     assert torch.equal(x, original)
     assert x.grad is None
     assert all(getattr(m, "track_running_stats", True) for m in net.modules())
-
-
-@pytest.mark.parametrize("where", ALL, ids=ids)
-def test_works_under_no_grad(where: Any) -> None:
-    net, (x, y) = smooth_net(), images()
-    expected = where(net, x, y, generator=torch.Generator().manual_seed(0))
+    torch.set_rng_state(state)
     with torch.no_grad():
-        torch.testing.assert_close(where(net, x, y, generator=torch.Generator().manual_seed(0)), expected)
-
-
-@given(
-    count=st.integers(1, 5),
-    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    alpha=st.floats(0, 10),
-    norm=st.sampled_from(["l2", "linf"]),
-)
-@settings(max_examples=60, deadline=None)
-def test_any_shape_moves_by_alpha(count: int, shape: list[int], dtype: torch.dtype, alpha: float, norm: Any) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 3)).to(dtype)
-    x, y = torch.randn(count, *shape, dtype=dtype), torch.randint(3, (count,))
-    moved = GradientStep(alpha, norm)(model, x, y)
-    assert moved.shape == x.shape
-    assert moved.dtype == dtype
-    order: float = 2 if norm == "l2" else math.inf
-    sizes = torch.linalg.vector_norm((moved - x).flatten(1), ord=order, dim=1)
-    torch.testing.assert_close(sizes, torch.full_like(sizes, alpha), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(where(net, x, y, generator=torch.Generator().manual_seed(0)), moved)
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,6 @@ def test_cross_entropy_to_uniform_needs_finitely_many_outcomes() -> None:
     assert uniform_cross_entropy(Bernoulli(), OUTPUT[:, 0], LABELS).shape == (6,)
 
 
-def test_ignored_pixels_do_not_count_in_the_entropy() -> None:
-    output = torch.randn(1, 4, 2, 2)
-    target = torch.tensor([[[0, -100], [-100, -100]]])
-    expected = -Categorical().entropy(output[:, :, 0, 0])
-    torch.testing.assert_close(negative_entropy(Categorical(), output, target), expected)
-
-
 def test_a_term_may_have_a_likelihood_and_a_measure_of_its_own() -> None:
     smoothed = Categorical(smoothing=0.3)
     own = Term("nll", likelihood=smoothed)
@@ -64,10 +57,6 @@ def test_a_measure_of_ones_own_gives_one_number_per_example(keep: bool) -> None:
     says = r"the term 'own' to give one number for each of 4 examples, but got shape \((4, 1)?\)"
     with pytest.raises(InputError, match=says):
         Term("own", of_the_batch).mean(Categorical(), torch.ones(4, 3), torch.zeros(4).long(), None)
-
-
-def test_a_weight_of_zero_is_no_term_at_all() -> None:
-    assert active((Term("nll"), Term("rcad", "negative_entropy", 0.0, GradientStep(0.5))), 0) == [Term("nll")]
 
 
 @pytest.mark.parametrize(

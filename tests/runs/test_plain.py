@@ -17,7 +17,7 @@ from rcad.loss.methods import Method
 from rcad.runs.config import SECTIONS, DataConfig, FieldType, ModelConfig, OptimConfig, RunConfig, Section, TrainConfig
 from rcad.runs.plain import canonical, config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
-from rcad.train.run import canonical_config
+from rcad.train.scheduler import canonical_config
 
 LEAN = RunConfig(
     data=DataConfig(name="digits"),

@@ -10,13 +10,14 @@ import torch
 
 from one_line import one_line
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
-from rcad.loss.methods import Method, compose, cutout, erm, label_smoothing, me_ada, rcad, rcad_released
+from rcad.loss.methods import Method, compose, cutout, erm, label_smoothing, me_ada, rcad, rcad_released, rcad_text
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
 from rcad.models.mlp import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import Layout, Passes, StackedMLP
+from rcad.stacked.step import StackedStep
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked, why_not
 from rcad.train.task import derived
@@ -79,6 +80,20 @@ def test_passes_are_autograd_s() -> None:
     passes.forward(xs[0].detach())
     assert passes.backward(pulls[0], weights=False) is None
     assert torch.equal(gradient, before)
+
+
+def test_a_weight_changes_no_direction() -> None:
+    stack, method = model(1), rcad_text(0.5, 0.3)
+    gradient, net = torch.empty_like(stack.flat), stack.module(0)
+    x, y = torch.randn(1, 7, 4, dtype=torch.float64), torch.arange(7)[None] % 3
+    weight = torch.arange(7.0, dtype=torch.float64)
+    stacked = StackedMethod.of([method], Categorical(), x)
+    step = StackedStep(stacked, Passes(stack, gradient, 7), noise=torch.randn)
+    total, _ = step(x, y, 0, weight[None])
+    losses = method.criterion().backward(net, x[0], y[0], weight=weight)
+    torch.testing.assert_close(total[0], losses.total)
+    for view, parameter in zip(stack.layout.views(gradient), net.parameters(), strict=True):
+        torch.testing.assert_close(view[0], parameter.grad)
 
 
 def blobs(**changes: Any) -> StackedProblem:

@@ -107,13 +107,7 @@ def problem(classes: int, dtype: torch.dtype = torch.float64, replicas: int = 3)
     return StackedProblem(sets[0], classes, sets[1], scale)
 
 
-def single(
-    data: StackedProblem,
-    r: int,
-    method: Method,
-    optim: OptimConfig,
-    seed: int,
-) -> nn.Module:
+def single(data: StackedProblem, r: int, method: Method, optim: OptimConfig, seed: int) -> nn.Module:
     """An ordinary run: torch's optimizer, the package's criterion, the engine's streams."""
     x, y = data.train.x[r], data.train.y[r]
     torch.manual_seed(derived(seed, "weights"))
@@ -140,14 +134,9 @@ def single(
     return net
 
 
-def stacked(
-    data: StackedProblem, methods: Sequence[Method], optim: Sequence[OptimConfig], **options: Any
-) -> StackedResult:
-    return train_stacked(
-        data,
-        methods,
-        **{"seeds": SEEDS, "epochs": EPOCHS, "batch_size": BATCH, "hidden": (7, 6), "optim": optim, **options},
-    )
+def stacked(data: StackedProblem, methods: Any, optim: Any, **options: Any) -> StackedResult:
+    shape = {"seeds": SEEDS, "epochs": EPOCHS, "batch_size": BATCH, "hidden": (7, 6)}
+    return train_stacked(data, methods, optim=optim, **{**shape, **options})
 
 
 def distance(ours: dict[str, Tensor], net: nn.Module) -> float:
@@ -157,30 +146,19 @@ def distance(ours: dict[str, Tensor], net: nn.Module) -> float:
     return max(float((ours[k] - v).abs().max() / v.abs().max()) for k, v in theirs.items())
 
 
-def check(build: Build, classes: int, optim: Sequence[OptimConfig], dtype: torch.dtype, limit: float) -> None:
-    data = problem(classes, dtype)
-    methods = [build(*numbers) for numbers in NUMBERS]
+@pytest.mark.parametrize(
+    ("build", "classes", "optim"),
+    [
+        *(pytest.param(build, 3, ADAM, id=name) for name, build in CLASSIFIERS.items()),
+        *(pytest.param(build, 0, SGD, id=f"regression, {name}") for name, build in REGRESSIONS.items()),
+    ],
+)
+def test_replicas_equal_separate_runs(build: Build, classes: int, optim: Sequence[OptimConfig]) -> None:
+    data, methods = problem(classes), [build(*numbers) for numbers in NUMBERS]
     result = stacked(data, methods, optim)
     assert not result.diverged.any()
     for r, (method, seed) in enumerate(zip(methods, SEEDS, strict=True)):
-        assert distance(result.model.replica(r), single(data, r, method, optim[r], seed)) < limit
-
-
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_classifiers_equal_separate_runs(name: str) -> None:
-    check(CLASSIFIERS[name], 3, ADAM, torch.float64, 1e-10)
-
-
-@pytest.mark.parametrize("name", REGRESSIONS)
-def test_regressions_equal_separate_runs(name: str) -> None:
-    check(REGRESSIONS[name], 0, SGD, torch.float64, 1e-10)
-
-
-@pytest.mark.parametrize("name", ["erm", "rcad", "rcad_random", "fgsm l2", "me_ada"])
-def test_in_single_precision(name: str) -> None:
-    check(CLASSIFIERS[name], 3, SGD, torch.float32, 1e-5)
-    if name in REGRESSIONS:
-        check(REGRESSIONS[name], 0, ADAM, torch.float32, 1e-5)
+        assert distance(result.model.replica(r), single(data, r, method, optim[r], seed)) < 1e-10
 
 
 def config(method: tuple[Any, ...], seed: int, *, lr: float, regression: bool) -> RunConfig:
@@ -232,15 +210,7 @@ def test_configs_equal_the_engine(name: str, regression: bool) -> None:
 def test_a_replica_does_not_depend_on_its_neighbours(name: str) -> None:
     data, methods = problem(3, torch.float32), [CLASSIFIERS[name](*numbers) for numbers in NUMBERS]
     together = stacked(data, methods, ADAM)
-    alone = train_stacked(
-        data.take(torch.tensor([1])),
-        methods[1],
-        seeds=SEEDS[1:2],
-        optim=ADAM[1],
-        epochs=EPOCHS,
-        batch_size=BATCH,
-        hidden=(7, 6),
-    )
+    alone = stacked(data.take(torch.tensor([1])), methods[1], ADAM[1], seeds=SEEDS[1:2])
     in_pairs = stacked(data, methods, ADAM, group=2)
     for other, r in ((alone, 0), (in_pairs, 1)):
         assert distance(together.model.replica(1), other.model.module(r)) < 1e-6

@@ -22,7 +22,7 @@ import re
 import shlex
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -65,26 +65,25 @@ class Block:
 
 def blocks(text: str) -> list[Block]:
     """Every block of a page."""
-    found: list[Block] = []
+    result: list[Block] = []
     mark, end = "", 0
-    for one in _BLOCK.finditer(text):
-        line = text.count("\n", 0, one.start()) + 1
-        between = text[end : one.start()].strip()
-        if one["mark"]:
-            mark = one["mark"]
-        elif one["setup"] is not None:
-            found.append(Block("setup", one["setup"], line))
-        elif one["language"] == "text" and found and not between and found[-1].runs:
-            last = found.pop()
-            found.append(Block(last.language, last.code, last.line, last.skip, last.run, one["code"]))
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        between = text[end : match.start()].strip()
+        if match["mark"]:
+            mark = match["mark"]
+        elif match["setup"] is not None:
+            result.append(Block("setup", match["setup"], line))
+        elif match["language"] == "text" and result and not between and result[-1].runs:
+            result.append(replace(result.pop(), output=match["code"]))
         else:
             skip = mark.removeprefix("skip: ") if mark.startswith("skip") and not between else ""
             run = mark == "run" and not between
             assert not mark or skip or run, f"line {line}: expected the mark {mark!r} right before a block"
-            found.append(Block(one["language"], one["code"], line, skip, run))
+            result.append(Block(match["language"], match["code"], line, skip, run))
             mark = ""
-        end = one.end()
-    return found
+        end = match.end()
+    return result
 
 
 def commands(code: str) -> list[list[str]]:
@@ -100,9 +99,9 @@ def matches(expected: str, printed: str) -> bool:
         r"(?:.*\n)*?" if line.strip() == "..." else r".*".join(map(_pattern, line.rstrip().split("..."))) + r"\n"
         for line in expected.strip().splitlines()
     ]
-    found = re.fullmatch("".join(lines), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
-    shown = _NUMBER.findall(re.sub(r"\.\.\.", " ", expected))
-    return found is not None and all(map(_near, shown, found.groups()))
+    match = re.fullmatch("".join(lines), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
+    numbers = _NUMBER.findall(re.sub(r"\.\.\.", " ", expected))
+    return match is not None and all(map(_near, numbers, match.groups()))
 
 
 def _pattern(text: str) -> str:
@@ -110,12 +109,12 @@ def _pattern(text: str) -> str:
     return f"({_NUMBER.pattern})".join(map(re.escape, _NUMBER.split(text)))
 
 
-def _near(shown: str, printed: str) -> bool:
-    """Within 5%, or two units of the last place shown."""
-    digits, _, power = shown.rstrip("%").partition("e")
+def _near(expected: str, printed: str) -> bool:
+    """Within 5%, or two units of the last place of the page's number."""
+    digits, _, power = expected.rstrip("%").partition("e")
     unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
-    one, other = float(shown.rstrip("%")), float(printed.rstrip("%"))
-    return abs(one - other) <= max(2.001 * unit, 0.05 * abs(one))
+    number = float(expected.rstrip("%"))
+    return abs(number - float(printed.rstrip("%"))) <= max(2.001 * unit, 0.05 * abs(number))
 
 
 def run(page: str) -> None:
@@ -133,10 +132,10 @@ def run(page: str) -> None:
             raise SystemExit(f"{place}: the page shows\n{block.output}but it printed\n{printed.getvalue()}")
 
 
-def _run_commands(every: list[list[str]]) -> None:
+def _run_commands(lines: list[list[str]]) -> None:
     from rcad.cli.main import run
 
-    for words in every:
+    for words in lines:
         assert run(words) == 0, words
 
 

@@ -91,15 +91,15 @@ def assert_equal_steps(
     case: Case, make: Callable[[], nn.Module], x: Any, y: Tensor, *, rtol: float = 1e-9, **options: Any
 ) -> None:
     """Losses, output, gradients, buffers and all random states."""
-    nets, found, states = [make(), make()], [], []
+    nets, results, states = [make(), make()], [], []
     for fused, net in enumerate(nets):
         losses, generator = take(bool(fused), case, net, x, y, **options)
-        found.append(losses)
+        results.append(losses)
         states.append((generator.get_state(), torch.get_rng_state()))
     assert_same_state(nets[0], nets[1], rtol=rtol, atol=rtol * 1e-3)
     for left, right in zip(*states, strict=True):
         assert torch.equal(left, right), "random numbers were drawn in another number"
-    reference, fused_losses = found
+    reference, fused_losses = results
     assert not any(value.requires_grad for value in (fused_losses.total, *fused_losses.parts.values()))
     torch.testing.assert_close(fused_losses.total, reference.total.detach(), rtol=rtol, atol=rtol)
     torch.testing.assert_close(fused_losses.parts, reference.parts, rtol=rtol, atol=rtol)

@@ -34,9 +34,9 @@ class Hub:
         return commit(repo, len(self.repositories[repo]) - 1)
 
     def find(self, repo: str, revision: str) -> tuple[str, Files] | None:
-        every = self.repositories.get(repo, [])
-        for number, files in enumerate(every):
-            if revision == commit(repo, number) or (revision == "main" and number == len(every) - 1):
+        commits = self.repositories.get(repo, [])
+        for number, files in enumerate(commits):
+            if revision == commit(repo, number) or (revision == "main" and number == len(commits) - 1):
                 return commit(repo, number), files
         return None
 
@@ -49,6 +49,13 @@ def digests(content: bytes) -> tuple[str, str | None]:
     """git's hash, and the sha256 of a large file."""
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     return blob, hashlib.sha256(content).hexdigest() if len(content) >= LARGE else None
+
+
+def described(name: str, content: bytes) -> dict[str, Any]:
+    """A file in the answer about its repository."""
+    blob, large = digests(content)
+    lfs = {"lfs": {"sha256": large, "size": len(content), "pointerSize": 130}} if large else {}
+    return {"rfilename": name, "size": len(content), "blobId": blob, **lfs}
 
 
 def point_to(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -79,8 +86,8 @@ def serving() -> Iterator[Hub]:
         def plain(self, value: Any) -> None:
             self.answer(200, json.dumps(value).encode(), Content_Type="application/json")
 
-        def missing(self, what: str) -> None:
-            self.answer(404, json.dumps({"error": f"{what} not found"}).encode(), X_Error_Code=f"{what}NotFound")
+        def missing(self, kind: str) -> None:
+            self.answer(404, json.dumps({"error": f"{kind} not found"}).encode(), X_Error_Code=f"{kind}NotFound")
 
         def do_HEAD(self) -> None:
             self.do_GET()
@@ -90,28 +97,24 @@ def serving() -> Iterator[Hub]:
             hub.asked.append(f"{self.command} {path}")
             if match := re.fullmatch(r"/api/((?:datasets|models)/[^/]+/[^/]+?)(?:/revision/(.+))?", path):
                 repo, revision = match[1], match[2] or "main"
-                found = hub.find(repo, revision)
-                if found is None:
+                version = hub.find(repo, revision)
+                if version is None:
                     self.missing("Revision" if repo in hub.repositories else "Repo")
                     return
-                siblings = []
-                for name, content in found[1].items():
-                    blob, large = digests(content)
-                    one: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": blob}
-                    if large:
-                        one["lfs"] = {"sha256": large, "size": len(content), "pointerSize": 130}
-                    siblings.append(one)
+                siblings = [described(name, content) for name, content in version[1].items()]
                 name = repo.partition("/")[2]
-                self.plain({"_id": "1", "id": name, "modelId": name, "sha": found[0], "siblings": siblings, "tags": []})
+                self.plain(
+                    {"_id": "1", "id": name, "modelId": name, "sha": version[0], "siblings": siblings, "tags": []}
+                )
             elif match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
                 repo = f"{'datasets' if match[1] else 'models'}/{match[2]}"
-                found = hub.find(repo, match[3])
-                if found is None or match[4] not in found[1]:
+                version = hub.find(repo, match[3])
+                if version is None or match[4] not in version[1]:
                     self.missing("Entry")
                     return
-                content = found[1][match[4]]
+                content = version[1][match[4]]
                 blob, large = digests(content)
-                self.answer(200, content, ETag=f'"{large or blob}"', X_Repo_Commit=found[0], Accept_Ranges="bytes")
+                self.answer(200, content, ETag=f'"{large or blob}"', X_Repo_Commit=version[0], Accept_Ranges="bytes")
             else:
                 self.missing("Entry")
 
@@ -120,34 +123,29 @@ def serving() -> Iterator[Hub]:
             hub.asked.append(f"POST {path}")
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if path == "/api/repos/create":
-                told = json.loads(body)
-                repo = f"{told.get('type', 'model')}s/{told.get('organization') or 'me'}/{told['name']}"
+                request = json.loads(body)
+                repo = f"{request.get('type', 'model')}s/{request.get('organization') or 'me'}/{request['name']}"
                 hub.repositories.setdefault(repo, [{}])
                 self.plain({"url": f"{hub.url}/{repo.partition('/')[2]}", "id": repo.partition("/")[2]})
             elif path == "/api/validate-yaml":
                 self.plain({"errors": [], "warnings": []})
             elif match := re.fullmatch(r"/api/((?:datasets|models)/.+)/preupload/main", path):
-                files = [{"path": one["path"], "uploadMode": "regular"} for one in json.loads(body)["files"]]
-                self.plain({"files": [{**one, "shouldIgnore": False, "oid": None} for one in files]})
+                fixed = {"uploadMode": "regular", "shouldIgnore": False, "oid": None}
+                self.plain({"files": [{"path": file["path"], **fixed} for file in json.loads(body)["files"]]})
             elif match := re.fullmatch(r"/api/((?:datasets|models)/.+)/commit/main", path):
                 files = dict(hub.repositories[match[1]][-1])
                 for line in map(json.loads, body.splitlines()):
                     if line["key"] == "file":
                         files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
                 name = hub.put(match[1], files)
-                self.plain(
-                    {
-                        "commitUrl": f"{hub.url}/{match[1].partition('/')[2]}/commit/{name}",
-                        "commitOid": name,
-                        "success": True,
-                    }
-                )
+                url = f"{hub.url}/{match[1].partition('/')[2]}/commit/{name}"
+                self.plain({"commitUrl": url, "commitOid": name, "success": True})
             else:
                 self.missing("Entry")
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield hub

@@ -38,10 +38,12 @@ def table(rows: int = 60) -> str:
     return "\n".join(["length,width,colour,price", *lines]) + "\n"
 
 
-def tar(path: str, members: dict[str, bytes], keep: int | None = None) -> None:
+def tar(path: str | Path, members: dict[str, bytes], keep: int | None = None) -> Path:
     with tarfile.open(path, "w:gz") as archive:
         for name, data in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    Path(path).write_bytes(Path(path).read_bytes()[:keep])
+    path = Path(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    return path

@@ -73,21 +73,13 @@ def confidence_penalty(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Ten
     return erm(net, x, y, raw) - 0.1 * mean([entropy(net, x[i]) for i in range(len(x))])
 
 
-def rcad_at(alpha: float, lam: float, norm: str) -> Loss:
-    def loss(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Tensor:
-        moved = [x[i] + alpha * step(gradient(net, x[i], y[i]), norm) for i in range(len(x))]
-        return erm(net, x, y, raw) - lam * mean([entropy(net, m) for m in moved])
-
-    return loss
-
-
-def rcad_and_label_smoothing(alpha: float, lam: float, norm: str, eps: float, *, direction_eps: float = 0.0) -> Loss:
-    """The labels are smoothed; the step goes away from log p(y|x) itself, or up the smoothed loss."""
+def rcad(alpha: float, lam: float, norm: str, *, eps: float = 0.0, direction_eps: float = 0.0) -> Loss:
+    """Labels may be smoothed; the step goes away from log p(y|x) itself, or up a smoothed loss."""
 
     def loss(net: nn.Module, x: Tensor, y: Tensor, raw: Tensor) -> Tensor:
         moved = [x[i] + alpha * step(gradient(net, x[i], y[i], direction_eps), norm) for i in range(len(x))]
-        smoothed = mean([cross_entropy(net, x[i], y[i], eps) for i in range(len(x))])
-        return smoothed - lam * mean([entropy(net, m) for m in moved])
+        clean = mean([cross_entropy(net, x[i], y[i], eps) for i in range(len(x))])
+        return clean - lam * mean([entropy(net, m) for m in moved])
 
     return loss
 
@@ -117,8 +109,8 @@ REDERIVED: dict[str, Loss] = {
     "two_views": two_views,
     "label_smoothing": label_smoothing,
     "confidence_penalty": confidence_penalty,
-    "rcad": rcad_at(0.5, 0.02, "l2"),
-    "rcad_text": rcad_at(0.5, 0.02, "raw"),
+    "rcad": rcad(0.5, 0.02, "l2"),
+    "rcad_text": rcad(0.5, 0.02, "raw"),
     "rcad_released": rcad_released,
     "adversarial_training": adversarial_training,
     "adversarial_two_views": adversarial_two_views,

@@ -96,16 +96,16 @@ def gradients(net: nn.Module) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
 
 
-def assert_same_state(one: nn.Module, other: nn.Module, *, rtol: float = 1e-5, atol: float = 1e-7) -> None:
+def assert_same_state(first: nn.Module, second: nn.Module, *, rtol: float = 1e-5, atol: float = 1e-7) -> None:
     """Every gradient and every buffer agrees, relative to the largest entry of its tensor."""
-    left, right = gradients(one), gradients(other)
+    left, right = gradients(first), gradients(second)
     assert left.keys() == right.keys()
     assert left, "no gradient at all"
     for name, value in left.items():
         limit = rtol * max(value.abs().max().item(), right[name].abs().max().item()) + atol
         difference = (value - right[name]).abs().max().item()
         assert difference <= limit, f"gradient of {name} differs by {difference:.3g}, allowed {limit:.3g}"
-    for (name, value), (_, twin) in zip(one.named_buffers(), other.named_buffers(), strict=True):
+    for (name, value), (_, twin) in zip(first.named_buffers(), second.named_buffers(), strict=True):
         assert torch.allclose(value.double(), twin.double(), rtol=rtol, atol=atol), f"buffer {name} differs"
 
 

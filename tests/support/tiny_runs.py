@@ -1,19 +1,28 @@
-"""Runs of seconds on images of 8x8, for tests of the engine."""
+"""Runs of seconds on images of 8x8, for tests of the engine; what they tell, and what they leave."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from rcad.runs.locks import BusyError
+from rcad.runs.plain import config_id
+from rcad.runs.record import RunRecord
+from rcad.runs.store import WEIGHTS, Store
+from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import Seat, Team
 from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
+from rcad.train.progress import SILENT, Progress, Silent
 from rcad.train.task import method_of, model_of, prepare
 
 CPU = torch.device("cpu")
@@ -117,8 +126,99 @@ seed 0.2 away; bf16 on an H200 1.5e-2 to 2.3e-2 between engines (`results/benchm
 mistakes hide in this: they are what tests bit for bit are for."""
 
 
-def distance(one: Trainer, other: Trainer) -> float:
+def distance(first: Trainer, second: Trainer) -> float:
     """Relative distance of all weights and buffers."""
-    pairs = list(zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True))
+    pairs = list(zip(first.model.state_dict().values(), second.model.state_dict().values(), strict=True))
     apart = sum((a.double() - b.double()).square().sum() for a, b in pairs)
     return float((apart / sum(b.double().square().sum() for _, b in pairs)).sqrt())
+
+
+def no_memory(*args: Any) -> None:
+    raise torch.OutOfMemoryError("no memory")
+
+
+def weights(store: Store, run: str) -> dict[str, Tensor]:
+    """The weights that a run has left."""
+    return load_tensors(store.folder(run) / WEIGHTS)[0]
+
+
+def same_weights(store: Store, other: Store, *runs: str) -> bool:
+    """Whether the runs have left the same weights in both, bit for bit."""
+    pairs = [(weights(store, run), weights(other, run)) for run in runs]
+    return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
+
+
+def essence(record: RunRecord) -> dict[str, Any]:
+    """What two equal runs have in common: not times, memory, and how steps were taken."""
+    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in record.epochs]
+    names = ("id", "status", "metrics", "splits")
+    return {"epochs": rows, **{name: getattr(record, name) for name in names}}
+
+
+class Watcher(Silent):
+    """Keeps what it is told. At the first call for which `when(watcher)` holds, it acts: a signal to this process.
+
+    Args:
+        act: the signal, or a function.
+    """
+
+    def __init__(
+        self, when: Callable[[Watcher], object] = lambda watcher: False, act: int | Callable[[], object] = signal.SIGINT
+    ) -> None:
+        self._when, self._act, self.acted = when, act, False
+        self.done, self.text = -1.0, ""
+        self.shares: list[tuple[float, float]] = []
+        self.texts: list[str] = []
+        self.details: list[str] = []
+        self.notes: list[str] = []
+
+    def overall(self, done: float, total: float, text: str) -> None:
+        self.done, self.text = done, text
+        self.shares.append((done, total))
+        self.texts.append(text)
+        self._look()
+
+    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
+        self.details.append(activity)
+        self._look()
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._look()
+
+    def _look(self) -> None:
+        if not self.acted and self._when(self):
+            self.acted = True
+            os.kill(os.getpid(), self._act) if isinstance(self._act, int) else self._act()
+
+
+class Listener:
+    """Keeps the records of runs, and the places of those that are busy.
+
+    Args:
+        progress: by the places of runs; the others have a silent one.
+        on_end: takes the place of a run that has ended.
+    """
+
+    pace = 0.0
+
+    def __init__(
+        self,
+        configs: Sequence[RunConfig],
+        progress: Mapping[int, Progress] | None = None,
+        on_end: Callable[[int], None] = lambda place: None,
+    ) -> None:
+        self._ids, self._progress, self._on_end = [config_id(config) for config in configs], progress or {}, on_end
+        self.records: list[Any] = [None] * len(configs)
+        self.left: list[int] = []
+
+    def progress(self, config: RunConfig) -> Progress:
+        return self._progress.get(self._ids.index(config_id(config)), SILENT)
+
+    def ended(self, record: RunRecord) -> None:
+        place = self._ids.index(record.id)
+        self.records[place] = record
+        self._on_end(place)
+
+    def busy(self, config: RunConfig, error: BusyError) -> None:
+        self.left.append(self._ids.index(config_id(config)))

@@ -13,24 +13,23 @@ import transformers
 from torch import Tensor, nn
 
 LABELS, PAD, VOCABULARY = 3, 0, 40
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 
 def bert(head: str = "SequenceClassification", *, dropout: float = 0.0, **config: Any) -> nn.Module:
     """A BERT of two layers, sure enough of itself that the entropy matters."""
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     shape = {"vocab_size": 40, "max_position_embeddings": 12, "initializer_range": 0.2, "num_labels": LABELS}
     drop = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    settings = transformers.BertConfig(**sizes, **shape, **drop, **config)
+    settings = transformers.BertConfig(**SIZES, **shape, **drop, **config)
     return getattr(transformers, f"BertFor{head}")(settings)  # type: ignore[no-any-return]
 
 
 def vit() -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     shape = {"image_size": 8, "patch_size": 4, "num_labels": LABELS, "initializer_range": 0.2}
     drop = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return transformers.ViTForImageClassification(transformers.ViTConfig(**sizes, **shape, **drop))  # type: ignore[no-any-return]
+    return transformers.ViTForImageClassification(transformers.ViTConfig(**SIZES, **shape, **drop))  # type: ignore[no-any-return]
 
 
 def texts(count: int = 12, *, padded: bool = True, per_token: bool = False, seed: int = 1) -> list[dict[str, Tensor]]:
@@ -49,9 +48,8 @@ def texts(count: int = 12, *, padded: bool = True, per_token: bool = False, seed
 
 def llama(**config: Any) -> Any:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 64, "initializer_range": 0.2, "pad_token_id": 0}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **shape, **config))
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **shape, **config))
 
 
 def gpt2() -> Any:
@@ -106,3 +104,17 @@ def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
         "log_level": "error",
     }
     return transformers.TrainingArguments(str(folder), **{**settings, **changed})
+
+
+def trained(
+    model: nn.Module, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any
+) -> Any:
+    """A trainer, ours unless another class is given, that has trained; `changed` among the options are arguments."""
+    from rcad.integrations.huggingface import RCADTrainer
+
+    changed = options.pop("changed", {})
+    if method is not None:
+        options["method"] = method
+    made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
+    made.train()
+    return made

@@ -27,10 +27,10 @@ def run_id(method: str, seed: int = 0, data: str = DIGITS, *more: str) -> str:
 def train_some(folder: Path) -> None:
     """ERM and RCAD on digits with two seeds, and one run each on a table, for regression, without validation."""
     store = Store.open(folder)
-    for one in (
+    for settings in (
         *(config(method, seed) for method in ("erm", "rcad") for seed in (0, 1)),
         config("erm", 0, "breast_cancer"),
         config("erm", 0, "diabetes"),
         config("label_smoothing", 0, DIGITS, "data.validation=0", "train.selection=last"),
     ):
-        assert run(one, Place(store, device="cpu")).status == "done"
+        assert run(settings, Place(store, device="cpu")).status == "done"

@@ -140,7 +140,6 @@ def test_tied_frozen_and_unused_weights() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_bf16_twin_is_autocast() -> None:
     x, y = X.cuda(), Y.cuda()
     plain, ours = net().cuda(), net().cuda()

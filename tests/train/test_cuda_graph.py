@@ -21,9 +21,6 @@ from rcad.train.place import Engine
 from rcad.train.step import Plan
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
 ALL = {**KINDS, "growth": config("grow"), "resnet": config("rcad", channels_last=True, model="resnet18")}
 
 
@@ -121,7 +118,6 @@ def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
 def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same step with and without capture, bit for bit; that it is the eager one is tested above, everywhere."""
@@ -138,7 +134,6 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("engine", ["graph", "compile"])
 def test_bf16_over_fifty_steps(engine: Engine) -> None:
     """bf16 rounds, and convolutions sum in any order: a repeated eager run says how far apart equals may be."""
@@ -156,40 +151,6 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
-def test_neighbours_on_the_gpu_change_nothing() -> None:
-    """Three runs beside each other against each alone, in the same graphs; a second lone run shows the spread."""
-    cuda = torch.device("cuda")
-    settings = config("data_augmentation + rcad", model="resnet18", channels_last=True, epochs=6)
-    with deterministic(True, cuda):
-        queues = [side_stream(cuda) for _ in range(3)]
-        together = []
-        for seed, queue in enumerate(queues):
-            with queue:
-                together.append(trainer(replace(settings, seed=seed), cuda, "graph"))
-        courses = [run.course() for run in together]
-        live = set(range(3))
-        while live:
-            for index in tuple(live):
-                with queues[index]:
-                    try:
-                        next(courses[index])
-                    except StopIteration:
-                        live.remove(index)
-        torch.cuda.synchronize()
-        alone = []
-        for seed in range(3):
-            with side_stream(cuda):
-                alone.append(trainer(replace(settings, seed=seed), cuda, "graph"))
-                assert alone[-1].fit() == "done"
-        torch.cuda.synchronize()
-    for one, other in zip(together, alone, strict=True):
-        assert distance(one, other) == 0.0
-    assert distance(alone[0], alone[1]) > 0.01
-
-
-@pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("pauses", [1, 7, 20])
 def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
     cuda = torch.device("cuda")
@@ -213,7 +174,6 @@ def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_what_cannot_be_captured_goes_on_eagerly(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,7 +197,6 @@ def test_what_cannot_be_captured_goes_on_eagerly(
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
     cuda = torch.device("cuda")
     peaks = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,12 @@ import tiny_runs
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import RunConfig
 from rcad.train import cuda_graph as captured
-from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.joined import JoinedUpdate, Seat
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
 from rcad.train.step import Stepper
-from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, seated, trainer, turn
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, no_memory, seated, trainer, turn
 
 
 def wide(settings: RunConfig) -> RunConfig:
@@ -34,8 +31,9 @@ def wide(settings: RunConfig) -> RunConfig:
     return replace(settings, model=replace(settings.model, width=16))
 
 
+@functools.cache
 def alone(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
-    """The same run by itself, from that epoch to its end."""
+    """The same run by itself, from that epoch to its end. Nobody changes it: tests share it."""
     run = trainer(replace(settings, seed=seed))
     run.epoch = epoch
     run.fit()
@@ -46,11 +44,11 @@ def alone(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=2))
-    others = [alone(settings, seed) for seed in range(3)]
+    others = [alone(settings, seed) for seed in range(2)]
     for engine in ("eager", "graph"):
-        team, runs = seated(settings, range(3), engine=engine)
-        assert finish(team) == ["done"] * 3
-        assert runs[0].stepper.name == f"{engine}, 3 joined"
+        team, runs = seated(settings, range(2), engine=engine)
+        assert finish(team) == ["done"] * 2
+        assert runs[0].stepper.name == f"{engine}, 2 joined"
         same_up_to_rounding(runs, others)
 
 
@@ -132,29 +130,6 @@ def test_one_that_has_had_enough_keeps_its_weights(monkeypatch: pytest.MonkeyPat
     assert distance(runs[1], alone(settings, 1)) < 2e-5
 
 
-def test_they_pause_after_the_same_step_and_go_on_as_if_they_had_not(tmp_path: Path) -> None:
-    settings = config("data_augmentation + rcad")
-    asked = []
-
-    def wanted(seed: int) -> bool:
-        asked.append(seed)
-        return (asked.count(0) == 4, True, False)[seed]  # the first to ask decides
-
-    team, runs = seated(settings, range(3), pause=lambda seed: lambda: wanted(seed))
-    assert finish(team) == ["interrupted"] * 3
-    assert {(run.epoch, run.step) for run in runs} == {(0, 4)}
-    team, resumed = seated(settings, range(3))
-    for one, other in zip(runs, resumed, strict=True):
-        save_trainer(one, tmp_path / "saved.safetensors")
-        restore_trainer(other, tmp_path / "saved.safetensors")
-    assert finish(team) == ["done"] * 3
-    assert resumed[0].stepper.name == "eager, 3 joined"
-    team, straight = seated(settings, range(3))
-    assert finish(team) == ["done"] * 3
-    for one, other in zip(resumed, straight, strict=True):
-        assert distance(one, other) == 0.0
-
-
 @pytest.mark.parametrize(
     ("why", "words"),
     [("growth", "these grow"), ("sizes", "of one size"), ("methods", "of one method"), ("model", "without dropout")],
@@ -215,10 +190,6 @@ def test_teams_that_have_parted_pause_apart() -> None:
     assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
 
 
-def no_memory(*args: Any) -> None:
-    raise torch.OutOfMemoryError("no memory")
-
-
 def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     team, runs = seated(config("rcad", epochs=3), range(4))
     runs[0].epoch = runs[2].epoch = 1
@@ -241,7 +212,7 @@ def _without_collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_without_collector")
-@pytest.mark.parametrize("how", ["ended", "failed", "parted", "by themselves"])
+@pytest.mark.parametrize("how", ["failed", "parted", "by themselves"])
 def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor waits for the collector of cycles, which knows nothing of a GPU's memory."""
     team, runs = seated(config("grow" if how == "by themselves" else "rcad", epochs=2), range(3))
@@ -250,8 +221,6 @@ def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyP
         runs[2].epoch = 1
         team.drop(next(iter(team.runs)))  # another process has finished it
         turn([team])
-    elif how == "ended":
-        finish(team)
     elif how == "failed":
         turn([team])
         held = list(team.runs)
@@ -264,15 +233,8 @@ def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyP
         one.drop(next(iter(one.runs)))
         del one
         turn(others)
-    if how == "ended":
-        del team
     runs.clear()
     assert model() is None
-
-
-def joined(runs: int = 3) -> JoinedUpdate:
-    _, trainers = seated(config("rcad", model="resnet18", channels_last=True), range(runs))
-    return JoinedUpdate([run.stepper.update for run in trainers])
 
 
 def shifted(like: Tensor) -> Tensor:
@@ -282,7 +244,8 @@ def shifted(like: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("how", ["as it lies", "elsewhere", "in another order", "in bf16"])
 def test_each_run_gets_its_own_part(how: str) -> None:
-    update = joined()
+    _, runs = seated(config("rcad", model="resnet18", channels_last=True), range(3))
+    update = JoinedUpdate([run.stepper.update for run in runs])
     weights = list(update.model.parameters())
     grads = {
         "as it lies": lambda weight: torch.randn_like(weight),
@@ -301,12 +264,8 @@ def test_each_run_gets_its_own_part(how: str) -> None:
         for parameter, old, part in zip(own, before[run], parts, strict=True):
             assert part.shape == parameter.shape
             torch.testing.assert_close(parameter, old + part)
-
-
-def test_none_is_nobodys() -> None:
-    update = joined(2)
-    weights = list(update.model.parameters())
-    assert update.split(weights, [None] * len(weights)) == [[None] * len(weights)] * 2
+    nothing: list[Tensor | None] = [None] * len(weights)
+    assert update.split(weights, nothing) == [nothing] * 3
 
 
 @pytest.mark.parametrize("engine", ["eager", "graph"])
@@ -340,7 +299,6 @@ def alone_on_gpu(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("settings", [*KINDS.values(), RESNET], ids=[*KINDS, "resnet"])
 def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Joined steps with and without capture, bit for bit."""
@@ -362,7 +320,6 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_those_at_the_same_step_join_on_a_gpu() -> None:
     places, settings = (1, 0, 1, 2), wide(config("rcad", epochs=4))
     with deterministic(True, CUDA):
@@ -380,7 +337,6 @@ def test_those_at_the_same_step_join_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_who_the_others_are_changes_nothing() -> None:
     """The same run in the same place of teams with other mates, one of them lost; places sum in other orders."""
     settings = wide(config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16"))
@@ -400,7 +356,6 @@ def test_who_the_others_are_changes_nothing() -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("engine", ["graph", "compile"])
 def test_bf16_over_fifty_steps(engine: Engine) -> None:
     """Joined against alone; a repeated lone run says how far apart equals may be."""

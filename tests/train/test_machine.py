@@ -23,14 +23,19 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
         (True, CUDA, (True, False)),
     ],
 )
-def test_algorithms(wanted: bool, device: torch.device, inside: tuple[bool, bool]) -> None:
+def test_algorithms(
+    wanted: bool, device: torch.device, inside: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def now() -> tuple[bool, bool]:
         return torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
 
-    before = now()
+    before, switched = now(), []
+    switch = torch.use_deterministic_algorithms
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: (switched.append(on), switch(on)))
     with deterministic(wanted, device):
         assert now() == inside
     assert now() == before
+    assert switched == [True, False] * wanted  # torch loads its compiler for it, a second at the start of every run
 
 
 def test_start_up_is_timed_where_asked_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -72,12 +77,3 @@ def test_several_devices_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch)
         pick_devices("0,4")
     with pytest.raises(InputError, match="got both: cuda:1 and 2"):
         pick_devices("2", "cuda:1")
-
-
-def test_what_is_so_already_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch loads its compiler to be told, a second at the start of every run."""
-    asked: list[bool] = []
-    monkeypatch.setattr(torch, "use_deterministic_algorithms", asked.append)
-    with deterministic(False, CPU):
-        pass
-    assert asked == []

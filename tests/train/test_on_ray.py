@@ -5,8 +5,8 @@ Skipped without ray; `make test-ray` installs it and runs them.
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -21,18 +21,16 @@ import pytest
 from rcad.errors import InputError, MissingExtraError
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
-from rcad.train.cluster.on_ray import OnRay, _Crew, _sent
+from rcad.train.cluster.on_ray import OnRay, _Crew, _files
 from rcad.train.place import Executor, Place
-from rcad.train.progress import Silent
+from rcad.train.processes import portable
 from rcad.train.scheduler import Work, schedule
 from rcad.train.stop import Stop
+from tiny_runs import Listener, Watcher, essence
 
 RUNS = 12
-TIMES = ("started", "finished", "timings", "peak_memory_bytes", "sha256")
 
 
 def test_an_executor_is_named() -> None:
@@ -67,55 +65,44 @@ class PretendedRay:
         return self.answer
 
 
-class Heard:
-    pace = 0.0
-
-    def __init__(self) -> None:
-        self.records: list[RunRecord] = []
-
-    def progress(self, config: RunConfig) -> Silent:
-        return Silent()
-
-    def ended(self, record: RunRecord) -> None:
-        self.records.append(record)
-
-    def busy(self, config: RunConfig, error: BusyError) -> None:
-        raise AssertionError
-
-
 def crew(place: Place, config: RunConfig, answer: Any) -> Any:
     """One task of one run, which has ended with this answer."""
-    work = Work([config], place, Stop(), Heard())
+    work = Work([config], place, Stop(), Listener([config]))
     return _Crew(PretendedRay(answer), Executor(), work, on_gpu=False, tasks={"task": [config]})
 
 
 def test_the_log_of_a_run_that_failed_lies_in_its_folder(tmp_path: Path) -> None:
     place, config = Place(Store.open(tmp_path / "runs"), device="cpu"), configure("digits[:60]", [("erm", ())])
-    found = crew(place, config, (("failed", "KeyError: 'x'", "on node-7, process 12\nTraceback ..."), []))
-    found._ended("task")
-    assert str(found.problem).startswith("KeyError: 'x'; its log is ")
-    assert Path(str(found.problem).rpartition("its log is ")[2]).read_text().startswith("on node-7, process 12")
+    try:
+        raise KeyError("x")
+    except KeyError as error:
+        problem = pickle.loads(pickle.dumps(portable(error)))
+    tasks = crew(place, config, (problem, []))
+    tasks._ended("task")
+    words, _, log = str(tasks.problem).rpartition("; its log is ")
+    assert words == "KeyError: 'x'"
+    assert Path(log).read_text().startswith("Traceback ")
 
 
 def test_files_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
     config = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
     there, here = (Place(Store.open(tmp_path / name), device="cpu") for name in ("there", "here"))
     schedule([config], there)
-    files = _sent(there.store, config)
+    files = _files(there.store, config)
     damaged = {**files, "files": {**files["files"], WEIGHTS: files["files"][WEIGHTS][:-1]}}
     with pytest.raises(InputError, match="but its files differ"):
-        crew(here, config, (("over",), [damaged]))._ended("task")
+        crew(here, config, (None, [damaged]))._ended("task")
     assert here.store.record(config) is None
-    found = crew(here, config, (("over",), [files]))
-    found._ended("task")
-    assert found.work.listener.records == [there.store.get(config_id(config))]
+    tasks = crew(here, config, (None, [files]))
+    tasks._ended("task")
+    assert tasks.work.listener.records == [there.store.get(config_id(config))]
     assert (here.store.folder(config_id(config)) / WEIGHTS).read_bytes() == files["files"][WEIGHTS]
 
 
 def test_a_task_holds_as_many_runs_as_share_its_gpu(tmp_path: Path) -> None:
     configs = [configure("digits[:60]", [("erm", ())], seed=seed) for seed in range(20)]
     place = Place(Store.open(tmp_path / "runs"), joined=5)
-    work, cluster = Work(configs, place, Stop(), Heard()), PretendedRay(CPU=16.0, GPU=2.0)
+    work, cluster = Work(configs, place, Stop(), Listener(configs)), PretendedRay(CPU=16.0, GPU=2.0)
 
     def sizes(backend: OnRay, on_gpu: bool = True) -> list[int]:
         return [len(share) for share in backend._shares(cluster, work, on_gpu)]
@@ -167,36 +154,13 @@ def sequential(tmp_path_factory: pytest.TempPathFactory, configs: list[RunConfig
     return place.store
 
 
-def plain(record: RunRecord) -> dict[str, Any]:
-    found = {key: value for key, value in json.loads(record.to_json()).items() if key not in TIMES}
-    for row in found["epochs"]:
-        row.pop("seconds")
-    return found
-
-
-def assert_same(found: Store, wanted: Store, configs: list[RunConfig]) -> None:
-    assert found.ids() == sorted(map(config_id, configs))
+def assert_same(store: Store, sequential: Store, configs: list[RunConfig]) -> None:
+    assert store.ids() == sorted(map(config_id, configs))
     for config in configs:
         run = config_id(config)
-        assert plain(found.get(run)) == plain(wanted.get(run))
-        assert (found.folder(run) / WEIGHTS).read_bytes() == (wanted.folder(run) / WEIGHTS).read_bytes()
-        assert len((found.folder(run) / "log.jsonl").read_text().splitlines()) == config.train.epochs
-
-
-class Watching(Silent):
-    """Does something once so many runs are done."""
-
-    def __init__(self, after: int, act: Any) -> None:
-        self.after, self.act, self.notes, self.texts = after, act, list[str](), set[str]()
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-        if sum(one.startswith("done") for one in self.notes) == self.after:
-            self.after = -1
-            self.act()
-
-    def overall(self, done: float, total: float, text: str) -> None:
-        self.texts.add(text)
+        assert essence(store.get(run)) == essence(sequential.get(run))
+        assert (store.folder(run) / WEIGHTS).read_bytes() == (sequential.folder(run) / WEIGHTS).read_bytes()
+        assert len(store.log(run).read_text().splitlines()) == config.train.epochs
 
 
 DRIVER = """
@@ -204,6 +168,7 @@ import pickle, sys, time
 from pathlib import Path
 from rcad.runs.store import Store
 from rcad.train.place import Executor, Place
+from rcad.train.processes import portable
 from rcad.train.scheduler import schedule
 address, runs, configs, executor = pickle.loads(Path(sys.argv[1]).read_bytes())
 place = Place(Store.open(runs), device="cpu", checkpoint_seconds=0.0, executor=executor)
@@ -216,7 +181,6 @@ schedule(configs, place)
 def test_no_record_is_lost_doubled_or_different(
     tmp_path: Path, cluster: Any, configs: list[RunConfig], sequential: Store, mode: Any
 ) -> None:
-    import pickle
 
     executor = Executor(cluster.address, store_mode=mode)
     store = Store.open(tmp_path / "runs")
@@ -231,10 +195,12 @@ def test_no_record_is_lost_doubled_or_different(
     assert already >= 2
     # The same command again: one node of two is killed in the middle.
     victim = next(iter(cluster.worker_nodes))
-    watching = Watching(already + 2, lambda: cluster.remove_node(victim, allow_graceful=False))
+    watcher = Watcher(
+        lambda watcher: sum(note.startswith("done") for note in watcher.notes) == already + 2,
+        lambda: cluster.remove_node(victim, allow_graceful=False),
+    )
     place = Place(store, device="cpu", checkpoint_seconds=0.0, executor=executor)
-    outcome = schedule(configs, place, watching)
-    assert outcome.complete
-    assert watching.after == -1 or already >= RUNS - 2
+    assert schedule(configs, place, watcher).complete
+    assert watcher.acted or already >= RUNS - 2
     assert_same(store, sequential, configs)
     assert os.environ.get("RAY_ADDRESS") is None

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,18 @@ from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
-from rcad.runs.store import WEIGHTS, Store
-from rcad.train.checkpoint import load_tensors
+from rcad.runs.store import Store
 from rcad.train.cluster.ranks import connected, launch, make_together
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.step import Ranks
+from tiny_runs import weights
 from workers import in_ranks
 
 EPOCHS = 2
-WHOLE = ["model.norm=batch"]
+FEW, WHOLE = ["model.width=4", "optim.name=sgd", "optim.lr=0.05"], ["model.norm=batch"]
 CASES: dict[str, tuple[str, list[str]]] = {
     "erm, GroupNorm": ("erm", ["model.norm=group"]),
     "rcad, GroupNorm": ("rcad", ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
@@ -48,20 +47,13 @@ def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
     """10 steps an epoch, the last of a few examples: fewer than there are processes, or one for each."""
     method, settings = CASES[case]
     rows = 239 + LAST.get(case, 1)
-    few = [
-        "model.width=4",
-        "train.batch_size=20",
-        "optim.name=sgd",
-        "optim.lr=0.05",
-        "data.validation=0.245",
-        "optim.schedule=constant",
-    ]
+    few = [*FEW, "train.batch_size=20", "data.validation=0.245", "optim.schedule=constant"]
     return configure(f"digits[:{rows}]", parse_method(method), epochs=epochs, settings=[*few, *settings])
 
 
 def streamed_config(folder: Path) -> RunConfig:
     """The same of class folders of images, which each process reads for itself."""
-    few = ["model.width=4", "train.batch_size=16", "optim.name=sgd", "optim.lr=0.05", "model.norm=batch"]
+    few = [*FEW, *WHOLE, "train.batch_size=16"]
     return configure(str(folder), parse_method("data_augmentation + rcad"), epochs=2, settings=few)
 
 
@@ -69,14 +61,10 @@ def place_in(folder: Path, **more: Any) -> Place:
     return Place(Store.open(folder), device="cpu", **more)
 
 
-def weights(place: Place, config: RunConfig) -> Mapping[str, torch.Tensor]:
-    return load_tensors(place.store.folder(config_id(config)) / WEIGHTS)[0]
-
-
-def assert_alike(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=2e-5, msg=lambda text, n=name: f"{n}: {text}")
+def assert_alike(place: Place, alone: Place, config: RunConfig) -> None:
+    """The same weights up to rounding."""
+    several, single = (weights(where.store, config_id(config)) for where in (place, alone))
+    torch.testing.assert_close(several, single, rtol=1e-4, atol=2e-5)
 
 
 PROGRAM = """
@@ -124,7 +112,7 @@ def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) 
         config = config_of(case)
         wanted, found = alone.store.get(config_id(config)), several.store.get(config_id(config))
         assert wanted.splits["train"].size % 20 == LAST.get(case, 1)
-        assert_alike(weights(several, config), weights(alone, config))
+        assert_alike(several, alone, config)
         assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
         for name, value in wanted.metrics.items():
             assert found.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), (case, name)
@@ -132,7 +120,7 @@ def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) 
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
             assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.6)
     config = streamed_config(alone.store.path.with_name("images"))
-    assert_alike(weights(several, config), weights(alone, config))
+    assert_alike(several, alone, config)
     assert len(several.store.records()) == len(CASES) + 1
 
 
@@ -151,7 +139,7 @@ def norms_in_a_rank() -> None:
                 x, up = torch.randn(2, count, 3, side, side, dtype=torch.float64, generator=draw)
                 mine = ranks.part(count)
                 alone, layer = torch.nn.BatchNorm2d(3).double(), torch.nn.BatchNorm2d(3).double()
-                ranks.prepared(layer)
+                ranks.prepare_model(layer)
                 layer.has_all = count < ranks.size  # type: ignore[assignment]
                 whole, part = x.clone().requires_grad_(), x[mine].clone().requires_grad_()
                 alone(whole).backward(up)
@@ -196,7 +184,7 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(
     found = place.store.get(config_id(config))
     assert found.started == record.started
     assert found.resolved["engine"] == "eager, 3 processes"
-    assert_alike(weights(place, config), weights(alone, config))
+    assert_alike(place, alone, config)
 
 
 @pytest.mark.slow

@@ -26,37 +26,21 @@ from rcad.runs.record import RunRecord, utc_now
 from rcad.runs.store import BEFORE, LAST, Store
 from rcad.train import machine
 from rcad.train import run as engine
-from rcad.train.checkpoint import load_tensors
 from rcad.train.describe import plan_of
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
-from rcad.train.progress import Silent
-from rcad.train.run import canonical_config, run
+from rcad.train.run import run
+from rcad.train.scheduler import canonical_config
 from rcad.train.stop import Stop
 from rcad.train.task import FEW_IMAGES, as_built, model_of, prepare
+from tiny_runs import Watcher, essence, same_weights, weights
 from workers import started
 
 SETTINGS = ("model.width=4", "train.batch_size=32")
 
 
 def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "digits[:200]") -> RunConfig:
-    return configure(data, [(method, ())], epochs=epochs, seed=seed, settings=SETTINGS)
-
-
-def weights(store: Store, config: RunConfig) -> dict[str, torch.Tensor]:
-    return load_tensors(store.folder(config_id(config)) / "model.safetensors")[0]
-
-
-def essence(record: Any) -> dict[str, Any]:
-    """A record without what may differ between two equal runs: times and memory."""
-    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in record.epochs]
-    return {
-        "id": record.id,
-        "status": record.status,
-        "epochs": rows,
-        "metrics": record.metrics,
-        "splits": record.splits,
-    }
+    return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=SETTINGS)
 
 
 def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
@@ -70,7 +54,7 @@ def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
     assert record.timings["train_seconds"] > 0
     assert record.versions["torch"].startswith("2.")
     assert not list(store.checkpoint(record.id).glob("*"))
-    assert weights(store, config)
+    assert weights(store, record.id)
 
 
 def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
@@ -85,13 +69,6 @@ def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
         assert chosen.metrics[f"last_{name}"] == last.metrics[f"test_{name}"]
     assert chosen.metrics["last_nll"] != chosen.metrics["test_nll"]
     assert not [name for name in last.metrics if name.startswith("last_")]
-
-
-def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, config = Store.open(tmp_path), small(epochs=1)
-    first = run(config, Place(store))
-    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda *args: pytest.fail("it was trained again"))
-    assert run(config, Place(store)) == first
 
 
 def table(path: Path, flip: bool) -> RunConfig:
@@ -148,28 +125,28 @@ def flip(path: Path, at: float = 0.7) -> None:
     path.write_bytes(content)
 
 
-def zero_tail(path: Path) -> None:
-    """What a power cut leaves."""
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A run that nothing disturbed."""
+    store = Store.open(tmp_path_factory.mktemp("straight"))
+    run(small("rcad_random", epochs=2), Place(store))
+    return store
 
 
-@pytest.mark.parametrize("damage", [flip, zero_tail, Path.unlink])
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
 @pytest.mark.parametrize("both", [False, True])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    damage: Callable[[Path], None], both: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Callable[[Path], None], both: bool, straight: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, whole, store = small("rcad_random", epochs=2), Store.open(tmp_path / "whole"), Store.open(tmp_path / "runs")
-    expected = run(config, Place(whole))
+    config, store = small("rcad_random", epochs=2), Store.open(tmp_path / "runs")
     last = stopped(config, store)
     for path in (last, last.with_name(BEFORE)) if both else (last,):
         damage(path)
     record = run(config, Place(store))
-    assert essence(record) == essence(expected)
-    ours, theirs = weights(store, config), weights(whole, config)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert essence(record) == essence(straight.get(record.id))
+    assert same_weights(store, straight, record.id)
     assert read_log(store.log(record.id)) == [dict(row) for row in record.epochs]
-    if damage is not Path.unlink:
+    if damage is flip:
         end = "starts over" if both else "goes on after epoch 0, step "
         assert len(caplog.messages) == 1 + both
         for words in caplog.messages:
@@ -204,43 +181,37 @@ def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(
 def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path) -> None:
     """Of two threads the sums differ from those of one."""
     config = configure("digits[:64]", [("erm", ())], epochs=1, settings=("model.width=32", "train.batch_size=8"))
-    before, records, found = torch.get_num_threads(), [], []
+    before, devices = torch.get_num_threads(), []
+    two, mixed, one = (Store.open(tmp_path / name) for name in ("two", "mixed", "one"))
     with patch.object(machine, "SMALL_IMAGE", 4):
-        for name, threads in (("two", (2, 2)), ("mixed", (2, 1)), ("one", (1, 1))):
-            store = Store.open(tmp_path / name)
+        for store, threads in ((two, (2, 2)), (mixed, (2, 1)), (one, (1, 1))):
             try:
                 torch.set_num_threads(threads[0])
                 stopped(config, store)
                 torch.set_num_threads(threads[1])
-                records.append(run(config, Place(store)))
+                devices.append(run(config, Place(store)).device)
                 assert torch.get_num_threads() == threads[1]
             finally:
                 torch.set_num_threads(before)
-            found.append(weights(store, config))
-    two, mixed, one = found
-    assert [record.device for record in records] == ["CPU, 2 threads", "CPU, 2 threads", "CPU, 1 thread"]
-    assert all(torch.equal(mixed[name], two[name]) for name in two)
-    assert not all(torch.equal(one[name], two[name]) for name in two)
+    assert devices == ["CPU, 2 threads", "CPU, 2 threads", "CPU, 1 thread"]
+    assert same_weights(mixed, two, config_id(config))
+    assert not same_weights(one, two, config_id(config))
 
 
 def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
     configs = [small("rcad_random", epochs=1, seed=seed) for seed in range(4)]
-    configs = [replace(one, model=replace(one.model, dropout=0.5)) for one in configs]  # draws at every step
-    before = torch.get_rng_state()
-    for name in ("alone", "together"):
-        store = Store.open(tmp_path / name)
+    configs = [replace(config, model=replace(config.model, dropout=0.5)) for config in configs]  # draws at every step
+    before, stores = torch.get_rng_state(), [Store.open(tmp_path / name) for name in ("alone", "together")]
+    for store in stores:
         threads = [Thread(target=run, args=(config, Place(store))) for config in configs]
         for thread in threads:
             thread.start()
-            if name == "alone":
+            if store is stores[0]:
                 thread.join()
         for thread in threads:
             thread.join()
     assert torch.equal(torch.get_rng_state(), before)
-    alone, together = Store.open(tmp_path / "alone"), Store.open(tmp_path / "together")
-    for config in configs:
-        theirs, ours = weights(alone, config), weights(together, config)
-        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert same_weights(*stores, *map(config_id, configs))
 
 
 def test_a_damaged_log_is_made_again_from_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -345,9 +316,7 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     assert store.ids() == [config_id(config)]
     record = run(config, Place(store))
     assert essence(record) == essence(expected)
-    ours, theirs = weights(store, config), weights(plain, config)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert same_weights(store, plain, record.id)
     logged = [row["epoch"] for row in read_log(store.log(record.id))]
     assert logged == sorted(set(logged))
 
@@ -362,40 +331,27 @@ def test_tiny_problems_take_one_thread_and_give_the_rest_back(tmp_path: Path) ->
         torch.set_num_threads(before)
 
 
-def config(method: str = "rcad", data: str = "digits[:60]") -> RunConfig:
-    return configure(data, parse_method(method), epochs=2)
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
-
-
 def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: Path) -> None:
-    place, notes = Place(Store.open(tmp_path), device="cpu"), Notes()
-    record = run(config(), place, notes)
-    (said,) = [line for line in notes.lines if "parameters" in line]
+    place, watcher = Place(Store.open(tmp_path), device="cpu"), Watcher()
+    config = configure("digits[:60]", parse_method("rcad"), epochs=2)
+    record = run(config, place, watcher)
+    (line,) = [note for note in watcher.notes if "parameters" in note]
     alpha = record.resolved["method"].partition("alpha=")[2].partition(",")[0]
-    assert said.startswith(f"SmallCNN, 89,933 parameters; rcad(alpha={alpha}, lam=0.1); CPU, ")
-    assert said.endswith("; 2 epochs of 2 steps")
-    planned = plan_of(config(), place)
-    assert planned.startswith(f"{said}, about ")
-    assert "rcad(alpha=0.5, lam=0.02)" in str(plan_of(config("rcad(alpha=0.5, lam=0.02)"), place))
-    assert plan_of(config(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")
+    assert line.startswith(f"SmallCNN, 89,933 parameters; rcad(alpha={alpha}, lam=0.1); CPU, ")
+    assert line.endswith("; 2 epochs of 2 steps")
+    assert plan_of(config, place).startswith(f"{line}, about ")
+    assert "rcad(alpha=0.5, lam=0.02)" in plan_of(small("rcad(alpha=0.5, lam=0.02)"), place)
+    assert plan_of(small(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")
 
 
 @pytest.mark.parametrize(
     ("method", "warned"), [("rcad(alpha=0.05)", True), ("rcad", False), ("rcad(alpha=0.5)", False)]
 )
 def test_an_alpha_far_too_small_is_told(method: str, warned: bool, tmp_path: Path) -> None:
-    notes = Notes()
-    run(config(method), Place(Store.open(tmp_path), device="cpu"), notes)
-    assert [line.startswith("alpha=0.05 is far below ") for line in notes.lines if "far below" in line] == [
-        True
-    ] * warned
+    watcher = Watcher()
+    run(small(method, epochs=1, data="digits[:60]"), Place(Store.open(tmp_path), device="cpu"), watcher)
+    warnings = [note for note in watcher.notes if "far below" in note]
+    assert [note.startswith("alpha=0.05 is far below ") for note in warnings] == [True] * warned
 
 
 @pytest.mark.parametrize(
@@ -412,10 +368,8 @@ def test_few_small_images_get_the_small_network(side: int, count: int, network: 
 
 
 def test_a_finished_run_keeps_the_network_it_was_made_with() -> None:
-    record = RunRecord(
-        config=config(), status="running", started=utc_now(), resolved={"model": "ResNet, 11 parameters"}
-    )
+    record = RunRecord(config=small(), status="running", started=utc_now(), resolved={"model": "ResNet, 11 parameters"})
     assert as_built(record).model.name == "resnet18"
     assert as_built(replace(record, resolved={})).model.name == "auto"
-    named = replace(config(), model=replace(config().model, name="mlp"))
-    assert as_built(RunRecord(config=named, status="running", started=utc_now())).model.name == "mlp"
+    named = replace(small(), model=replace(small().model, name="mlp"))
+    assert as_built(replace(record, id="", config=named)).model.name == "mlp"

@@ -28,9 +28,9 @@ from rcad.train.loop import Trainer
 from rcad.train.one_gpu import OneGPU, in_shares
 from rcad.train.place import Place
 from rcad.train.processes import Processes
-from rcad.train.progress import Silent
-from rcad.train.scheduler import Outcome, Work, one_by_one, schedule, suitable
+from rcad.train.scheduler import Work, choose_backend, one_by_one, schedule
 from rcad.train.stop import Interrupted, Stop, exit_code, stopping
+from tiny_runs import Watcher
 
 STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
 
@@ -51,20 +51,6 @@ def place(tmp_path: Path) -> Place:
 def written(config: RunConfig, status: Status = "done") -> RunRecord:
     finished = FINISHED if status in ("done", "diverged") else None
     return RunRecord(config=config, status=status, started=STARTED, finished=finished, metrics={"test_accuracy": 50.0})
-
-
-class Hearing(Silent):
-    def __init__(self) -> None:
-        self.shares: list[tuple[float, float]] = []
-        self.texts: list[str] = []
-        self.notes: list[str] = []
-
-    def overall(self, done: float, total: float, text: str) -> None:
-        self.shares.append((done, total))
-        self.texts.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 class Broken:
@@ -139,12 +125,9 @@ def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypat
     monkeypatch.setattr("rcad.train.stop.time.monotonic", lambda: now[0])
     monkeypatch.setattr(scheduler, "SHOW_S", -1.0)
 
-    class Passing(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            now[0] = 61.0
-
+    passing = Watcher(lambda watcher: watcher.text, lambda: now.__setitem__(0, 61.0))
     (done,) = schedule(CONFIGS[:1], place).records
-    outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, Passing(), minutes=1)
+    outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, passing, minutes=1)
     assert [record.status for record in outcome.records] == ["done", "interrupted"]
     assert (outcome.exit_code, outcome.out_of_time, outcome.signal) == (2, True, None)
     assert outcome.words() == "the time is up: 2 runs left; run the same command to continue"
@@ -172,27 +155,23 @@ def test_what_cannot_end_in_time_is_not_begun(place: Place, monkeypatch: pytest.
 
 
 def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
-    heard = Hearing()
+    watcher, again = Watcher(), Watcher()
     spelled = replace(CONFIGS[0], method=(("label_smoothing", (("eps", 0.01),)),))
-    outcome = schedule([CONFIGS[0], spelled, CONFIGS[0]], place, heard)
-    assert len(outcome.records) == len({record.id for record in outcome.records}) <= 2
-    assert sum(note.startswith("done: ") for note in heard.notes) == len(outcome.records)
-    assert "done already: erm on digits[:60], seed 0" in _said(schedule(CONFIGS[:1], place, again := Hearing()), again)
-
-
-def _said(outcome: Outcome, heard: Hearing) -> str:
-    return "\n".join(note.split("  ")[0] for note in heard.notes)
+    outcome = schedule([CONFIGS[0], spelled, CONFIGS[0]], place, watcher)
+    assert len(outcome.records) == len({record.id for record in outcome.records}) == 2
+    assert sum(note.startswith("done: ") for note in watcher.notes) == 2
+    schedule(CONFIGS[:1], place, again)
+    assert [note.split("  ")[0] for note in again.notes] == ["done already: erm on digits[:60], seed 0"]
 
 
 def test_busy_runs_are_left_to_others_and_looked_at_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
-    lock = place.store.lock(CONFIGS[1])
-    heard = Hearing()
-    outcome = schedule(CONFIGS, place, heard)
+    lock, watcher = place.store.lock(CONFIGS[1]), Watcher()
+    outcome = schedule(CONFIGS, place, watcher)
     assert [record.config.seed for record in outcome.records] == [0, 2, 3]
     assert (outcome.exit_code, outcome.complete, len(outcome.left)) == (2, False, 1)
     assert outcome.words().startswith(f"left seed 1 to process {os.getpid()} on ")
-    assert sum("seed 1  left to process" in note for note in heard.notes) == 2
+    assert sum("seed 1  left to process" in note for note in watcher.notes) == 2
     with pytest.raises(BusyError):
         schedule(CONFIGS[1:2], place)
     other = place.store.lock(config(9))
@@ -213,7 +192,7 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
     monkeypatch.setattr(scheduler, "cost", lambda config: 10.0)
     monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
     place.store.write(written(CONFIGS[0]))
-    heard = Hearing()
+    watcher = Watcher()
 
     def backend(work: Work) -> None:
         first, second = (work.listener.progress(config) for config in work.configs[:2])
@@ -226,11 +205,11 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
         work.listener.ended(written(work.configs[2]))  # told of at its end only, as by another machine
         work.listener.ended(written(work.configs[1], "interrupted"))
 
-    outcome = schedule(CONFIGS, place, heard, backend=backend)
-    assert heard.shares == [(0.0, 25.0), (2.5, 25.0), (2.5, 24.0), (5.0, 24.0), (15.0, 24.0)]
-    assert heard.texts[1] == "1 of 4 runs done; erm on digits[:60], seed 1: epoch 7/10"
-    assert "2 at work" in heard.texts[2]
-    assert heard.notes.count("digits: 10 classes") == 1
+    outcome = schedule(CONFIGS, place, watcher, backend=backend)
+    assert watcher.shares == [(0.0, 25.0), (2.5, 25.0), (2.5, 24.0), (5.0, 24.0), (15.0, 24.0)]
+    assert watcher.texts[1] == "1 of 4 runs done; erm on digits[:60], seed 1: epoch 7/10"
+    assert "2 at work" in watcher.texts[2]
+    assert watcher.notes.count("digits: 10 classes") == 1
     assert (outcome.unfinished, outcome.exit_code) == (1, 130)
 
 
@@ -239,31 +218,31 @@ def test_backends_suit_the_work(
 ) -> None:
     many = [replace(one, data=replace(one.data, name="digits[:50000]")) for one in CONFIGS]
     monkeypatch.setattr(scheduler, "cores", lambda: 16)
-    assert suitable(CONFIGS, place, None, None) is one_by_one
-    assert suitable(CONFIGS, place, None, 3) == Processes(3)
-    assert suitable(many, place, None, None) == Processes(2)
-    assert suitable(many, place, None, 1) is one_by_one
-    assert suitable(many[:1], place, None, 4) is one_by_one
+    assert choose_backend(CONFIGS, place, None, None) is one_by_one
+    assert choose_backend(CONFIGS, place, None, 3) == Processes(3)
+    assert choose_backend(many, place, None, None) == Processes(2)
+    assert choose_backend(many, place, None, 1) is one_by_one
+    assert choose_backend(many[:1], place, None, 4) is one_by_one
     with pytest.raises(InputError, match="the number of processes"):
-        suitable(many, place, None, 0)
+        choose_backend(many, place, None, 0)
     monkeypatch.setattr(scheduler, "cores", lambda: 1)
-    assert suitable(many, place, None, None) is one_by_one
+    assert choose_backend(many, place, None, None) is one_by_one
     assert not caplog.records
-    assert suitable(CONFIGS, replace(place, joined=2), 2, 1) is one_by_one
+    assert choose_backend(CONFIGS, replace(place, joined=2), 2, 1) is one_by_one
     assert caplog.messages == [
         "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
     ]
     monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cuda"))
     gpu = replace(place, device="auto")
-    assert suitable(CONFIGS, gpu, None, 1) == OneGPU(None)
-    assert suitable(CONFIGS, gpu, 4, None) == OneGPU(4)
-    assert suitable(CONFIGS, gpu, 1, None) is one_by_one
-    assert suitable(CONFIGS[:1], gpu, None, None) is one_by_one
+    assert choose_backend(CONFIGS, gpu, None, 1) == OneGPU(None)
+    assert choose_backend(CONFIGS, gpu, 4, None) == OneGPU(4)
+    assert choose_backend(CONFIGS, gpu, 1, None) is one_by_one
+    assert choose_backend(CONFIGS[:1], gpu, None, None) is one_by_one
     assert len(caplog.records) == 1
     two = replace(gpu, device="cuda:0", devices=("cuda:0", "cuda:2"))
-    assert suitable(CONFIGS, two, 4, 1) == Processes(2, ("cuda:0", "cuda:2"), 4)
-    assert suitable(CONFIGS[:1], two, None, 1) is one_by_one
-    suitable([config(deterministic=True), config(1)], replace(gpu, joined=2), None, None)
+    assert choose_backend(CONFIGS, two, 4, 1) == Processes(2, ("cuda:0", "cuda:2"), 4)
+    assert choose_backend(CONFIGS[:1], two, None, 1) is one_by_one
+    choose_backend([config(deterministic=True), config(1)], replace(gpu, joined=2), None, None)
     assert caplog.messages[1] == "--join: not for dropout, timm or train.deterministic"
 
 
@@ -313,12 +292,12 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(
     killing(1)
     configs = [config(seed, 3, arrays) for seed in range(8)]
     before = dict(os.environ)
-    outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), heard := Hearing(), processes=2)
+    outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), watcher := Watcher(), processes=2)
     assert deaths(tmp_path) == 1
     assert [record.status for record in outcome.records] == ["done"] * 8
     assert dict(os.environ) == before
     assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
-    assert any(note.startswith("going on after epoch") for note in heard.notes)
+    assert any(note.startswith("going on after epoch") for note in watcher.notes)
     alone = schedule(configs[1:2], Place(Store.open(tmp_path / "alone"), device="cpu"))
     assert outcome.records[1].metrics == alone.records[0].metrics
 
@@ -373,14 +352,8 @@ def test_what_a_worker_refuses_is_one_line(
 
 
 def test_workers_save_their_runs_when_asked_to_stop(place: Place, arrays: str, forked: None) -> None:
-    class Ending(Hearing):
-        def overall(self, done: float, total: float, text: str) -> None:
-            super().overall(done, total, text)
-            if "2 at work" in text and not self.notes.count("asked"):
-                self.notes.append("asked")
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    outcome = schedule([config(seed, 100_000, arrays) for seed in range(3)], place, Ending(), processes=2)
+    ending = Watcher(lambda watcher: "2 at work" in watcher.text, signal.SIGTERM)
+    outcome = schedule([config(seed, 100_000, arrays) for seed in range(3)], place, ending, processes=2)
     assert [record.status for record in outcome.records] == ["interrupted"] * 2
     assert (outcome.exit_code, outcome.unfinished) == (143, 3)
     assert all((place.store.checkpoint(record.id) / LAST).exists() for record in outcome.records)
@@ -405,41 +378,28 @@ def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, co
 
 def test_one_step_an_epoch_can_be_stopped_and_goes_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch as large as the set: there is no moment between two steps of an epoch."""
-
-    class Ending(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            if "epoch 2/6" in text and not stopped:
-                stopped.append(done)
-                os.kill(os.getpid(), signal.SIGTERM)
-
     monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
-    stopped: list[float] = []
     whole = config(epochs=6, batch_size=1000)
-    (record,) = schedule([whole], place, Ending()).records
+    ending = Watcher(lambda watcher: "epoch 2/6" in watcher.text, signal.SIGTERM)
+    (record,) = schedule([whole], place, ending).records
     assert (record.status, len(record.epochs)) == ("interrupted", 2)
-    (resumed,) = schedule([whole], place).records
-    (straight,) = schedule([whole], Place(Store.open(place.store.path / "other"), device="cpu")).records
-    assert resumed.metrics == straight.metrics
+    assert schedule([whole], place).records[0].metrics == metrics_of(whole, place)
+
+
+def metrics_of(config: RunConfig, place: Place) -> Any:
+    """Of the same run, elsewhere and undisturbed."""
+    (record,) = schedule([config], Place(Store.open(place.store.path / "undisturbed"), device="cpu")).records
+    return record.metrics
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_signal_in_the_final_evaluation_is_heard(nth: int, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_in_the_final_evaluation_is_heard(nth: int, place: Place) -> None:
     """The first evaluation is the last epoch's, the second the chosen one's, the third that of the held-out split."""
-    calls: list[str] = []
-
-    class Ending(Silent):
-        def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
-            if what == "evaluating":
-                calls.append(what)
-                if len(calls) == nth:
-                    os.kill(os.getpid(), signal.SIGINT)
-
-    one = replace(config(epochs=8), optim=replace(config().optim, lr=0.2))
-    outcome = schedule([one, config(1)], place, Ending())
+    ending = Watcher(lambda watcher: watcher.details.count("evaluating") == nth)
+    first = replace(config(epochs=8), optim=replace(config().optim, lr=0.2))
+    outcome = schedule([first, config(1)], place, ending)
     assert (outcome.exit_code, [record.status for record in outcome.records]) == (130, ["interrupted"])
-    resumed = schedule([one], place).records
-    straight = schedule([one], Place(Store.open(place.store.path / "other"), device="cpu")).records
-    assert resumed[0].metrics == straight[0].metrics
+    assert schedule([first], place).records[0].metrics == metrics_of(first, place)
 
 
 def test_a_signal_while_data_are_read_ends_it_at_once(
@@ -447,24 +407,17 @@ def test_a_signal_while_data_are_read_ends_it_at_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     images(classes=2, each=8)
-    told: list[int] = []
-
-    class Reading(Silent):
-        def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
-            told.append(done)
-            if len(told) == 1:
-                os.kill(os.getpid(), signal.SIGTERM)
-
+    reading = Watcher(lambda watcher: watcher.details, signal.SIGTERM)
     place = replace(place, cache_dir=tmp_path / "cache")
     settings = ("model.width=4", "train.epochs=1")
-    one = configure("images", [("erm", ())], settings=settings)
-    outcome = schedule([one, replace(one, seed=1)], place, Reading())
+    first = configure("images", [("erm", ())], settings=settings)
+    outcome = schedule([first, replace(first, seed=1)], place, reading)
     assert (outcome.exit_code, outcome.records, outcome.unfinished) == (143, (), 2)
     assert outcome.words() == "stopped: 2 runs left; run the same command to continue"
-    assert len(told) == 1
+    assert len(reading.details) == 1
     assert place.store.ids() == []
     assert not list((tmp_path / "cache").rglob("*partial*"))
-    assert schedule([one], place).complete
+    assert schedule([first], place).complete
 
 
 def test_a_signal_while_it_starts_ends_it_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

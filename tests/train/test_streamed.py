@@ -15,9 +15,7 @@ from rcad.data.streams import Stream
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.plain import config_id
 from rcad.runs.store import Store
-from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
@@ -25,6 +23,7 @@ from rcad.train.run import run
 from rcad.train.step import Streamed
 from rcad.train.stop import Stop
 from rcad.train.task import Reader, method_of, model_of, prepare
+from tiny_runs import CPU, same_weights
 
 SETTINGS = ("model.width=4", "train.batch_size=16", "optim.lr=0.01", "model.norm=batch")
 
@@ -48,24 +47,25 @@ def config_of(folder: Path, method: str = "rcad") -> RunConfig:
     return configure(str(folder), [(method, ())], epochs=3, settings=SETTINGS)
 
 
-def place(path: Path, cache: Path, *, stream: bool, **more: float) -> Place:
-    return Place(Store.open(path), cache_dir=cache, device="cpu", stream=stream, **more)  # type: ignore[arg-type]
+@pytest.fixture
+def streamed(tmp_path: Path) -> Place:
+    """A place where images stay on disk."""
+    return Place(Store.open(tmp_path / "streamed"), cache_dir=tmp_path / "cache", device="cpu", stream=True)
 
 
-def weights(where: Place, config: RunConfig) -> dict[str, torch.Tensor]:
-    return load_tensors(where.store.folder(config_id(config)) / "model.safetensors")[0]
+@pytest.fixture
+def memory(streamed: Place) -> Place:
+    return replace(streamed, store=Store.open(streamed.store.path.with_name("memory")), stream=False)
 
 
 @pytest.mark.parametrize("method", ["rcad", "cutmix", "data_augmentation"])
-def test_the_weights_are_those_of_a_run_in_memory(folder: Path, tmp_path: Path, method: str) -> None:
+def test_the_weights_are_those_of_a_run_in_memory(folder: Path, streamed: Place, memory: Place, method: str) -> None:
     config = config_of(folder, method)
-    streamed, memory = (place(tmp_path / name, tmp_path / "c", stream=name == "s") for name in ("s", "m"))
     first, second = run(config, streamed), run(config, memory)
     assert first.id == second.id
     assert first.metrics == second.metrics
     assert first.metrics["test_top5"] >= first.metrics["test_accuracy"]
-    for name, value in weights(memory, config).items():
-        assert torch.equal(weights(streamed, config)[name], value), name
+    assert same_weights(streamed.store, memory.store, first.id)
     assert first.data_sha256.startswith("files:")
     # Either way finds the other's record.
     assert run(config, replace(memory, store=streamed.store)) == first
@@ -73,23 +73,22 @@ def test_the_weights_are_those_of_a_run_in_memory(folder: Path, tmp_path: Path, 
 
 
 def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, streamed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(config_of(folder), method=(("rcad", (("alpha", 1.0), ("lam", 0.1))),))
-    where = place(tmp_path / "runs", tmp_path / "c", stream=True, checkpoint_seconds=0.0)
-    whole = run(config, replace(where, store=Store.open(tmp_path / "whole")))
+    straight = replace(streamed, store=Store.open(streamed.store.path.with_name("straight")))
+    whole = run(config, straight)
     monkeypatch.setattr("rcad.train.run.low_alpha", lambda *_: [])  # looks at a few images at every start
     stops, calls = 0, []
     for kind, name in ((Streamed, "expect"), (Streamed, "split"), (Stream, "batches")):
         monkeypatch.setattr(kind, name, _counted(getattr(kind, name), name, calls))
-    while (record := run(config, where, stop=_after(5))).status == "interrupted":
+    while (record := run(config, replace(streamed, checkpoint_seconds=0.0), stop=_after(5))).status == "interrupted":
         stops += 1
     assert stops > 3
     # Nothing was decoded that had not been expected, also where an epoch went on.
     assert calls.count("batches") == calls.count("expect") + calls.count("split") > stops
     assert record.metrics == whole.metrics
-    expected = weights(replace(where, store=Store.open(tmp_path / "whole")), config)
-    assert all(torch.equal(value, expected[name]) for name, value in weights(where, config).items())
+    assert same_weights(streamed.store, straight.store, whole.id)
 
 
 def _counted(function: Callable[..., Any], name: str, calls: list[str]) -> Callable[..., Any]:
@@ -108,51 +107,44 @@ def _after(questions: int) -> Stop:
     return stop
 
 
-def test_files_that_changed_are_other_data(folder: Path, tmp_path: Path) -> None:
+def test_files_that_changed_are_other_data(folder: Path, streamed: Place, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    config, where = config_of(copy, "erm"), place(tmp_path / "runs", tmp_path / "c", stream=True)
-    run(config, where)
+    run(config_of(copy, "erm"), streamed)
     next((copy / "train" / "1").glob("*.png")).unlink()
     with pytest.raises(InputError, match=r"^expected the data that run .* was made from, but .* has changed since"):
-        run(config, where)
+        run(config_of(copy, "erm"), streamed)
 
 
-def test_examples_that_were_not_expected_come_all_the_same(folder: Path, tmp_path: Path) -> None:
-    where = place(tmp_path / "runs", tmp_path / "c", stream=True)
+def test_examples_that_were_not_expected_come_all_the_same(folder: Path, streamed: Place, memory: Place) -> None:
     config = config_of(folder)
-    x = prepare(config, Reader(where)(config.data), torch.device("cpu")).train[0]
-    memory = prepare(config, Reader(replace(where, stream=False))(config.data), torch.device("cpu")).train[0]
+    x, expected = (prepare(config, Reader(place)(config.data), CPU).train[0] for place in (streamed, memory))
     assert isinstance(x, Streamed)
     x.expect(torch.arange(40).split(8))
     for index in (torch.arange(8), torch.tensor([3, 50, 3]), torch.arange(16, 24)):
-        assert torch.equal(x[index], memory[index])
+        assert torch.equal(x[index], expected[index])
 
 
-def test_what_takes_images_in_memory_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_what_takes_images_in_memory_is_refused(folder: Path, streamed: Place) -> None:
     config = replace(config_of(folder), method=(("me_ada", ()),))
     words = "leaves the training set as it is, for its images are streamed from disk, but got 'me_ada'"
     with pytest.raises(InputError, match=words):
-        run(config, place(tmp_path / "runs", tmp_path / "c", stream=True))
+        run(config, streamed)
 
 
-def test_runs_are_not_joined_and_steps_are_not_captured(folder: Path, tmp_path: Path) -> None:
-    config, where = config_of(folder), place(tmp_path / "runs", tmp_path / "c", stream=True)
-    problem = prepare(config, Reader(where)(config.data), torch.device("cpu"))
+def test_runs_are_not_joined_and_steps_are_not_captured(folder: Path, streamed: Place) -> None:
+    config = config_of(folder)
+    problem = prepare(config, Reader(streamed)(config.data), CPU)
     trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), engine="graph")
     assert trainer.stepper.name == "eager"
     with pytest.raises(InputError, match="expected images in memory to join runs, but these are streamed from disk"):
         JoinedUpdate([trainer.stepper.update] * 2)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.gpu
+def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder: Path, streamed: Place, memory: Place) -> None:
     config = config_of(folder)
     config = replace(config, train=replace(config.train, deterministic=True))
-    streamed, memory = (
-        Place(Store.open(tmp_path / name), cache_dir=tmp_path / "c", device="cuda", engine="eager", stream=name == "s")
-        for name in ("s", "m")
-    )
-    run(config, replace(streamed, engine="auto"))
-    run(config, memory)
-    assert all(torch.equal(weights(streamed, config)[name], value) for name, value in weights(memory, config).items())
+    record = run(config, replace(streamed, device="cuda"))
+    run(config, replace(memory, device="cuda", engine="eager"))
+    assert same_weights(streamed.store, memory.store, record.id)

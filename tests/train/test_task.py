@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -57,41 +58,23 @@ def test_uncapped_and_too_much(row: object) -> None:
     assert method_of(config(("gaussian", (("cap", 0.0),)), row), problem).name
 
 
-def test_uncapped_and_little_is_allowed() -> None:
-    chosen = config(UNCAPPED, ("rcad", (("alpha", 0.3), ("lam", 0.89))))
-    problem = prepare(chosen, synthetic(), torch.device("cpu"))
-    assert method_of(chosen, problem).likelihood.cap is None  # type: ignore[union-attr]
-
-
-def test_two_terms_are_paid_for_together() -> None:
-    both = compose(methods.rcad(alpha=0.3, lam=0.5), methods.confidence_penalty(lam=0.4), methods.gaussian(cap=None))
-    with pytest.raises(InputError, match=r"cap=None and lam=0.9:"):
-        stacked(both)
-
-
 def test_the_stacked_trainer_wants_to_be_told() -> None:
-    wild = compose(methods.gaussian(cap=None), methods.rcad(alpha=0.3, lam=1.2))
-    tame = compose(methods.gaussian(cap=None), methods.rcad(alpha=0.3, lam=0.2))
+    def train(*chosen: Method, may_diverge: bool = False) -> None:
+        x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+        optim = replace(OPTIM, lr=0.001)
+        sizes: Any = {"epochs": 1, "batch_size": 6, "hidden": (4,), "seeds": range(len(chosen))}
+        train_stacked(
+            StackedProblem(Examples(x, x.sum(1)), 0), list(chosen), optim=optim, may_diverge=may_diverge, **sizes
+        )
+
+    uncapped = methods.gaussian(cap=None)
+    wild, tame = (compose(uncapped, methods.rcad(alpha=0.3, lam=lam)) for lam in (1.2, 0.89))
     with pytest.raises(InputError, match=CAP):
-        stacked(tame, wild)
-    stacked(tame, wild, may_diverge=True)
-    stacked(tame)
-
-
-def stacked(*chosen: Method, may_diverge: bool = False) -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(12, 3, generator=generator)
-    problem = StackedProblem(Examples(x, x.sum(1)), 0)
-    train_stacked(
-        problem,
-        list(chosen),
-        seeds=range(len(chosen)),
-        optim=replace(OPTIM, lr=0.001),
-        epochs=1,
-        batch_size=6,
-        hidden=(4,),
-        may_diverge=may_diverge,
-    )
+        train(tame, wild)
+    train(tame, wild, may_diverge=True)
+    train(tame)
+    with pytest.raises(InputError, match=r"cap=None and lam=0.9:"):  # two terms are paid for together
+        train(compose(uncapped, methods.rcad(alpha=0.3, lam=0.5), methods.confidence_penalty(lam=0.4)))
 
 
 def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:

@@ -21,12 +21,11 @@ from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
-from rcad.runs.words import said_held_out
 from rcad.train import scheduler, trackers
 from rcad.train.place import Place
-from rcad.train.progress import Silent
 from rcad.train.scheduler import schedule
 from rcad.train.trackers import TRACKERS, Subject, Tracked, parse_trackers, track_study
+from tiny_runs import Watcher
 
 Row = dict[str, Any]
 
@@ -38,7 +37,7 @@ def config(epochs: int = 3, seed: int = 0) -> RunConfig:
 class Heard:
     """A tracker that keeps what it is told; `fails` names what it cannot do."""
 
-    told: list[tuple[Any, ...]] = []  # noqa: RUF012
+    calls: list[tuple[Any, ...]] = []  # noqa: RUF012
     fails = ""
 
     def __init__(self, subject: Subject) -> None:
@@ -52,7 +51,7 @@ class Heard:
     def _tell(self, what: str, *words: Any) -> None:
         if what == self.fails:
             raise OSError("the server\nis away")
-        self.told.append((what, self._id, *words))
+        self.calls.append((what, self._id, *words))
 
     def log(self, step: int, row: Row) -> None:
         self._tell("log", step, dict(row))
@@ -64,7 +63,7 @@ class Heard:
 @pytest.fixture(autouse=True)
 def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Heard]:
     monkeypatch.setitem(TRACKERS, "heard", Heard)
-    monkeypatch.setattr(Heard, "told", [])
+    monkeypatch.setattr(Heard, "calls", [])
     monkeypatch.setattr(Tracked, "failed", set())
     monkeypatch.setattr(trackers, "LOOK_S", 0.0)
     monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
@@ -76,21 +75,18 @@ def place(tmp_path: Path, *names: str) -> Place:
     return Place(Store.open(tmp_path / "runs"), device="cpu", track=names or ("heard",))
 
 
-class Stopping(Silent):
+def stopping() -> Watcher:
     """Ctrl-C in the middle."""
-
-    def overall(self, done: float, total: float, text: str) -> None:
-        if done >= 0.5 * total:
-            os.kill(os.getpid(), 2)
+    return Watcher(lambda watcher: watcher.shares and watcher.done >= 0.5 * watcher.shares[-1][1])
 
 
-def steps(told: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]:
-    return [one[2] for one in told if one[0] == "log" and run in (None, one[1])]
+def steps(calls: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]:
+    return [call[2] for call in calls if call[0] == "log" and run in (None, call[1])]
 
 
 def test_a_run_is_told_epoch_by_epoch_and_then_its_end(tmp_path: Path, heard: type[Heard]) -> None:
     (record,) = schedule([config()], place(tmp_path)).records
-    first, *rows, last = heard.told
+    first, *rows, last = heard.calls
     assert first == ("open", record.id, "erm on digits[:60], seed 0", "run")
     assert [row[3] for row in rows] == [dict(row) for row in record.epochs]
     assert last[2] == "done"
@@ -103,12 +99,7 @@ def test_a_run_is_told_epoch_by_epoch_and_then_its_end(tmp_path: Path, heard: ty
 
 def test_epochs_are_told_while_the_run_goes_on(tmp_path: Path, heard: type[Heard]) -> None:
     seen: list[list[int]] = []
-
-    class Watching(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            seen.append(steps(heard.told))
-
-    schedule([config()], place(tmp_path), Watching())
+    schedule([config()], place(tmp_path), Watcher(lambda watcher: seen.append(steps(heard.calls))))
     assert [1] in seen
     assert [1, 2] in seen
 
@@ -117,28 +108,28 @@ def test_what_was_told_is_not_told_again_and_a_new_address_is_told_all(
     tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule([config()], Place(Store.open(tmp_path / "runs"), device="cpu"))
-    assert not heard.told
+    assert not heard.calls
     schedule([config()], place(tmp_path))  # it had been finished before anybody asked for a tracker
-    first = list(heard.told)
+    first = list(heard.calls)
     assert steps(first) == [1, 2, 3]
     assert first[-1][2] == "done"
     schedule([config()], place(tmp_path))
-    assert heard.told == first
+    assert heard.calls == first
     monkeypatch.setenv("HEARD", "elsewhere")
     schedule([config()], place(tmp_path))
-    assert heard.told == first * 2
+    assert heard.calls == first * 2
 
 
 def test_a_run_that_goes_on_continues_its_tracked_run(tmp_path: Path, heard: type[Heard]) -> None:
-    stopped = schedule([config(epochs=5)], place(tmp_path), Stopping())
+    stopped = schedule([config(epochs=5)], place(tmp_path), stopping())
     assert not stopped.complete
-    before = steps(heard.told)
-    assert heard.told[-1][2] == "interrupted"
+    before = steps(heard.calls)
+    assert heard.calls[-1][2] == "interrupted"
     assert before in ([1, 2], [1, 2, 3])  # more than half of five
     schedule([config(epochs=5)], place(tmp_path))
-    assert steps(heard.told) == [1, 2, 3, 4, 5]
-    assert {one[1] for one in heard.told} == {config_id(config(epochs=5))}
-    assert heard.told[-1][2] == "done"
+    assert steps(heard.calls) == [1, 2, 3, 4, 5]
+    assert {one[1] for one in heard.calls} == {config_id(config(epochs=5))}
+    assert heard.calls[-1][2] == "done"
 
 
 @pytest.mark.parametrize("what", ["open", "log", "finish"])
@@ -155,8 +146,8 @@ def test_a_tracker_that_fails_costs_one_line_and_no_run(
     monkeypatch.setattr(Tracked, "failed", set())
     schedule([config(seed=seed) for seed in (0, 1)], place(tmp_path))
     for record in found.records:
-        assert steps(heard.told, record.id) == [1, 2, 3]
-        assert [one[2] for one in heard.told if one[:2] == ("finish", record.id)] == ["done"]
+        assert steps(heard.calls, record.id) == [1, 2, 3]
+        assert [one[2] for one in heard.calls if one[:2] == ("finish", record.id)] == ["done"]
 
 
 def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
@@ -171,7 +162,7 @@ def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
     monkeypatch.setattr(trackers, "write_text", no_space)
     monkeypatch.setattr(trackers, "read_log", damaged)
     assert schedule([config()], place(tmp_path)).records[0].status == "done"
-    assert steps(heard.told) == [1, 2, 3]
+    assert steps(heard.calls) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("text", ["[]", '{"heard x": 3}', '{"heard x": {"step": "1"}}', "{"])
@@ -180,21 +171,21 @@ def test_what_was_sent_is_sent_again_where_nobody_can_tell(text: str, tmp_path: 
     (sent,) = (tmp_path / "runs").glob(f"*/{trackers.SENT}")
     (name,) = json.loads(sent.read_text())
     sent.write_text(text.replace("heard x", name))
-    first = list(heard.told)
+    first = list(heard.calls)
     schedule([config()], place(tmp_path))
-    assert heard.told == first * 2
+    assert heard.calls == first * 2
 
 
 def test_rows_of_a_log_without_an_epoch_are_not_sent(tmp_path: Path, heard: type[Heard]) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text('{"loss": 1}\n{"epoch": "x"}\n{"epoch": 2, "loss": 3}\n')
     Tracked(["heard"], Subject("a", "a", "run", {}, tmp_path)).look(log)
-    assert steps(heard.told) == [2]
+    assert steps(heard.calls) == [2]
 
 
 def test_whoever_searches_is_told_no_test_numbers(tmp_path: Path, heard: type[Heard]) -> None:
-    schedule([config()], place(tmp_path), told=said_held_out)
-    numbers = heard.told[-1][3]
+    schedule([config()], place(tmp_path), held_out=True)
+    numbers = heard.calls[-1][3]
     assert "selected_val_nll" in numbers
     assert not [name for name in numbers if name.startswith(("test_a", "test_n", "last_"))]
 
@@ -206,13 +197,14 @@ def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: typ
     for count in (1, 2, 2):
         config = {"data": "digits"}
         track_study(("heard",), "tune", "a search", tmp_path, config, {"trials": count}, [page], rows=rows[:count])
-    assert steps(heard.told) == [1, 2]
-    assert [one[3] for one in heard.told if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
-    assert [one[3] for one in heard.told if one[0] == "finish"] == [{"trials": 1.0}, {"trials": 2.0}]
-    assert len({one[1] for one in heard.told}) == 1
+    assert steps(heard.calls) == [1, 2]
+    assert [one[3] for one in heard.calls if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
+    assert [one[3] for one in heard.calls if one[0] == "finish"] == [{"trials": 1.0}, {"trials": 2.0}]
+    assert len({one[1] for one in heard.calls}) == 1
 
 
 def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder called wandb, which an earlier run left, is not the package."""
     assert parse_trackers("heard, heard") == ("heard",)
     assert parse_trackers(None) == parse_trackers("") == ()
     with pytest.raises(InputError, match=r"--track to be one of wandb, mlflow, tensorboard, .*did you mean 'wandb'"):
@@ -221,9 +213,6 @@ def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(MissingExtraError, match=rf"\[{name}\]"):
             parse_trackers(name)
-
-
-def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", type(sys)("wandb"))
     with pytest.raises(MissingExtraError, match="wandb"):
         parse_trackers("wandb")
@@ -235,7 +224,7 @@ def test_a_folder_called_wandb_is_not_the_package(monkeypatch: pytest.MonkeyPatc
 def twice(tmp_path: Path, name: str) -> RunRecord:
     """A run that was stopped and went on, tracked; and told once more by a third call."""
 
-    schedule([config(epochs=4)], place(tmp_path, name), Stopping())
+    schedule([config(epochs=4)], place(tmp_path, name), stopping())
     (record,) = schedule([config(epochs=4)], place(tmp_path, name)).records
     schedule([config(epochs=4)], place(tmp_path, name))
     assert record.status == "done"

@@ -9,12 +9,12 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO
+from typing import Any, NamedTuple
 
-from rcad.data.cache import check_room, fingerprint, kept
+from rcad.data.cache import build_once, check_room, fingerprint, holding
 from rcad.data.files import DISK_ERRORS, reason
 from rcad.errors import InputError
 
@@ -23,8 +23,6 @@ MOST_RATIO, SMALL = 200, 256 << 20
 """More than 200 times its own size, and more than 256 MiB, is what a bomb unpacks to and no data set does."""
 _SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, NotImplementedError)
-File = tuple[str, int, Callable[[], IO[bytes]]]
-"""Name, bytes when unpacked, and what opens it."""
 # Headers that hold long names and the like are read into memory whole.
 _LONGEST_HEADER = 1 << 20
 
@@ -68,40 +66,34 @@ def check_member(archive: Path, name: str, *, regular: bool) -> None:
     )
 
 
-class _Budget:
-    """What an archive may unpack to, by its own size."""
-
-    def __init__(self, archive: Path) -> None:
-        self.archive, self.members, self.bytes = archive, 0, 0
-        self.most = max(SMALL, MOST_RATIO * archive.stat().st_size)
-
-    def spend(self, size: int) -> None:
-        self.members += 1
-        self.bytes += size
-        if self.bytes > self.most or self.members > MOST_MEMBERS:
-            got = f"{self.bytes / 1e9:.3g} GB" if self.bytes > self.most else f"over {MOST_MEMBERS:,} members"
-            raise InputError(
-                f"expected at most {self.most / 1e9:.3g} GB in {self.archive} by its size, but it unpacks to {got}; "
-                "unpack it by hand if you trust it"
-            )
-
-
 def extract(archive: Path, folder: Path) -> None:
     """Unpack a tar or zip into `folder`. All members are checked before the first is written.
 
-    Permissions, owners and times of the archive are not kept: they are no part of the data.
+    The checks are stricter than those of tarfile's data filter: no link, no absolute name, no bomb. Permissions, owners
+    and times of the archive are not kept: they are no part of the data.
     """
-    files = _zip_files if archive.name.lower().endswith(".zip") else _tar_files
-    with readable(archive):
-        check_room(folder, sum(size for _, size, _ in files(archive)), f"unpack {archive}")
-        for name, _, content in files(archive):
-            target = folder / name
+    with readable(archive), _opened(archive) as members:
+        files, total, most = [], 0, max(SMALL, MOST_RATIO * archive.stat().st_size)
+        for count, member in enumerate(members, 1):
+            check_member(archive, member.name, regular=member.is_file or member.is_folder)
+            total += member.size
+            if total > most or count > MOST_MEMBERS:
+                got = f"{total / 1e9:.3g} GB" if total > most else f"over {MOST_MEMBERS:,} members"
+                raise InputError(
+                    f"expected at most {most / 1e9:.3g} GB in {archive} by its size, but it unpacks to {got}; "
+                    "unpack it by hand if you trust it"
+                )
+            if member.is_file:
+                files.append(member)
+        check_room(folder, total, f"unpack {archive}")
+        for file in files:
+            target = folder / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            with content() as source, target.open("wb") as out:
+            with file.open() as source, target.open("wb") as out:
                 shutil.copyfileobj(source, out)
 
 
-def unpacked(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
+def unpack(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
     """The folder that holds the archive's files, unpacked into the cache the first time.
 
     Where everything lies in one top folder, that folder is returned.
@@ -115,48 +107,44 @@ def unpacked(archive: Path, cache_dir: Path | str | None = None, check: Callable
             check(archive)
         extract(archive, folder)
 
-    target = kept(cache_dir, f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}", build)
+    name = f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}"
+    target = build_once(cache_dir, name, build, holding())
     inside = [path for path in target.iterdir() if not path.name.startswith((".", "__MACOSX"))]
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
 
 
-class _Member(tarfile.TarInfo):
+class Member(NamedTuple):
+    """What an archive holds; `size` in bytes when unpacked. A link or a device is neither file nor folder."""
+
+    name: str
+    size: int
+    is_file: bool
+    is_folder: bool
+    open: Callable[[], Any]
+
+
+class _Header(tarfile.TarInfo):
     """A header of a tar; one that would fill the memory is refused before it is read."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type not in (*tarfile.REGULAR_TYPES, tarfile.GNUTYPE_SPARSE) and self.size > _LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {self.size} bytes")
-        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
-        return member
+        header: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return header
 
 
-def _tar_files(archive: Path) -> Iterator[File]:
-    """Every file of a tar, checked more strictly than by tarfile's data filter: no link, no absolute name, no bomb."""
-    budget = _Budget(archive)
-    with tarfile.open(archive, tarinfo=_Member) as opened:
-        for member in opened:
-            check_member(archive, member.name, regular=member.isreg() or member.isdir())
-            budget.spend(member.size)
-            if member.isreg():
-                yield member.name, member.size, partial(_tar_content, opened, member)
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[Iterable[Member]]:
+    """Open an archive and iterate over its members."""
+    if archive.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            yield (_zip_member(zipped, info) for info in zipped.infolist())
+    else:
+        with tarfile.open(archive, tarinfo=_Header) as tar:
+            yield (Member(m.name, m.size, m.isreg(), m.isdir(), partial(tar.extractfile, m)) for m in tar)
 
 
-def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    content = archive.extractfile(member)
-    assert content is not None
-    return content
-
-
-def _zip_files(archive: Path) -> Iterator[File]:
-    """Every file of a zip, all members checked before the first is given."""
-    with readable(archive):
-        budget = _Budget(archive)
-        with zipfile.ZipFile(archive) as opened:
-            members = opened.infolist()
-            for member in members:
-                kind = stat.S_IFMT(member.external_attr >> 16)
-                check_member(archive, member.filename, regular=kind in (0, stat.S_IFREG, stat.S_IFDIR))
-                budget.spend(member.file_size)
-            for member in members:
-                if not member.is_dir():
-                    yield member.filename, member.file_size, partial(opened.open, member)
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
+    regular = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+    name, is_folder = info.filename, info.filename.endswith("/")
+    return Member(name, info.file_size, regular and not is_folder, regular and is_folder, partial(archive.open, info))

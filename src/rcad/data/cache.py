@@ -27,21 +27,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, make_folder, writing
-from rcad.errors import InputError, expanded, shaped
+from rcad.data.files import digest, exclusive_lock, reading, writing
+from rcad.errors import InputError, expanded
 
+T = TypeVar("T")
 FORMAT = 1
 # Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
 DECODING = 3
 MANIFEST = "manifest.json"
-_ARRAY = {"shape": [int], "dtype": str, "bytes": int, "sha256": str}
-_MANIFEST = {"classes": [str], "note": str, "arrays": {str: _ARRAY}}
 CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
 SUMMED = 1 << 30
@@ -56,11 +55,12 @@ _OWN_NAMES = {
 # A file changed this recently may change again within the clock's tick and keep its size and times.
 _SETTLED_SECONDS = 2.0
 REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
+SPACE = f"free some space there, or {REMEDY}"
 
 
 @dataclass(frozen=True)
 class Described:
-    """What a builder says about its arrays: class names in label order, a line for people, what was left out."""
+    """What a builder reports with its arrays: class names in label order, a note for people, what was left out."""
 
     classes: tuple[str, ...]
     note: str
@@ -89,11 +89,7 @@ def cached(
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]
-    entry = kept(cache_dir, f"images/{kind}-{key}", lambda folder: _seal(folder, build(folder)), open_entry)
-    dataset = open_entry(entry)
-    if dataset is None:
-        raise InputError(f"expected the new cache {entry} to open, but it does not; check the disk, or {REMEDY}")
-    return dataset
+    return build_once(cache_dir, f"images/{kind}-{key}", lambda folder: _seal(folder, build(folder)), open_entry)
 
 
 def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
@@ -108,10 +104,11 @@ def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
     if manifest is None:
         return None
     try:
-        arrays = {name: _open_array(entry / name, described) for name, described in manifest["arrays"].items()}
-        if sums and sum(one["bytes"] for one in manifest["arrays"].values()) <= SUMMED:
-            state = tuple((entry / name).stat().st_mtime_ns for name in manifest["arrays"])
-            if not _sums_match(entry, manifest["checksum"], state):
+        sizes = {name: stored["bytes"] for name, stored in manifest["arrays"].items()}
+        arrays = {name: _open_array(entry / name, size) for name, size in sizes.items()}
+        if sums and sum(sizes.values()) <= SUMMED:
+            times = tuple((entry / name).stat().st_mtime_ns for name in (MANIFEST, *sizes))
+            if not _sums_match(entry, times):
                 return None
         return Dataset(
             name=entry.name,
@@ -127,14 +124,14 @@ def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
 
 
 @lru_cache(maxsize=64)
-def _sums_match(entry: Path, manifest: str, modified: tuple[int, ...]) -> bool:
-    """Whether the arrays are what was written; the manifest's own sum and their times tell one state from another."""
+def _sums_match(entry: Path, times: tuple[int, ...]) -> bool:
+    """Whether the arrays are what was written; the files' modification times tell one state from another."""
     return next(_changed(entry), None) is None
 
 
 def _changed(entry: Path) -> Iterator[Path]:
     arrays = (_read_manifest(entry) or {"arrays": {}})["arrays"]
-    return (entry / name for name, described in arrays.items() if digest(entry / name) != described["sha256"])
+    return (entry / name for name, stored in arrays.items() if digest(entry / name) != stored["sha256"])
 
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
@@ -150,19 +147,19 @@ def verify(entry: Path) -> str | None:
             f"expected a whole cache in {entry}, but its manifest or sizes do not match; it is rebuilt when next used"
         )
     for path in _changed(entry):
-        return f"expected {path} to match its checksum, but its bytes have changed; {emptied(entry)}"
+        return f"expected {path} to match its checksum, but its bytes have changed; {clearing_advice(entry)}"
     return None
 
 
-def emptied(entry: Path) -> str:
-    """What makes a damaged entry of the cache anew."""
+def clearing_advice(entry: Path) -> str:
+    """Advice for a message: how a damaged entry of the cache is built again."""
     return f"to make it again when next used: rcad data clear --yes --cache-dir {shlex.quote(str(entry.parents[1]))}"
 
 
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
-    """Everything of our own making in the cache, what killed processes left included, and how many bytes it takes."""
+    """Bytes of every file and folder in the cache that rcad made, including those that killed processes left."""
     root = cache_root(cache_dir)
-    found = [
+    paths = [
         path
         for kind, name in _OWN_NAMES.items()
         if (root / kind).is_dir()
@@ -170,7 +167,7 @@ def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
         if name.fullmatch(path.name)
     ]
     return {
-        path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in sorted(found)
+        path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in sorted(paths)
     }
 
 
@@ -188,7 +185,7 @@ _discard = partial(shutil.rmtree, ignore_errors=True)
 
 
 def check_room(folder: Path, required: int, purpose: str) -> None:
-    """So many bytes must be free there to do something."""
+    """Raise an InputError unless `required` bytes are free in `folder`."""
     free = shutil.disk_usage(folder).free
     if required > free:
         raise InputError(
@@ -203,55 +200,50 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
     return int(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).offset)
 
 
-@contextlib.contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    """A folder of the cache is made, and what is wrong with the disk is one line."""
-    make_folder(folder, "cache", REMEDY)
-    with writing(folder.parent, "cache", f"free some space there, or {REMEDY}"):
-        yield
+def build_once(
+    cache_dir: Path | str | None, name: str, build: Callable[[Path], None], open_folder: Callable[[Path], T | None]
+) -> T:
+    """Open the folder of this name in the cache.
 
-
-def kept(
-    cache_dir: Path | str | None, name: str, build: Callable[[Path], None], opens: Callable[[Path], Any] = Path.is_dir
-) -> Path:
-    """The folder of this name in the cache, built the first time: beside its place, and renamed when it is whole.
+    The first time the folder is built: beside its place, and renamed when it is whole.
 
     Args:
         build: fills the folder it is given; once, whoever else tries. What a killed process left is removed.
-        opens: what is true of a whole folder.
+        open_folder: returns None where the folder is missing or damaged.
     """
     folder = cache_root(cache_dir) / name
     prefix = f".{folder.name}.partial-"
-    if opens(folder):
-        return folder
-    with _written(folder.parent), exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
-        if opens(folder):
-            return folder
+    if (content := open_folder(folder)) is not None:
+        return content
+    with writing(folder.parent, "cache", SPACE), exclusive_lock(folder.parent / f".{folder.name}.lock") as held:
+        if (content := open_folder(folder)) is not None:
+            return content
         if held:  # only a killed process can have left these
             for stale in folder.parent.glob(f"{prefix}*"):
                 _discard(stale)
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+        partial_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
         try:
-            build(made)
-            _publish(made, folder, opens)
+            build(partial_folder)
+            _publish(partial_folder, folder, open_folder)
         finally:
-            _discard(made)
-    return folder
+            _discard(partial_folder)
+    if (content := open_folder(folder)) is None:
+        raise InputError(f"expected the new cache {folder} to open, but it does not; check the disk, or {REMEDY}")
+    return content
+
+
+def holding(*names: str) -> Callable[[Path], Path | None]:
+    """Opens a folder that has files of these names, for `build_once`."""
+    return lambda folder: folder if folder.is_dir() and all((folder / name).is_file() for name in names) else None
 
 
 def _seal(folder: Path, described: Described) -> None:
     """Write the manifest. Everything reaches the disk first: after a power cut, a name must not outlive its data."""
     arrays = {}
     for path in sorted(folder.glob("*.npy")):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
         with path.open("rb") as file:
             os.fsync(file.fileno())
-        arrays[path.name] = {
-            "shape": array.shape,
-            "dtype": str(array.dtype),
-            "bytes": path.stat().st_size,
-            "sha256": digest(path),
-        }
+        arrays[path.name] = {"bytes": path.stat().st_size, "sha256": digest(path)}
     manifest = {"format": FORMAT, "classes": described.classes, "note": described.note, "arrays": arrays}
     manifest |= {"omissions": described.omissions} if described.omissions else {}
     with (folder / MANIFEST).open("w", encoding="utf-8") as out:
@@ -260,49 +252,39 @@ def _seal(folder: Path, described: Described) -> None:
         os.fsync(out.fileno())
 
 
-def _publish(made: Path, entry: Path, opens: Callable[[Path], Any]) -> None:
+def _publish(built: Path, entry: Path, open_folder: Callable[[Path], Any]) -> None:
     """Rename into place. Where another process was faster its entry stays, unless that one is broken."""
     try:
-        os.rename(made, entry)
+        os.rename(built, entry)
     except OSError:
-        if opens(entry):
+        if open_folder(entry) is not None:
             return
         broken = Path(tempfile.mkdtemp(prefix=f".{entry.name}.partial-", dir=entry.parent))
         with contextlib.suppress(FileNotFoundError):
             os.rename(entry, broken / "broken")
         _discard(broken)
-        os.rename(made, entry)
+        os.rename(built, entry)
 
 
 def _read_manifest(entry: Path) -> dict[str, Any] | None:
+    """The manifest as it was written; None where it is missing or changed."""
     try:
-        manifest = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
-        checksum = manifest["checksum"]
-        rest = {key: value for key, value in manifest.items() if key != "checksum"}
+        manifest: dict[str, Any] = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))
+        checksum = manifest.pop("checksum")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # absent, cut short, no object
         return None
-    if checksum != _checksum(rest) or manifest.get("format") != FORMAT:
-        return None
-    try:
-        found: dict[str, Any] = shaped("the manifest", manifest, _MANIFEST)
-        shaped("omissions", found.get("omissions", []), [str])
-    except InputError:
-        return None
-    return found
+    return manifest if checksum == _checksum(manifest) and manifest["format"] == FORMAT else None
 
 
 def _checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _open_array(path: Path, described: Mapping[str, Any]) -> npt.NDArray[Any]:
-    if path.stat().st_size != described["bytes"]:
+def _open_array(path: Path, size: int) -> npt.NDArray[Any]:
+    if path.stat().st_size != size:
         raise ValueError("size differs from the manifest")
-    mapped = np.load(path, mmap_mode="c", allow_pickle=False)
-    if list(mapped.shape) != described["shape"] or str(mapped.dtype) != described["dtype"]:
-        raise ValueError("header differs from the manifest")
     # A plain view: indexing a memmap subclass costs more and prints as one.
-    return np.asarray(mapped)
+    return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
 def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None = None) -> str:
@@ -313,41 +295,32 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
         root: the names hashed are relative to this folder, because readers take splits and classes from them.
         cache_dir: of the cache, which remembers content hashes.
     """
-    stats = [(file, _stat(file)) for file in sorted(files)]
-    total = sum(stat.st_size for _, stat in stats)
-    if len(stats) > CONTENT_FILES or total > CONTENT_BYTES:
-        return hashed("tree", *(f"{_name(f, root)}\0{s.st_size}\0{s.st_mtime_ns}" for f, s in stats))
-    remembered = (
-        cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
-    )
+    stats = []
+    for file in sorted(files):
+        with reading(file):
+            stats.append((file, file.stat()))
+    names = [file.relative_to(root).as_posix() for file, _ in stats]
+    if len(stats) > CONTENT_FILES or sum(stat.st_size for _, stat in stats) > CONTENT_BYTES:
+        rows = zip(names, (stat for _, stat in stats), strict=True)
+        return hashed("tree", *(f"{name}\0{s.st_size}\0{s.st_mtime_ns}" for name, s in rows))
+    memory = cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
     try:
-        known = remembered.read_text(encoding="ascii").strip()
+        remembered = memory.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        known = ""
-    if re.fullmatch("[0-9a-f]{64}", known):
-        return known
-    content = hashed("content", *(f"{_name(f, root)}\0{digest(f)}" for f, _ in stats))
+        remembered = ""
+    if re.fullmatch("[0-9a-f]{64}", remembered):
+        return remembered
+    content = hashed("content", *(f"{name}\0{digest(file)}" for name, (file, _) in zip(names, stats, strict=True)))
     newest = max((stat.st_mtime for _, stat in stats), default=0.0)
     if newest < time.time() - _SETTLED_SECONDS:
-        with _written(remembered.parent):
-            remembered.write_text(f"{content}\n", encoding="ascii")
+        with writing(memory.parent, "cache", SPACE):
+            memory.write_text(f"{content}\n", encoding="ascii")
     return content
-
-
-def _stat(file: Path) -> os.stat_result:
-    try:
-        return file.stat()
-    except OSError as error:
-        raise InputError(f"expected {file} to be readable, but got: {error.strerror}; check the file") from None
 
 
 def _identity(file: Path, stat: os.stat_result) -> str:
     # The change time also catches a file replaced by one whose modification time was copied along.
     return f"{file.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0{stat.st_ino}"
-
-
-def _name(file: Path, root: Path) -> str:
-    return file.relative_to(root).as_posix()
 
 
 def hashed(*parts: str) -> str:

@@ -19,7 +19,7 @@ from rcad.data.decoding import Reading
 from rcad.data.files import reason
 from rcad.data.image_folders import class_folders, read
 from rcad.data.images import is_image_name
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, one_of
 
 CORRUPTIONS = (
     "gaussian_noise",
@@ -112,24 +112,25 @@ def open_corrupted(
         raise InputError(f"expected a folder with a corrupted test set, but {root} is none; check the path")
     if (root / _LABELS).is_file():
         return _arrays(root, classes)
-    found = tuple(name for name in CORRUPTIONS if (root / name).is_dir())
-    if not found:
+    corruptions = tuple(name for name in CORRUPTIONS if (root / name).is_dir())
+    if not corruptions:
         kinds = f"{_LABELS} and <corruption>.npy, or <corruption>/<severity>/<class>/"
         raise InputError(f"expected {kinds} in {root}, but got neither; name the folder that holds them")
     if isinstance(classes, int):
         raise InputError(f"expected the names of the classes to read {root}, but got their number, {classes}")
     if classes is None:
-        first = next((root / found[0] / str(s) for s in SEVERITIES if (root / found[0] / str(s)).is_dir()), None)
+        folder = root / corruptions[0]
+        first = next((folder / str(s) for s in SEVERITIES if (folder / str(s)).is_dir()), None)
         if first is None:
-            raise InputError(f"expected folders 1 to 5 in {root / found[0]}, but got none; {_AGAIN}")
+            raise InputError(f"expected folders 1 to 5 in {folder}, but got none; {_AGAIN}")
         classes = [child.name for child in class_folders(first)]
         check_several(classes, str(first))
-    return CorruptedFolders(root, tuple(classes), found, cache_dir)
+    return CorruptedFolders(root, tuple(classes), corruptions, cache_dir)
 
 
 def _arrays(root: Path, classes: int | Sequence[str] | None) -> CorruptedArrays:
-    found = tuple(name for name in CORRUPTIONS if (root / f"{name}.npy").is_file())
-    if not found:
+    corruptions = tuple(name for name in CORRUPTIONS if (root / f"{name}.npy").is_file())
+    if not corruptions:
         raise InputError(f"expected gaussian_noise.npy and the like in {root}, but got none; {_AGAIN}")
     path = root / _LABELS
     labels = _open(path)
@@ -139,19 +140,18 @@ def _arrays(root: Path, classes: int | Sequence[str] | None) -> CorruptedArrays:
             f"but got {labels.dtype} {labels.shape}; {_AGAIN}"
         )
     highest = int(labels.max()) + 1
-    known = highest if classes is None else classes if isinstance(classes, int) else len(classes)
-    checked = check_labels(labels, known, lambda index: f"{path} row {index}")
+    count = highest if classes is None else classes if isinstance(classes, int) else len(classes)
+    checked = check_labels(labels, count, lambda index: f"{path} row {index}")
     parts = checked.reshape(len(SEVERITIES), -1)
     if (parts != parts[0]).any():
         raise InputError(f"expected the same labels for every severity in {path}, but they differ; {_AGAIN}")
-    return CorruptedArrays(root, checked, found)
+    return CorruptedArrays(root, checked, corruptions)
 
 
-def _check(corruption: str, known: Sequence[str], severity: int) -> None:
-    one_of("the corruption", corruption, known)
-    whole("severity", severity, minimum=1)
-    if severity not in SEVERITIES:
-        raise InputError(f"expected a severity from 1 to 5, but got {severity}")
+def _check(corruption: str, corruptions: Sequence[str], severity: int) -> None:
+    one_of("the corruption", corruption, corruptions)
+    if type(severity) is not int or severity not in SEVERITIES:
+        raise InputError(f"expected a severity from 1 to 5, but got {severity!r}")
 
 
 def _open(path: Path) -> npt.NDArray[Any]:

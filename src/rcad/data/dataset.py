@@ -8,9 +8,11 @@ Subsets are sorted indices; an index's hash therefore names a set of examples.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +21,14 @@ from rcad.errors import InputError
 
 if TYPE_CHECKING:
     from rcad.data.table_encoder import TableEncoder
-import hashlib
-import re
-from typing import NamedTuple
 
 Task = Literal["classification", "regression"]
 Progress = Callable[[int, int], None]
 """Called with how much is done, and of how much."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """The default: progress is not shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +127,7 @@ def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int
 
 
 def check_several(classes: Sequence[str], origin: str) -> None:
-    """Classification needs two classes."""
+    """Raise an InputError unless there are at least two classes."""
     if len(classes) < 2:
         got = f"only {classes[0]!r}" if classes else "none"
         raise InputError(f"expected at least 2 classes in {origin}, but got {got}; add examples of another class")
@@ -138,7 +141,7 @@ _SUBSET, _HOLDOUT, _TEST, _CLASSES = range(4)
 
 
 class Splits(NamedTuple):
-    """Which examples are for what. `train` and `val` index `Dataset.train`.
+    """Which examples train, validate and test. `train` and `val` index `Dataset.train`.
 
     `test` indexes `Dataset.test` where `test_source` is "own", else `Dataset.train`.
     """
@@ -178,7 +181,9 @@ def index_hash(index: npt.ArrayLike) -> str:
     return hashlib.sha256(np.asarray(index).astype("<i8").tobytes()).hexdigest()
 
 
-def holdout(y: npt.NDArray[Any], fraction: float = 0.1, *, seed: int, stratified: bool = True) -> tuple[Index, Index]:
+def holdout(
+    y: npt.NDArray[Any], fraction: float = 0.1, *, seed: int, stratified: bool = True, purpose: int = _HOLDOUT
+) -> tuple[Index, Index]:
     """Hold out `fraction` of the examples, rounded, but at least one and never all.
 
     Args:
@@ -186,11 +191,21 @@ def holdout(y: npt.NDArray[Any], fraction: float = 0.1, *, seed: int, stratified
         fraction: in (0, 1).
         seed: >= 0.
         stratified: every class gives its share to within one example, and keeps at least one for training.
+        purpose: another purpose draws other examples.
 
     Returns:
         (train, validation): sorted, disjoint, together all of 0..N-1.
     """
-    return _holdout(y, fraction, seed, stratified, _HOLDOUT)
+    if len(y) < 2:
+        raise InputError(f"expected at least 2 examples to hold some out, but got {len(y)}")
+    size = min(max(round(fraction * len(y)), 1), len(y) - 1)
+    keys = _keys(len(y), seed, purpose)
+    if stratified:
+        classes, counts = np.unique(y, return_counts=True)
+        held = _first_of_each_class(y, classes, _shares(counts, size, seed, purpose), keys)
+    else:
+        held = np.sort(np.argsort(keys, kind="stable")[:size])
+    return np.setdiff1d(np.arange(len(y)), held), held
 
 
 def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> Index:
@@ -259,26 +274,25 @@ def resolve(
         pool = pool[subset(dataset.train.y[pool], n, seed=seed, balanced=balanced and labelled)]
     train, val = pool, pool[:0]
     if validation > 0:
-        kept, held = holdout(dataset.train.y[pool], validation, seed=seed, stratified=labelled)
-        train, val = pool[kept], pool[held]
+        remaining, held = holdout(dataset.train.y[pool], validation, seed=seed, stratified=labelled)
+        train, val = pool[remaining], pool[held]
     return Splits(train, val, test, index_hash(train), index_hash(val), index_hash(test), source)
 
 
 def _test_part(
     dataset: Dataset, seed: int, split: int | None, test_fraction: float, labelled: bool
 ) -> tuple[Index, Index, Source]:
-    """(what is left for training, test, where the test examples come from)."""
-    known = len(dataset.standard_splits)
-    if split is not None and not 0 <= split < known:
-        what = f"a standard split from 0 to {known - 1}" if known else "no split: there are no standard splits"
-        raise InputError(f"expected {what} for {dataset.name}, but got {split}")
-    if known:
+    """The examples left for training, those to test on, and where the latter come from."""
+    count = len(dataset.standard_splits)
+    if split is not None and not 0 <= split < count:
+        expected = f"a standard split from 0 to {count - 1}" if count else "no split: there are no standard splits"
+        raise InputError(f"expected {expected} for {dataset.name}, but got {split}")
+    if count:
         train, test = dataset.standard_splits[split or 0]
         return np.sort(train), np.sort(test), "standard"
     if dataset.test is not None:
         return np.arange(len(dataset.train)), np.arange(len(dataset.test)), "own"
-    train, test = _holdout(dataset.train.y, test_fraction, seed, labelled, _TEST)
-    return train, test, "held out"
+    return *holdout(dataset.train.y, test_fraction, seed=seed, stratified=labelled, purpose=_TEST), "held out"
 
 
 def _keys(n: int, seed: int, *purpose: int) -> npt.NDArray[np.uint64]:
@@ -296,27 +310,12 @@ def _first_of_each_class(
     return np.sort(np.concatenate(picked))
 
 
-def _holdout(y: npt.NDArray[Any], fraction: float, seed: int, stratified: bool, purpose: int) -> tuple[Index, Index]:
-    if len(y) < 2:
-        raise InputError(f"expected at least 2 examples to hold some out, but got {len(y)}")
-    size = min(max(round(fraction * len(y)), 1), len(y) - 1)
-    keys = _keys(len(y), seed, purpose)
-    if stratified:
-        classes, counts = np.unique(y, return_counts=True)
-        held = _first_of_each_class(y, classes, _shares(counts, size, seed, purpose), keys)
-    else:
-        held = np.sort(np.argsort(keys, kind="stable")[:size])
-    kept = np.ones(len(y), dtype=bool)
-    kept[held] = False
-    return np.flatnonzero(kept), held
-
-
 def _shares(counts: Index, size: int, seed: int, purpose: int) -> Index:
     """Split `size` over classes in proportion to their counts: largest remainders, ties by the seed."""
     total = int(counts.sum())
-    whole, rest = np.divmod(size * counts.astype(np.int64), total)
+    whole, remainder = np.divmod(size * counts.astype(np.int64), total)
     # A class whose one remaining training example would go gives nothing more.
-    may = np.flatnonzero((rest > 0) & (whole + 1 < counts))
+    may = np.flatnonzero((remainder > 0) & (whole + 1 < counts))
     missing = size - int(whole.sum())
     if missing > len(may):
         raise InputError(
@@ -324,6 +323,6 @@ def _shares(counts: Index, size: int, seed: int, purpose: int) -> Index:
             f"over {len(counts)} classes; hold out less, or in Python use stratified=False"
         )
     tie = _keys(len(counts), seed, purpose, _CLASSES)[may]
-    chosen = may[np.lexsort((tie, -rest[may]))][:missing]
+    chosen = may[np.lexsort((tie, -remainder[may]))][:missing]
     whole[chosen] += 1
     return np.asarray(whole, dtype=np.int64)

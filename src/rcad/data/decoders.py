@@ -25,35 +25,19 @@ import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.errors import InputError, cores
 
+if TYPE_CHECKING:
+    from rcad.data.decoding import Decoding
+
 WORTH_PROCESSES = 1000
 """Images in a set from which on processes are worth their start; threads decode smaller ones by themselves."""
 Pixels = npt.NDArray[np.uint8]
-
-
-class Job(Protocol):
-    """What is to be decoded; it is pickled on its way to a process."""
-
-    @property
-    def root(self) -> str:
-        """Whose images these are, for an error."""
-
-    def run(self) -> Any:
-        """Does it, and gives what is to be said of it."""
-
-
-class PixelJob(Job, Protocol):
-    """One that decodes into an array, or into an open file on the way there."""
-
-    def fill(self, out: Pixels) -> Any: ...
-
-    def into(self, file: int) -> Job: ...
 
 
 class Decoder:
@@ -72,8 +56,8 @@ class Decoder:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
 
-    def run(self, job: Job) -> Any:
-        """What the job gives, or the error that it ended in; an exception where the process has died."""
+    def run(self, job: Decoding) -> Any:
+        """The job's result, or the error that it ended in; raises where the process has died."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         pickle.dump(job, self.process.stdin)
@@ -81,7 +65,7 @@ class Decoder:
         return pickle.load(self.process.stdout)
 
     def end(self) -> int:
-        """Ends the process; the code it ended with."""
+        """End the process and return its exit code."""
         self.process.kill()
         code = self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.file):
@@ -92,15 +76,15 @@ class Decoder:
 
 
 def serve() -> None:
-    """The program of a process: jobs on stdin; what they give, or an error, on stdout."""
+    """The program of a process: jobs come on stdin, their results or errors go to stdout."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # its parent decides, and may want one more batch
         signal.signal(number, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            job: Job = pickle.load(sys.stdin.buffer)
+            job: Decoding = pickle.load(sys.stdin.buffer)
             try:
-                answer = job.run()
+                answer: Any = job.run()
             except (InputError, OSError) as error:
                 answer = error
             except Exception as error:
@@ -115,7 +99,7 @@ class Decoders:
 
     Args:
         count: of the threads; by default one for each core that is ours.
-        processes: False: the threads run them.
+        processes: where False, the threads run the jobs themselves.
     """
 
     def __init__(self, count: int | None = None, *, processes: bool = True) -> None:
@@ -124,16 +108,16 @@ class Decoders:
         self._processes = processes and hasattr(os, "preadv")
         self._thread = threading.local()
 
-    def submit(self, job: Job) -> Future[Any]:
-        """What the job gives."""
+    def submit(self, job: Decoding) -> Future[Any]:
+        """Run a job; its result, later."""
         return self._pool.submit(self._ask, job) if self._processes else self._pool.submit(job.run)
 
-    def submit_pixels(self, job: PixelJob, out: Pixels) -> Future[None]:
-        """Nothing, but `out` is filled."""
+    def submit_pixels(self, job: Decoding, out: Pixels) -> Future[None]:
+        """Fill `out` with the pixels of a job, later."""
         return self._pool.submit(self._fetch, job, out) if self._processes else self._pool.submit(job.fill, out)
 
     def close(self) -> None:
-        """Drops what is not begun, and ends the processes at once."""
+        """Drop the jobs that have not begun and end the processes at once."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._end()
         self._pool.shutdown()
@@ -143,12 +127,12 @@ class Decoders:
         for decoder in self.started:
             decoder.end()
 
-    def _fetch(self, job: PixelJob, out: Pixels) -> None:
+    def _fetch(self, job: Decoding, out: Pixels) -> None:
         file = self._decoder().file.fileno()
         self._ask(job.into(file))
         os.preadv(file, [out.data.cast("B")], 0)
 
-    def _ask(self, job: Job) -> Any:
+    def _ask(self, job: Decoding) -> Any:
         decoder = self._decoder()
         try:
             answer = decoder.run(job)
@@ -163,7 +147,7 @@ class Decoders:
         return answer
 
     def _decoder(self) -> Decoder:
-        """This thread's own."""
+        """The process of this thread, started at its first job."""
         decoder: Decoder | None = getattr(self._thread, "decoder", None)
         if decoder is None:
             decoder = self._thread.decoder = Decoder()
@@ -171,13 +155,13 @@ class Decoders:
         return decoder
 
 
-def standing(processes: bool) -> Decoders:
+def shared_decoders(processes: bool) -> Decoders:
     """The decoders of all streams in this process, which end with it; a fork has none of its parent's."""
-    return _standing(os.getpid(), processes)
+    return _decoders_of(os.getpid(), processes)
 
 
 @functools.cache
-def _standing(pid: int, processes: bool) -> Decoders:
+def _decoders_of(pid: int, processes: bool) -> Decoders:
     decoders = Decoders(processes=processes)
     atexit.register(lambda: decoders.close() if os.getpid() == pid else None)
     return decoders

@@ -8,33 +8,34 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import allocate, emptied
-from rcad.data.dataset import Progress
+from rcad.data.cache import allocate, clearing_advice
+from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
 from rcad.data.files import read_bytes, reason
 from rcad.data.images import ColourError, decode, is_grey
 from rcad.errors import InputError, need, whole
 
 SOURCE_LENGTH = 512
-"""Images in a source at most: short enough to share among processes."""
+"""Images that a process takes at a time: few enough to share the work."""
 LARGEST_SIZE = 4096
 _BUFFER = 1 << 20
+T = TypeVar("T")
 Encoded = tuple[str, bytes | InputError]
 """How an error names an image, and its bytes or why there are none."""
 Shape = tuple[int, int, int]
 
 
 class SizesDifferError(InputError):
-    """Images of one set that are not of one size, where no size to bring them to was given."""
+    """Images of one set differ in size, and no `size` to resize them to was given."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class ImageFiles:
         return len(self.names)
 
     def take(self, rows: Sequence[int]) -> ImageFiles:
-        """These of them."""
+        """The images at these rows."""
         return ImageFiles(self.root, [self.names[row] for row in rows])
 
     def images(self) -> Iterator[Encoded]:
@@ -62,24 +63,27 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """Rows start..stop of one row group; `first` is the row group's first row in the shard."""
+    """Rows of one row group; `first` is the row group's first row in the shard."""
 
     root: str
     column: str
     group: int
     first: int
-    start: int
-    stop: int
+    rows: range
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return len(self.rows)
+
+    def take(self, rows: range) -> ParquetRows:
+        """The images at these rows."""
+        return replace(self, rows=self.rows[rows.start : rows.stop])
 
     def images(self) -> Iterator[Encoded]:
         parquet = need("pyarrow.parquet", "pyarrow")
         try:
             # One thread: every core already has its own process.
             table = parquet.ParquetFile(self.root).read_row_group(self.group, [self.column], use_threads=False)
-            column = table.column(0).slice(self.start, len(self))
+            column = table.column(0).slice(self.rows.start, len(self.rows))
             chunks = [c.field("bytes") if hasattr(c, "field") else c for c in column.chunks]
             encoded = [value for chunk in chunks for value in chunk.to_pylist()]
         except Exception as error:  # Arrow has no common base for what a damaged file raises
@@ -87,46 +91,46 @@ class ParquetRows:
                 f"expected {self.root} to be a whole Parquet file, "
                 f"but row group {self.group} cannot be read ({reason(error)}); fetch it again"
             ) from None
-        for row, data in enumerate(encoded, self.first + self.start):
+        for row, data in enumerate(encoded, self.first + self.rows.start):
             yield f"{self.root} row {row}", data or no_bytes(f"{self.root} row {row}")
-
-
-class Part(NamedTuple):
-    """Where an image lies in a file of many, its CRC-32, and how an error names it."""
-
-    origin: str
-    start: int
-    end: int
-    crc: int
 
 
 @dataclass(frozen=True)
 class FileParts:
-    """Images one after the other in a file of the cache; an empty one was none in its source."""
+    """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
+
+    Args:
+        names: how an error names each image.
+        starts, ends: where each lies in the file.
+        sums: the CRC-32 of each.
+    """
 
     root: str
-    parts: Sequence[Part]
+    names: Sequence[str]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    sums: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.names)
 
     def images(self) -> Iterator[Encoded]:
         with open(self.root, "rb") as file:
-            for part in self.parts:
-                file.seek(part.start)
-                data = file.read(part.end - part.start)
-                if zlib.crc32(data) != part.crc:
-                    changed = f"expected {part.origin} as it was unpacked, but its bytes in {self.root} have changed"
-                    yield part.origin, InputError(f"{changed}; {emptied(Path(self.root).parent)}")
+            for name, start, end, crc in zip(self.names, self.starts, self.ends, self.sums, strict=True):
+                file.seek(start)
+                data = file.read(end - start)
+                if zlib.crc32(data) != crc:
+                    changed = f"expected {name} as it was unpacked, but its bytes in {self.root} have changed"
+                    yield name, InputError(f"{changed}; {clearing_advice(Path(self.root).parent)}")
                 else:
-                    yield part.origin, data or no_bytes(part.origin)
+                    yield name, data or no_bytes(name)
 
 
 Source = ImageFiles | ParquetRows | FileParts
 
 
 def no_bytes(origin: str) -> InputError:
-    """An image that is only named where it should be stored."""
+    """The error for an image whose bytes are not stored, only its path."""
     return InputError(f"expected image bytes in {origin}, but got none; store the bytes, not only the path")
 
 
@@ -146,18 +150,13 @@ class Reading:
     skip_bad: bool = False
     stream: bool | None = False
     cache_dir: Path | None = None
-    progress: Progress | None = None
+    progress: Progress = no_progress
 
     def __post_init__(self) -> None:
         if self.size is not None:
             whole("size", self.size, minimum=1)
             if self.size > LARGEST_SIZE:
                 raise InputError(f"expected size to be at most {LARGEST_SIZE} pixels, but got {self.size}")
-
-    def told(self, done: int, total: int) -> None:
-        """Reports progress to whoever wants to know."""
-        if self.progress is not None:
-            self.progress(done, total)
 
 
 class ImageSet(NamedTuple):
@@ -177,6 +176,25 @@ class ImageSet(NamedTuple):
     note: str
     omissions: tuple[str, ...] = ()
 
+    def good_rows(self, bad: Iterable[int]) -> dict[str, npt.NDArray[np.int64]]:
+        """By split the rows of the images that can be read; an InputError where there is none.
+
+        Args:
+            bad: the places of broken images, counted over all splits.
+        """
+        places, rows, first = np.asarray([*bad], np.int64), {}, 0
+        for split, y in self.labels.items():
+            rows[split] = np.setdiff1d(np.arange(len(y)), places - first)
+            if not len(rows[split]):
+                raise all_broken(self.sources[split])
+            first += len(y)
+        return rows
+
+    def skipped(self, problems: Iterable[str]) -> tuple[str, ...]:
+        """A sentence on the images left out, if any: how many, and what is wrong with one of them."""
+        problems, total = tuple(problems), sum(map(len, self.labels.values()))
+        return (f"{len(problems)} of {total} images skipped, e.g.: {without_advice(problems[0])}",) if problems else ()
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -184,7 +202,7 @@ class Decoding:
 
     Args:
         skip_bad: leave out images that cannot be decoded, else the first is an InputError.
-        known: whether the shape was that of all images before.
+        surveyed: whether all images had this shape when the run began.
         output: a file, or an open one, where the pixels go from `offset` on.
     """
 
@@ -192,7 +210,7 @@ class Decoding:
     shape: Shape
     size: int | None
     skip_bad: bool = False
-    known: bool = False
+    surveyed: bool = False
     output: str | int = ""
     offset: int = 0
 
@@ -200,15 +218,19 @@ class Decoding:
     def root(self) -> str:
         return self.source.root
 
+    def __len__(self) -> int:
+        return len(self.source)
+
     def into(self, file: int) -> Decoding:
+        """The same, with its pixels in an open file."""
         return replace(self, output=file)
 
     def run(self) -> dict[int, str]:
-        """Writes the pixels; which images are bad, by place, and why. In their place are zeros."""
+        """Write the pixels, zeros for bad images; returns what is wrong with those, by place."""
         bad = {}
         with open(self.output, "r+b", _BUFFER, closefd=isinstance(self.output, str)) as out:
             out.seek(self.offset)
-            for place, image in enumerate(self._images()):
+            for place, image in enumerate(self.images()):
                 if isinstance(image, str):
                     bad[place] = image
                     image = np.zeros(self.shape, np.uint8)
@@ -216,11 +238,12 @@ class Decoding:
         return bad
 
     def fill(self, out: Pixels) -> None:
-        """Decodes into (N, C, H, W), without skipping any."""
-        for place, image in enumerate(self._images()):
+        """Decode into an array (N, C, H, W)."""
+        for place, image in enumerate(self.images()):
             out[place] = image
 
-    def _images(self) -> Iterator[Pixels | str]:
+    def images(self) -> Iterator[Pixels | str]:
+        """The pixels of each image, or with `skip_bad` what is wrong with it."""
         for origin, data in self.source.images():
             try:
                 image = decode(content(data), origin, self.size, grey=self.shape[0] == 1)
@@ -232,83 +255,82 @@ class Decoding:
                 yield str(error)
                 continue
             if image.shape != self.shape:
-                if self.known:
+                if self.surveyed:
                     raise InputError(f"expected {origin} as it was when the run began, but its size has changed")
                 raise SizesDifferError(differing(self.shape, image.shape, origin))
             yield image
 
 
 def content(data: bytes | InputError) -> bytes:
-    """The bytes, or the reason why there are none is raised."""
+    """The bytes; raises the error that stands in their place."""
     if isinstance(data, InputError):
         raise data
     return data
 
 
-def in_parts(root: Path, names: Sequence[str]) -> list[ImageFiles]:
-    """Names below a folder, as sources of at most SOURCE_LENGTH."""
-    return [ImageFiles(str(root), names[k : k + SOURCE_LENGTH]) for k in range(0, len(names), SOURCE_LENGTH)]
-
-
-def decode_splits(folder: Path, found: ImageSet, how: Reading) -> tuple[str, ...]:
+def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
     """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
 
     Returns:
         A sentence on the images left out, if any.
     """
-    grey, height, width = first_image(found.sources["train"], how)
-    bad: dict[str, dict[int, str]] = {}
-    for channels in (1, 3) if grey else (3,):
+    bad = in_one_shape(images.sources["train"], how, lambda shape: _decode_all(folder, images, shape, how))
+    for split, rows in images.good_rows(bad).items():
+        y = images.labels[split]
+        if len(rows) < len(y):
+            _keep(folder / f"{split}_x.npy", rows)
+        np.save(folder / f"{split}_y.npy", y[rows])
+    return images.skipped(bad.values())
+
+
+def in_one_shape(sources: Sequence[Source], how: Reading, work: Callable[[Shape], T]) -> T:
+    """Call `work` with the shape of the first image, and again with three channels where a later one has colour."""
+    grey, height, width = first_image(sources, how)
+    if grey:
         try:
-            bad = _decode_all(folder, found, (channels, height, width), how)
-        except ColourError:  # not all are grey: begin again
-            continue
-        break
-    for split, y in found.labels.items():
-        kept = kept_of(len(y), bad[split], found.sources[split])
-        if len(kept) < len(y):
-            _keep(folder / f"{split}_x.npy", kept)
-        np.save(folder / f"{split}_y.npy", y[kept])
-    return skipped([problem for problems in bad.values() for problem in problems.values()], found)
+            return work((1, height, width))
+        except ColourError:  # begin again
+            pass
+    return work((3, height, width))
 
 
-def _decode_all(folder: Path, found: ImageSet, shape: Shape, how: Reading) -> dict[str, dict[int, str]]:
-    """Decode every source; by split, the places of the bad images and what is wrong with them."""
+def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> dict[int, str]:
+    """Decode every source; returns what is wrong with bad images, by their place over all splits."""
     jobs = []
-    for split, sources in found.sources.items():
-        output, first = folder / f"{split}_x.npy", 0
+    for split, sources in images.sources.items():
+        output = folder / f"{split}_x.npy"
         offset = allocate(output, (sum(map(len, sources)), *shape))
-        for source in sources:
-            start = offset + first * math.prod(shape)
-            job = Decoding(source, shape, how.size, how.skip_bad, output=str(output), offset=start)
-            jobs.append((split, first, job))
-            first += len(source)
-    bad: dict[str, dict[int, str]] = {split: {} for split in found.sources}
-    total, done = sum(map(len, found.labels.values())), 0
-    with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
-        for split, first, job, answer in [(*one, decoders.submit(one[2])) for one in jobs]:
-            bad[split] |= {first + place: why for place, why in answer.result().items()}
-            done += len(job.source)
-            how.told(done, total)
+        for part in (part for source in sources for part in cut(source)):
+            jobs.append(Decoding(part, shape, how.size, how.skip_bad, output=str(output), offset=offset))
+            offset += len(part) * math.prod(shape)
+    bad: dict[int, str] = {}
+    for first, problems in run_all(jobs, how):
+        bad |= {first + place: problem for place, problem in problems.items()}
     return bad
 
 
-def kept_of(count: int, bad: Sequence[int] | Mapping[int, str], sources: Sequence[Source]) -> npt.NDArray[np.int64]:
-    """The places of so many images that are not among the bad ones; an InputError where all are."""
-    kept = np.setdiff1d(np.arange(count), list(bad))
-    if not len(kept):
-        raise InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
-    return kept
+def cut(source: Any) -> list[Any]:
+    """A source in parts of at most SOURCE_LENGTH images."""
+    count = len(source)
+    return [source.take(range(k, min(k + SOURCE_LENGTH, count))) for k in range(0, count, SOURCE_LENGTH)]
 
 
-def skipped(problems: Sequence[str], found: ImageSet) -> tuple[str, ...]:
-    """A sentence on the images left out, if any: how many, and what is wrong with one; what to do was done."""
-    total = sum(map(len, found.labels.values()))
-    return (f"{len(problems)} of {total} images skipped, e.g.: {without_advice(problems[0])}",) if problems else ()
+def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[tuple[int, Any]]:
+    """Run jobs on all cores; yields (number of images before the job, its result) in their order."""
+    done, total = 0, sum(map(len, jobs))
+    with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
+        for job, answer in [(job, decoders.submit(job)) for job in jobs]:
+            yield done, answer.result()
+            done += len(job)
+            how.progress(done, total)
+
+
+def all_broken(sources: Sequence[Source]) -> InputError:
+    return InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
 
 
 def without_advice(problem: str) -> str:
-    """A refusal, "expected ..., but got ...; what to do", without what to do."""
+    """The message of a refusal, "expected ..., but got ...; advice", without the advice."""
     return problem.rpartition("; ")[0] or problem
 
 
@@ -321,23 +343,23 @@ def first_image(sources: Sequence[Source], how: Reading) -> tuple[bool, int, int
         except InputError:
             if not how.skip_bad:
                 raise
-    raise InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
+    raise all_broken(sources)
 
 
-def _keep(path: Path, kept: npt.NDArray[np.int64]) -> None:
-    """Rewrite an array with these of its images."""
+def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
+    """Rewrite an array of images with these rows only."""
     images = np.load(path, mmap_mode="r")
     partial = path.with_suffix(".kept")
-    offset = allocate(partial, (len(kept), *images.shape[1:]))
+    offset = allocate(partial, (len(rows), *images.shape[1:]))
     with partial.open("r+b") as out:
         out.seek(offset)
-        for start in range(0, len(kept), SOURCE_LENGTH):
-            out.write(images[kept[start : start + SOURCE_LENGTH]].data)
+        for start in range(0, len(rows), SOURCE_LENGTH):
+            out.write(images[rows[start : start + SOURCE_LENGTH]].data)
     os.replace(partial, path)
 
 
 def differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:
-    """What is said of an image of another size than the first."""
+    """The message about an image that differs in size from the first."""
     first, other = (f"{shape[2]}x{shape[1]}" for shape in (expected, got))
     return (
         f"expected every image to be {first} like the first, but got {other} in {origin}; "

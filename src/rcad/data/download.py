@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
-from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, make_folder, writing
+from rcad.data.dataset import Progress, no_progress
+from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, writing
 from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError
 
-Progress = Callable[[int, int], None]
 _BLOCK = 1 << 18
 _ATTEMPTS = 4
 """How often a lost connection is taken up again before giving up."""
@@ -23,7 +21,7 @@ _PATIENCE = 30.0
 """Seconds without a byte that count as a lost connection."""
 
 
-def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress | None = None) -> list[Path]:
+def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress = no_progress) -> list[Path]:
     """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
 
     Args:
@@ -32,17 +30,14 @@ def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Pro
     """
     if name not in OFFICIAL:
         raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")
-    known = OFFICIAL[name]
-    remotes = (*known.files, *(known.optional if extra else ()))
-    folder = Path(data_dir) / name
-    return [fetch_file(remote, folder, progress=progress) for remote in remotes]
+    remotes = (*OFFICIAL[name].files, *(OFFICIAL[name].optional if extra else ()))
+    return [fetch_file(remote, Path(data_dir) / name, progress=progress) for remote in remotes]
 
 
-def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None) -> Path:
+def fetch_file(remote: Remote, folder: Path, *, progress: Progress = no_progress) -> Path:
     """Download one file into `folder`, continuing a `.part` file that an earlier attempt left there."""
     if not remote.url.startswith(("http://", "https://")):
         raise InputError(f"expected an http or https address, but got {remote.url!r}")
-    make_folder(folder, "data", "pass another data_dir= (--data-dir)")
     target = folder / remote.filename
     again = "delete it and fetch it again"
     remedy = "free some space there, or pass another data_dir= (--data-dir)"
@@ -61,7 +56,7 @@ def fetch_file(remote: Remote, folder: Path, *, progress: Progress | None = None
     return target
 
 
-def _receive_all(url: str, part: Path, target: Path, progress: Progress | None) -> None:
+def _receive_all(url: str, part: Path, target: Path, progress: Progress) -> None:
     reason = "the connection was lost"
     for attempt in range(_ATTEMPTS):
         try:
@@ -82,7 +77,7 @@ def _receive_all(url: str, part: Path, target: Path, progress: Progress | None) 
     )
 
 
-def _receive(url: str, part: Path, progress: Progress | None) -> bool:
+def _receive(url: str, part: Path, progress: Progress) -> bool:
     """One connection; returns whether the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "rcad"})
@@ -99,7 +94,7 @@ def _receive(url: str, part: Path, progress: Progress | None) -> bool:
             part.unlink()
         return whole
     with response:
-        resumed = response.status == 206 and _range_start(response) == have
+        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if response.status == 206 and not resumed:
             part.unlink()
             return False
@@ -110,12 +105,6 @@ def _receive(url: str, part: Path, progress: Progress | None) -> bool:
             while block := response.read(_BLOCK):
                 out.write(block)
                 have += len(block)
-                if progress is not None:
-                    progress(have, total)
+                progress(have, total)
     # A server that cuts the connection ends the stream like one that is done; only the length tells them apart.
     return total == 0 or have == total
-
-
-def _range_start(response: http.client.HTTPResponse) -> int:
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else -1

@@ -12,39 +12,37 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
-from rcad.data.cache import hashed, kept
+from rcad.data.cache import build_once, hashed, holding
 from rcad.data.dataset import Progress
-from rcad.data.files import make_folder, reason
+from rcad.data.files import reason
+from rcad.data.images import is_image_name
 from rcad.errors import InputError, need
 from rcad.hub import Address, Repository
 
 SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 SPLITS |= dict.fromkeys(("valid", "validation", "val", "dev", "eval"), "valid")
-TABLES, IMAGES = (".parquet", ".csv", ".tsv"), (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+TABLES = (".parquet", ".csv", ".tsv")
 TORCHVISION = "torchvision:"
+SHARD = "{}-00000-of-00001.parquet"
 
 
-class Brought(NamedTuple):
-    """A folder on this machine, and what exactly it holds, for the record."""
-
-    folder: Path
-    source: str
-
-
-def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress | None) -> Brought:
+def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
     """The files of "hf:owner/name@revision:split", linked under names that say their split.
 
     The part after the second colon is a split, a folder of the repository (a configuration), or both:
     "hf:ylecun/mnist:mnist/train". A split alone is all the data: rcad holds out its own test set.
+
+    Returns:
+        The folder of links, and the edition of the data, for the record.
     """
     repository = Repository(Address.parse(name), "dataset", cache_dir / "hub")
     links = layout(repository.names, repository.address)
     files = repository.fetch(sorted(set(links.values())), progress)
     source = str(repository)
     places = {link: files[file] for link, file in links.items()}
-    return Brought(linked(cache_dir, f"{source}:{repository.address.part}", places), source)
+    return linked(cache_dir, f"{source}:{repository.address.part}", places), source
 
 
 def linked(cache_dir: Path, key: str, places: Mapping[str, Path]) -> Path:
@@ -58,9 +56,7 @@ def linked(cache_dir: Path, key: str, places: Mapping[str, Path]) -> Path:
             except OSError:  # not every system allows links
                 shutil.copyfile(file, folder / link)
 
-    return kept(
-        cache_dir, f"hub/{hashed(key)[:32]}", build, lambda made: all((made / link).is_file() for link in places)
-    )
+    return build_once(cache_dir, f"hub/{hashed(key)[:32]}", build, holding(*places))
 
 
 def layout(names: Sequence[str], address: Address) -> dict[str, str]:
@@ -68,13 +64,12 @@ def layout(names: Sequence[str], address: Address) -> dict[str, str]:
     part = PurePosixPath(address.part or "")
     words = [word for word in part.parts if word.lower() in SPLITS]
     under = PurePosixPath(*[word for word in part.parts if word not in words])
-    inside = [
-        PurePosixPath(name) for name in names if not name.startswith(".") and under in PurePosixPath(name).parents
-    ]
+    paths = [PurePosixPath(name) for name in names if not name.startswith(".")]
+    inside = [path for path in paths if under in path.parents]
     for suffix in TABLES:
-        if found := [path for path in inside if path.suffix.lower() == suffix]:
-            return _shards(found, suffix, words[-1] if words else None, address)
-    images = [path for path in inside if path.suffix.lower() in IMAGES]
+        if tables := [path for path in inside if path.suffix.lower() == suffix]:
+            return _shards(tables, suffix, words[-1] if words else None, address)
+    images = [path for path in inside if is_image_name(path.name)]
     if words:
         top = under / words[-1]
         images = [path for path in images if top in path.parents]
@@ -89,21 +84,23 @@ def layout(names: Sequence[str], address: Address) -> dict[str, str]:
     return {str(path.relative_to(under)): str(path) for path in images}
 
 
-def _shards(found: list[PurePosixPath], suffix: str, wanted: str | None, address: Address) -> dict[str, str]:
-    """Tables or shards, one configuration of them, by split."""
-    homes = sorted({str(_home(path)) for path in found})
+def _shards(tables: list[PurePosixPath], suffix: str, chosen: str | None, address: Address) -> dict[str, str]:
+    """Tables or shards, one configuration of them, by split; of a chosen split all are for training."""
+    homes = sorted({_home_and_split(path)[0] for path in tables})
     usual = [home for home in homes if home in (".", "data", "default")]
     if len(homes) > 1 and not usual:
         raise InputError(
             f"expected one configuration of {address}, but got {', '.join(homes[:6])}; name one: {address}:{homes[0]}"
         )
     groups: dict[str, list[PurePosixPath]] = {}
-    for path in sorted(path for path in found if str(_home(path)) == (usual or homes)[0]):
-        groups.setdefault(_split(path), []).append(path)
-    if wanted is not None:
-        if SPLITS[wanted.lower()] not in groups:
-            raise InputError(f"expected the split {wanted} in {address}, but got {', '.join(groups)}; name one of them")
-        groups = {"train": groups[SPLITS[wanted.lower()]]}
+    for path in sorted(tables):
+        home, split = _home_and_split(path)
+        if home == (usual or homes)[0]:
+            groups.setdefault(split, []).append(path)
+    if chosen is not None:
+        if SPLITS[chosen.lower()] not in groups:
+            raise InputError(f"expected the split {chosen} in {address}, but got {', '.join(groups)}; name one of them")
+        groups = {"train": groups[SPLITS[chosen.lower()]]}
     elif "train" not in groups:
         raise InputError(f"expected a split train in {address}, but got {', '.join(groups)}; name one: {address}:test")
     return {
@@ -113,52 +110,51 @@ def _shards(found: list[PurePosixPath], suffix: str, wanted: str | None, address
     }
 
 
-def _word(path: PurePosixPath) -> str | None:
-    """The split that a file's name begins with."""
+def _home_and_split(path: PurePosixPath) -> tuple[str, str]:
+    """The folder of a file's configuration, and its split: the file's name begins with it, or it is a folder's."""
     word = re.split(r"[-_.]", path.name, maxsplit=1)[0].lower()
-    return word if word in SPLITS else None
+    folder = path.parent
+    if word not in SPLITS and folder.name.lower() in SPLITS:
+        word, folder = folder.name.lower(), folder.parent
+    return str(folder), SPLITS.get(word, "train")
 
 
-def _home(path: PurePosixPath) -> PurePosixPath:
-    """The folder of a configuration: above the file, or above the folder that names its split."""
-    return path.parent.parent if _word(path) is None and path.parent.name.lower() in SPLITS else path.parent
-
-
-def _split(path: PurePosixPath) -> str:
-    return SPLITS.get(_word(path) or path.parent.name.lower(), "train")
-
-
-def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress | None) -> Brought:
+def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
     """torchvision's set of this name as Parquet shards in the cache.
 
     It is looked for in the folder `torchvision` of the data folder, and downloaded there by torchvision where it is
     not; whether it unpickles files of its own is torchvision's affair.
     """
     vision = need("torchvision", "torchvision", "timm")
-    wanted = name.removeprefix(TORCHVISION)
-    make = getattr(vision.datasets, wanted, None)
-    if make is None or not inspect.isclass(make) or wanted.startswith("_"):
-        some = "MNIST, FashionMNIST, CIFAR10, SVHN, Flowers102, OxfordIIITPet"
-        raise InputError(f"expected the name of a torchvision data set, e.g. {some}, but got {wanted!r}")
+    name = name.removeprefix(TORCHVISION)
+    make = getattr(vision.datasets, name, None)
+    if make is None or not inspect.isclass(make) or name.startswith("_"):
+        examples = "MNIST, FashionMNIST, CIFAR10, SVHN, Flowers102, OxfordIIITPet"
+        raise InputError(f"expected the name of a torchvision data set, e.g. {examples}, but got {name!r}")
     root = (data_dir or cache_dir) / "torchvision"
-    make_folder(root, "data", "pass another data_dir= (--data-dir)")
 
     def build(folder: Path) -> None:
-        opened = {split: _opened(make, wanted, root, split) for split in ("train", "test")}
-        total, before = sum(len(one) for one in opened.values() if one is not None), 0
-        for split, images in opened.items():
-            if images is not None:
-                _write_shard(folder / f"{split}-00000-of-00001.parquet", images, before, total, progress)
-                before += len(images)
+        opened = {split: _opened(make, name, root, split) for split in ("train", "test")}
+        splits = {split: images for split, images in opened.items() if images is not None}
+        done, total = 0, sum(map(len, splits.values()))
+        for split, images in splits.items():
+            rows = []
+            for image, label in (images[k] for k in range(len(images))):
+                buffer = io.BytesIO()
+                image.save(buffer, "PNG")  # without loss
+                rows.append((buffer.getvalue(), int(label)))
+                done += 1
+                if done % 256 == 0:
+                    progress(done, total)
+            _write_shard(folder / SHARD.format(split), rows, getattr(images, "classes", None))
 
-    source = f"torchvision {vision.__version__} {wanted}"
-    name = f"hub/{hashed(f'{source} {root.resolve()}')[:32]}"
-    made = kept(cache_dir, name, build, lambda folder: (folder / "train-00000-of-00001.parquet").is_file())
-    return Brought(made, source)
+    source = f"torchvision {vision.__version__} {name}"
+    key = hashed(f"{source} {root.resolve()}")[:32]
+    return build_once(cache_dir, f"hub/{key}", build, holding(SHARD.format("train"))), source
 
 
 def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
-    """A split, in the way that this set calls them; None where it has no test set."""
+    """A split, by the keyword that this set has for splits; None where it has no test set."""
     keywords = inspect.signature(make).parameters
     options: dict[str, Any] = {"download": True} if "download" in keywords else {}
     if "train" in keywords:
@@ -169,6 +165,7 @@ def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
     elif split == "test":
         return None
     try:
+        root.mkdir(parents=True, exist_ok=True)
         return make(str(root), **options)
     except Exception as error:
         raise InputError(
@@ -176,19 +173,12 @@ def _opened(make: Callable[..., Any], name: str, root: Path, split: str) -> Any:
         ) from None
 
 
-def _write_shard(path: Path, images: Any, before: int, total: int, progress: Progress | None) -> None:
+def _write_shard(path: Path, rows: Sequence[tuple[bytes, int]], classes: Sequence[Any] | None) -> None:
+    """Encoded images and their labels as Hugging Face writes them; torchvision may give a class several names."""
     arrow, parquet = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
-    pixels, labels = [], []
-    for k in range(len(images)):
-        image, label = images[k]
-        buffer = io.BytesIO()
-        image.save(buffer, "PNG")  # without loss
-        pixels.append({"bytes": buffer.getvalue()})
-        labels.append(int(label))
-        if progress is not None and k % 256 == 0:
-            progress(before + k, total)
-    named = getattr(images, "classes", None) or sorted(set(labels))
-    names = [" ".join(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in named]
+    images, labels = [{"bytes": data} for data, _ in rows], [label for _, label in rows]
+    named = classes or sorted(set(labels))
+    names = [" ".join(map(str, name)) if isinstance(name, list | tuple) else str(name) for name in named]
     features = json.dumps({"info": {"features": {"label": {"names": names}}}})
-    table = arrow.table({"image": pixels, "label": labels}).replace_schema_metadata({"huggingface": features})
+    table = arrow.table({"image": images, "label": labels}).replace_schema_metadata({"huggingface": features})
     parquet.write_table(table, path)

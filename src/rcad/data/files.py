@@ -11,59 +11,50 @@ from pathlib import Path
 
 from rcad.errors import InputError
 
-_BLOCK = 1 << 20
 # What a full or read-only disk says, as opposed to a damaged source or a lost connection.
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's bytes, or one line on why they cannot be read."""
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses about `path` into one line."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe may have no end
-            raise InputError(f"expected {path} to be a file, but it is something else; check the path")
-        return path.read_bytes()
+        yield
     except OSError as error:
         raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
 
 
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes, or one line on why they cannot be read."""
+    with reading(path):
+        if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe may have no end
+            raise InputError(f"expected {path} to be a file, but it is something else; check the path")
+        return path.read_bytes()
+
+
 def reason(error: Exception) -> str:
-    """What another's exception says, as a part of one line."""
+    """The message of a library's exception, shortened to fit into one line."""
     return " ".join(str(error).split())[:100] or type(error).__name__
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
     """The hexadecimal digest of a file's bytes."""
-    hasher = hashlib.new(algorithm, usedforsecurity=False)
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                hasher.update(block)
-    except OSError as error:
-        raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the file") from None
-    return hasher.hexdigest()
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def check_md5(path: Path, expected: str, remedy: str) -> None:
     """Compare a file with its published md5; `remedy` is what the message tells the user to do when they differ."""
-    found = digest(path, "md5")
-    if found != expected:
-        raise InputError(f"expected md5 {expected} for {path}, but got {found}; {remedy}")
-
-
-def make_folder(folder: Path, purpose: str, remedy: str) -> None:
-    """Create `folder` and its parents, or say in one line why not."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"expected a {purpose} folder that can be written, but got {folder} ({error.strerror}); {remedy}"
-        ) from None
+    got = digest(path, "md5")
+    if got != expected:
+        raise InputError(f"expected md5 {expected} for {path}, but got {got}; {remedy}")
 
 
 @contextlib.contextmanager
 def writing(folder: Path, purpose: str, remedy: str) -> Iterator[None]:
-    """Turn what the file system refuses (no space, no permission) into one line."""
+    """Make `folder`, and turn what the file system refuses (no space, no permission) into one line."""
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         reason = error.strerror or str(error)

@@ -9,6 +9,7 @@ import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,28 +17,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.dataset import Dataset, Progress, check_labels, check_several, count_classes
-from rcad.data.decoding import SOURCE_LENGTH, ImageSet, ParquetRows, Reading, Source
+from rcad.data.dataset import Dataset, check_labels, check_several, count_classes
+from rcad.data.decoding import ImageSet, ParquetRows, Reading, Source
 from rcad.data.files import reason
 from rcad.data.streams import read_images
+from rcad.data.table_files import split_files
 from rcad.errors import InputError, memory, need
 
 IMAGE_COLUMNS = ("img", "image")
 LABEL_COLUMNS = ("label", "fine_label")
-_SPLIT = re.compile(r"^(train|test|valid|validation|val)([-_.].*)?\.parquet$")
 _SHARD = re.compile(r"-(\d+)-of-(\d+)\.parquet$")
 
 
 def load(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    size: int | None = None,
-    label_column: str | None = None,
-    classes: Sequence[str] | None = None,
-    skip_bad: bool = False,
-    stream: bool | None = None,
+    name_or_path: str, *, label_column: str | None = None, classes: Sequence[str] | None = None, **reading: Any
 ) -> Dataset:
     """Images from a folder of Parquet shards, or from one shard (then there is no test split).
 
@@ -49,14 +42,13 @@ def load(
         label_column: by default `label` or `fine_label`.
         classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
     """
-    path = Path(name_or_path)
+    how, path = Reading(**reading), Path(name_or_path)
     shards = find_shards(path)
     files = [file for split in shards.values() for file in split]
     named = tuple(classes) if classes is not None else None
     # Small files are not opened for it: decoded, images take perhaps ten times as much, hardly twenty.
-    if stream is None and 20 * sum(file.stat().st_size for file in files) < memory() / 2:
-        stream = False
-    how = Reading(size, skip_bad, stream, cache_dir, progress)
+    if how.stream is None and 20 * sum(file.stat().st_size for file in files) < memory() / 2:
+        how = replace(how, stream=False)
     opened = functools.cache(lambda: _open_all(path, shards, label_column, named))
     return read_images("parquet", files, files[0].parent, opened, how, label=label_column, classes=named)
 
@@ -66,11 +58,7 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
     if path.is_file():
         return {"train": [path]}
     folder = path if any(path.glob("*.parquet")) else path / "data"
-    splits: dict[str, list[Path]] = {}
-    for file in sorted(folder.glob("*.parquet")):
-        if match := _SPLIT.match(file.name):
-            split = match[1] if match[1] in ("train", "test") else "valid"
-            splits.setdefault(split, []).append(file)
+    splits = split_files(folder.glob("*.parquet"))
     if "train" not in splits:
         got = next((file.name for file in sorted(folder.glob("*.parquet"))), "no Parquet file")
         raise InputError(f"expected train-*.parquet in {path}, but got {got}; rename the shards after their split")
@@ -137,12 +125,12 @@ class _Shard:
     def __len__(self) -> int:
         return int(self.file.metadata.num_rows)
 
-    def _column(self, what: str, names: Sequence[str], remedy: str) -> str:
+    def _column(self, role: str, names: Sequence[str], remedy: str) -> str:
         for name in names:
             if name in self.schema.names:
                 return name
         raise InputError(
-            f"expected the {what} column {' or '.join(names)} in {self.path}, but got {', '.join(self.schema.names)}; "
+            f"expected the {role} column {' or '.join(names)} in {self.path}, but got {', '.join(self.schema.names)}; "
             f"{remedy}"
         )
 
@@ -165,18 +153,16 @@ class _Shard:
         return labels
 
     def sources(self) -> list[ParquetRows]:
-        """The images, in pieces of at most SOURCE_LENGTH rows."""
-        parts, first = [], 0
+        """The images, by row group."""
+        groups, first = [], 0
         for group in range(self.file.metadata.num_row_groups):
             rows = self.file.metadata.row_group(group).num_rows
-            for start in range(0, rows, SOURCE_LENGTH):
-                stop = min(start + SOURCE_LENGTH, rows)
-                parts.append(ParquetRows(str(self.path), self.leaf or "", group, first, start, stop))
+            groups.append(ParquetRows(str(self.path), self.leaf or "", group, first, range(rows)))
             first += rows
-        return parts
+        return groups
 
     def class_names(self) -> tuple[str, ...] | None:
-        """The names that the datasets library leaves in the schema's metadata, where it did."""
+        """The class names in the metadata that the datasets library writes; None without them."""
         try:
             features = json.loads((self.schema.metadata or {})[b"huggingface"])["info"]["features"]
             return tuple(map(str, features[self.label]["names"]))

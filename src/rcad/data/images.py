@@ -52,7 +52,21 @@ def decode(data: bytes, origin: str, size: int | None = None, *, grey: bool = Fa
     with _opened(data, origin) as image:
         if grey and not _grey(image):
             raise ColourError(f"expected a grey image, but got mode {image.mode} in {origin}")
-        return _pixels(image, size, "L" if grey else "RGB", origin)
+        image.load()
+        # A broken EXIF block says nothing about the pixels.
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            need("PIL.ImageOps", "pillow").exif_transpose(image, in_place=True)
+        image, mode = _eight_bits(image, origin), "L" if grey else "RGB"
+        if image.mode != mode:
+            image = image.convert(mode)
+        width, height = image.size
+        if size is not None and (width, height) != (size, size):
+            side = min(width, height)
+            left, top = (width - side) / 2, (height - side) / 2
+            image = image.resize((size, size), _pillow().Resampling.BILINEAR, box=(left, top, left + side, top + side))
+        # Transposed as a view: the caller copies once, into its own buffer.
+        return np.asarray(image)[None] if grey else np.asarray(image).transpose(2, 0, 1)
 
 
 @contextlib.contextmanager
@@ -77,19 +91,6 @@ def _grey(image: Any) -> bool:
     return image.mode in _GREY_MODES or image.mode.startswith("I;16")
 
 
-def _pixels(image: Any, size: int | None, mode: str, origin: str) -> npt.NDArray[np.uint8]:
-    image = _eight_bits(_upright(image), origin)
-    if image.mode != mode:
-        image = image.convert(mode)
-    width, height = image.size
-    if size is not None and (width, height) != (size, size):
-        side = min(width, height)
-        left, top = (width - side) / 2, (height - side) / 2
-        image = image.resize((size, size), _pillow().Resampling.BILINEAR, box=(left, top, left + side, top + side))
-    # Transposed as a view: the caller copies once, into its own buffer.
-    return np.asarray(image)[None] if mode == "L" else np.asarray(image).transpose(2, 0, 1)
-
-
 def _eight_bits(image: Any, origin: str) -> Any:
     """Levels 0..65535 rounded to 0..255; Pillow itself would clip them."""
     if not image.mode.startswith(("I", "F")):
@@ -100,15 +101,6 @@ def _eight_bits(image: Any, origin: str) -> Any:
             f"expected images of 8 or 16 bits, but got mode {image.mode} in {origin}; convert it to 8 bits per channel"
         )
     return _pillow().fromarray(((levels.astype(np.int64) + 128) // 257).astype(np.uint8))
-
-
-def _upright(image: Any) -> Any:
-    image.load()
-    # A broken EXIF block says nothing about the pixels.
-    with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        need("PIL.ImageOps", "pillow").exif_transpose(image, in_place=True)
-    return image
 
 
 @functools.cache

@@ -9,25 +9,25 @@ their classes. Its official test images have no labels and are left out.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.archives import unpacked
+from rcad.data.archives import unpack
 from rcad.data.cache import Described, cached
-from rcad.data.dataset import Dataset, Progress, check_labels, check_several
+from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
 from rcad.data.files import read_bytes, reason
-from rcad.data.image_folders import ClassFiles, read
-from rcad.data.images import is_image_name
+from rcad.data.image_folders import images_below, read
 from rcad.data.registry import OFFICIAL
-from rcad.errors import InputError, need
+from rcad.errors import InputError, need, one_of
 
-Images = npt.NDArray[np.uint8]
-Labels = npt.NDArray[np.int64]
+Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images (N, 3, 32, 32) and labels (N,)."""
 PIXELS = 3 * 32 * 32
 _CIFAR_FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar10": {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
@@ -39,76 +39,78 @@ _CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
 _ANNOTATIONS = "val/val_annotations.txt"
 
 
-def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:
     """CIFAR-10 from cifar-10-binary.tar.gz or the folder of its .bin files: uint8 images of 3x32x32, labels 0..9."""
     return _load_cifar("cifar10", Path(name_or_path), "fine", cache_dir, progress)
 
 
 def load_cifar100(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    labels: str = "fine",
+    name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, labels: str = "fine"
 ) -> Dataset:
     """CIFAR-100 alike; `labels` are "fine", 0..99, or "coarse", 0..19."""
-    if labels not in ("fine", "coarse"):
-        raise InputError(f"expected labels to be 'fine' or 'coarse', but got {labels!r}")
+    one_of("labels", labels, ("fine", "coarse"))
     return _load_cifar("cifar100", Path(name_or_path), labels, cache_dir, progress)
 
 
-def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, progress: Progress | None) -> Dataset:
-    splits = _CIFAR_FILES[name]
+def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, progress: Progress) -> Dataset:
     root = _folder(name, path, cache_dir)
-    files = {file: root / file for split in splits.values() for file in split}
-    for file in files.values():
-        _check_there(file, path)
+    files = {split: _check_there(root, names, path) for split, names in _CIFAR_FILES[name].items()}
     names = root / _CIFAR_NAMES[name, labels]
     classes = {"fine": OFFICIAL[name].classes, "coarse": tuple(f"superclass {i}" for i in range(20))}[labels]
     if names.is_file():
         text = names.read_text(encoding="utf-8", errors="replace").split()
         classes = tuple(text) if len(text) == len(classes) else classes
 
-    def build(folder: Path) -> Described:
-        def part(file: str) -> tuple[Images, Labels]:
-            return _cifar_records(read_bytes(files[file]), f"{path}:{file}", name, labels, len(classes))
+    def read_part(file: Path) -> Examples:
+        """A record is the label, of CIFAR-100 the coarse one before the fine one, and the pixels."""
+        data, origin, label_bytes = read_bytes(file), f"{path}:{file.name}", 1 if name == "cifar10" else 2
+        record = label_bytes + PIXELS
+        if not data or len(data) % record:
+            raise InputError(
+                f"expected {origin} to hold records of {record} bytes, but got {len(data)} bytes; download it again"
+            )
+        table = np.frombuffer(data, np.uint8).reshape(-1, record)
+        column = table[:, label_bytes - 1 if labels == "fine" else 0]
+        y = check_labels(column, len(classes), lambda index: f"{origin} image {index}")
+        return table[:, label_bytes:].reshape(-1, 3, 32, 32), y
 
-        _save_parts(folder, splits, part, progress)
+    def build(folder: Path) -> Described:
+        _save_parts(folder, files, read_part, progress)
         return Described(classes, f"{name}, binary version, from {path.name}")
 
-    return cached(name, [*files.values()], root, {"labels": labels, "classes": classes}, build, cache_dir)
+    return cached(name, [*chain(*files.values())], root, {"labels": labels, "classes": classes}, build, cache_dir)
 
 
 def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
     """The folder of an official set; its archive is unpacked into the cache."""
-    return path if path.is_dir() else unpacked(path, cache_dir, OFFICIAL[name].check)
+    return path if path.is_dir() else unpack(path, cache_dir, OFFICIAL[name].check)
 
 
-def _check_there(file: Path, origin: Path) -> None:
-    if not file.is_file():
-        raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
+def _check_there(root: Path, names: Sequence[str], origin: Path) -> list[Path]:
+    """The files of these names in `root`; a message calls the folder `origin`."""
+    for file in (root / name for name in names):
+        if not file.is_file():
+            raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
+    return [root / name for name in names]
 
 
-def _cifar_records(data: bytes, origin: str, name: str, labels: str, n_classes: int) -> tuple[Images, Labels]:
-    """Split one file into images (N, 3, 32, 32) and labels (N,). CIFAR-100 puts the coarse label first."""
-    label_bytes = 1 if name == "cifar10" else 2
-    record = label_bytes + PIXELS
-    if not data or len(data) % record:
-        raise InputError(
-            f"expected {origin} to hold records of {record} bytes, but got {len(data)} bytes; download it again"
-        )
-    table = np.frombuffer(data, np.uint8).reshape(-1, record)
-    column = 1 if name == "cifar100" and labels == "fine" else 0
-    checked = check_labels(table[:, column], n_classes, lambda index: f"{origin} image {index}")
-    return table[:, label_bytes:].reshape(-1, 3, 32, 32), checked
+def _save_parts(
+    folder: Path, files: Mapping[str, Sequence[Path]], read_part: Callable[[Path], Examples], progress: Progress
+) -> None:
+    """Write the images and labels of each split, which come file by file; `progress` counts those."""
+    done, total = 0, sum(map(len, files.values()))
+    for split, parts in files.items():
+        examples = []
+        for file in parts:
+            examples.append(read_part(file))
+            done += 1
+            progress(done, total)
+        for letter, arrays in zip("xy", zip(*examples, strict=True), strict=True):
+            np.save(folder / f"{split}_{letter}.npy", np.concatenate(arrays))
 
 
 def load_svhn(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    extra: bool = False,
+    name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, extra: bool = False
 ) -> Dataset:
     """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
 
@@ -120,24 +122,21 @@ def load_svhn(
     """
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
-    splits = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
-    files = {part: folder / f"{part}_32x32.mat" for parts in splits.values() for part in parts}
-    for file in files.values():
-        _check_there(file, folder)
+    parts = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
+    files = {
+        split: _check_there(folder, [f"{part}_32x32.mat" for part in names], folder) for split, names in parts.items()
+    }
 
     def build(target: Path) -> Described:
-        def part(name: str) -> tuple[Images, Labels]:
-            OFFICIAL["svhn"].check(files[name])
-            return _read_svhn(files[name])
-
-        _save_parts(target, splits, part, progress)
+        _save_parts(target, files, _read_svhn, progress)
         return Described(OFFICIAL["svhn"].classes, "SVHN, cropped digits" + (", with extra" if extra else ""))
 
-    return cached("svhn", [*files.values()], folder, {"extra": extra, "check": True}, build, cache_dir)
+    return cached("svhn", [*chain(*files.values())], folder, {"extra": extra, "check": True}, build, cache_dir)
 
 
-def _read_svhn(file: Path) -> tuple[Images, Labels]:
+def _read_svhn(file: Path) -> Examples:
     """One file: X is (32, 32, 3, N) uint8, y is (N, 1) with labels 1..10."""
+    OFFICIAL["svhn"].check(file)
     try:
         content = need("scipy.io", "scipy").loadmat(file, variable_names=["X", "y"])
     except (ImportError, MemoryError):
@@ -156,84 +155,24 @@ def _read_svhn(file: Path) -> tuple[Images, Labels]:
     return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), labels % 10
 
 
-def load_tiny_imagenet(
-    name_or_path: str,
-    *,
-    cache_dir: Path | None = None,
-    progress: Progress | None = None,
-    size: int | None = None,
-) -> Dataset:
+def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
     """Tiny ImageNet from its zip or the unpacked folder: uint8 images of 3x64x64, labels 0..199 by the sorted wnids."""
-    how = Reading(size, cache_dir=cache_dir, progress=progress)
-    path = Path(name_or_path)
-    root = _folder("tiny-imagenet", path, cache_dir)
-    texts = [root / "wnids.txt", root / _ANNOTATIONS]
-    for text in texts:
-        _check_there(text, path)
-    names = [file.relative_to(root).as_posix() for part in ("train", "val") for file in (root / part).rglob("*")]
+    how, path = Reading(**reading), Path(name_or_path)
+    root = _folder("tiny-imagenet", path, how.cache_dir)
+    texts = _check_there(root, ("wnids.txt", _ANNOTATIONS), path)
     wnids, annotations = (text.read_text(encoding="utf-8", errors="replace") for text in texts)
-    classes, splits = _sort_tiny(wnids, annotations, names, str(path))
-    return read(root, splits, classes, how, "tiny-imagenet", texts)
-
-
-def _sort_tiny(
-    wnids: str, annotations: str, names: Sequence[str], origin: str
-) -> tuple[tuple[str, ...], dict[str, ClassFiles]]:
-    """Class names, and for each split the image names by class."""
     classes = tuple(sorted(wnids.split()))
-    check_several(classes, f"{origin} (wnids.txt)")
-    labels = _tiny_annotations(annotations, classes, origin)
-    train: dict[str, list[str]] = defaultdict(list)
-    test: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
-        parts = PurePosixPath(name).parts
-        if not is_image_name(name):
-            continue
-        if parts[0] == "train" and len(parts) > 2:
-            train[parts[1]].append(name)
-        elif parts[0] == "val" and parts[-1] in labels:
-            test[labels[parts[-1]]].append(name)
-    for wnid in classes:
-        if not train[wnid]:
-            raise InputError(f"expected images in train/{wnid} of {origin}, but got none; unpack or download it again")
-    found = sum(map(len, test.values()))
-    if found != len(labels):
-        raise InputError(
-            f"expected the {len(labels)} images of {_ANNOTATIONS} in {origin}, but got {found}; "
-            "unpack or download it again"
-        )
-    return classes, {"train": train, "test": test}
-
-
-def _tiny_annotations(text: str, classes: Sequence[str], origin: str) -> dict[str, str]:
-    """wnid by validation file name; lines are "file<tab>wnid<tab>box"."""
-    labels, allowed = {}, set(classes)
-    for number, line in enumerate(text.splitlines(), 1):
-        fields = line.split("\t")
-        if len(fields) < 2 or fields[1] not in allowed:
-            got = fields[1] if len(fields) > 1 else line
+    check_several(classes, f"{path} (wnids.txt)")
+    train = {wnid: images_below(root, root / "train" / wnid) for wnid in classes}
+    test: dict[str, list[str]] = {wnid: [] for wnid in classes}
+    by_name = {PurePosixPath(name).name: name for name in images_below(root, root / "val")}
+    for number, line in enumerate(annotations.splitlines(), 1):
+        name, wnid, *_ = (*line.split("\t"), "")
+        if wnid not in test or name not in by_name:
             raise InputError(
-                f"expected a class of wnids.txt in {origin}:{_ANNOTATIONS} line {number}, "
-                f"but got {got[:40]!r}; download it again"
+                f"expected an image of val/ and a class of wnids.txt in {path}:{_ANNOTATIONS} line {number}, but got "
+                f"{line[:40]!r}; download it again"
             )
-        labels[fields[0]] = fields[1]
-    return labels
-
-
-def _save_parts(
-    folder: Path,
-    splits: Mapping[str, Iterable[str]],
-    part: Callable[[str], tuple[Images, Labels]],
-    progress: Progress | None,
-) -> None:
-    """Write the images and labels of each split, which come in parts; `progress` counts those."""
-    done, total = 0, sum(len(tuple(names)) for names in splits.values())
-    for split, names in splits.items():
-        pairs = []
-        for name in names:
-            pairs.append(part(name))
-            done += 1
-            if progress is not None:
-                progress(done, total)
-        for what, arrays in zip("xy", zip(*pairs, strict=True), strict=True):
-            np.save(folder / f"{split}_{what}.npy", np.concatenate(arrays))
+        test[wnid].append(by_name[name])
+    splits = {"train": train, "test": {wnid: sorted(names) for wnid, names in test.items()}}
+    return read(root, splits, classes, how, "tiny-imagenet", texts)

@@ -3,34 +3,33 @@
 To add a data set, add its name to `READERS`; to add a kind of file, add its layout to `LAYOUT_READERS` and to
 `recognise`. A reader is "module:function", imported when it is first used, with the signature
 
-    load(name_or_path: str, *, data_dir: Path | None, cache_dir: Path | None, progress, **options) -> Dataset
+    load(name_or_path: str, *, data_dir: Path | None, cache_dir: Path | None, progress, stream, **options) -> Dataset
 
-of which it may leave out the keywords it does not need. The image sets known by name stand here with their files,
-addresses, checksums and classes.
+of which it may leave out the keywords it does not need; `**reading` stands for those of `rcad.data.decoding.Reading`.
+The image sets known by name stand here with their files, addresses, checksums and classes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
 import importlib.util
 import inspect
 import os
+import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rcad.data import cache
-from rcad.data.dataset import Dataset, Progress
+from rcad.data.dataset import Dataset, Progress, no_progress
 from rcad.data.files import check_md5
 from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
-from rcad.errors import InputError, command, expanded
+from rcad.errors import InputError, command, expanded, one_of
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(NamedTuple):
     """A file at its official address, with its published md5."""
 
     url: str
@@ -48,16 +47,21 @@ class OfficialSet:
     Args:
         files: what must be downloaded; optional: what may be.
         folder: what the official archive unpacks to; marker: a file that only this folder has.
+        classes: in label order; numbers where the set has no names for them.
     """
 
     name: str
-    n_classes: int
     files: tuple[Remote, ...]
     folder: str
     marker: str
     note: str
+    classes: tuple[str, ...]
     optional: tuple[Remote, ...] = ()
-    classes: tuple[str, ...] = ()
+
+    @property
+    def remotes(self) -> dict[str, Remote]:
+        """All files, required and optional, by name."""
+        return {remote.filename: remote for remote in (*self.files, *self.optional)}
 
     def find(self, folder: Path) -> Path | None:
         """The official archive or its unpacked folder in `folder`, unpacked first: it is faster to read."""
@@ -69,10 +73,9 @@ class OfficialSet:
 
     def check(self, file: Path) -> None:
         """Compare one of the official files with its published md5; files of other names pass."""
-        for remote in (*self.files, *self.optional):
-            if remote.filename == file.name:
-                remedy = "download it again, or rename it if you made this file yourself"
-                check_md5(file, remote.md5, remedy)
+        if file.name in self.remotes:
+            remedy = "download it again, or rename it if you made this file yourself"
+            check_md5(file, self.remotes[file.name].md5, remedy)
 
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -89,12 +92,11 @@ CIFAR100_CLASSES = tuple(  # one string: a hundred quoted lines would hide the t
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 _SVHN = "http://ufldl.stanford.edu/housenumbers"
 
-OFFICIAL: dict[str, OfficialSet] = {
-    each.name: each
-    for each in (
+OFFICIAL = {
+    official.name: official
+    for official in (
         OfficialSet(
             "cifar10",
-            10,
             (Remote(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
             folder="cifar-10-batches-bin",
             marker="data_batch_1.bin",
@@ -103,7 +105,6 @@ OFFICIAL: dict[str, OfficialSet] = {
         ),
         OfficialSet(
             "cifar100",
-            100,
             (Remote(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
             folder="cifar-100-binary",
             marker="train.bin",
@@ -112,7 +113,6 @@ OFFICIAL: dict[str, OfficialSet] = {
         ),
         OfficialSet(
             "svhn",
-            10,
             (
                 Remote(f"{_SVHN}/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
                 Remote(f"{_SVHN}/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
@@ -120,24 +120,22 @@ OFFICIAL: dict[str, OfficialSet] = {
             folder="housenumbers",
             marker="train_32x32.mat",
             note="99,289 house-number digits 32x32, and 531,131 extra",
-            optional=(Remote(f"{_SVHN}/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),),
             classes=tuple("0123456789"),
+            optional=(Remote(f"{_SVHN}/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),),
         ),
         OfficialSet(
             "tiny-imagenet",
-            200,
             (Remote("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
             folder="tiny-imagenet-200",
             marker="wnids.txt",
             note="110,000 images 64x64 in 200 classes",
+            classes=tuple(map(str, range(200))),
         ),
     )
 }
 
 
-Reader = str | Callable[..., Dataset]
-
-LAYOUT_READERS: dict[str, Reader] = {
+LAYOUT_READERS = {
     "cifar10": "rcad.data.official_readers:load_cifar10",
     "cifar100": "rcad.data.official_readers:load_cifar100",
     "svhn": "rcad.data.official_readers:load_svhn",
@@ -151,7 +149,7 @@ LAYOUT_READERS: dict[str, Reader] = {
 ELSEWHERE = {"hf:": "from_hub", "torchvision:": "from_torchvision"}
 """Data that others keep, by how their names begin; functions of `rcad.data.elsewhere`."""
 
-READERS: dict[str, Reader] = {
+READERS = {
     **{name: LAYOUT_READERS[name] for name in OFFICIAL},
     **dict.fromkeys(UCI, "rcad.data.small_sets:load_uci"),
     **dict.fromkeys(EMBEDDED, "rcad.data.small_sets:load_embedded"),
@@ -159,7 +157,7 @@ READERS: dict[str, Reader] = {
 }
 
 
-class Found(NamedTuple):
+class Recognised(NamedTuple):
     """A layout, and the file or folder that its reader takes."""
 
     layout: str
@@ -203,49 +201,52 @@ def load(
             cropped, which is needed where sizes differ; and `skip_bad`: those that cannot be decoded are left out, and
             the note counts them.
     """
-    name, root = str(name_or_path), data_root(data_dir)
-    cache_path = cache.cache_root(cache_dir)
-    source = ""
+    name, root, cache_path = str(name_or_path), data_root(data_dir), cache.cache_root(cache_dir)
     if root is None and name in (*OFFICIAL, *UCI):
         raise InputError(
             f"expected a data folder for {name}, but got none; pass data_dir= (--data-dir) or set RCAD_DATA"
         )
-    where = {"data_dir": root, "cache_dir": cache_path, "progress": progress, "stream": stream}
+    where = {"data_dir": root, "cache_dir": cache_path, "progress": progress or no_progress}
+    reading = {**where, "stream": stream}
     if name in READERS and name not in OFFICIAL:
-        return dataclasses.replace(_call(READERS[name], name, where, options), name=name)
+        return dataclasses.replace(_call(READERS[name], name, reading, options), name=name)
+    source = ""
     if root is not None and name in OFFICIAL:
-        known, found = OFFICIAL[name], _official(name, root)
-        if found.layout == "parquet" and "label_column" not in options:
+        recognised = _official(name, root)
+        if recognised.layout == "parquet" and "label_column" not in options:
             # Shards often carry no names; for a known set the classes and so the allowed labels are known.
-            options = {"classes": known.classes or tuple(map(str, range(known.n_classes))), **options}
+            options = {"classes": OFFICIAL[name].classes, **options}
     else:
-        bring = next((bring for prefix, bring in ELSEWHERE.items() if name.startswith(prefix)), None)
-        if bring is None:
+        fetch = next((function for prefix, function in ELSEWHERE.items() if name.startswith(prefix)), None)
+        if fetch is None:
             path = _existing(name, root)
         else:
             from rcad.data import elsewhere
 
-            path, source = getattr(elsewhere, bring)(name, data_dir=root, cache_dir=cache_path, progress=progress)
-        found = _recognised(path, cache_path, told="labels" in options)
-        if found.layout == "parquet" and "target" in options:
-            found = Found("tabular", found.path)  # shards of images have labels; a target is a column of a table
-    if found.layout not in LAYOUT_READERS:
-        raise InputError(f"expected a data set in {found.path}, but got a nested {found.layout}; unpack it first")
-    dataset = _call(LAYOUT_READERS[found.layout], str(found.path), where, options)
-    note = dataset.note.replace(found.path.name, name) if source else dataset.note
+            path, source = getattr(elsewhere, fetch)(name, **where)
+        recognised = _recognised(path, cache_path, has_labels="labels" in options)
+        if recognised.layout == "parquet" and "target" in options:
+            # Shards of images have labels; a target is a column of a table.
+            recognised = Recognised("tabular", recognised.path)
+    layout, path = recognised
+    if layout not in LAYOUT_READERS:
+        raise InputError(f"expected a data set in {path}, but got a nested {layout}; unpack it first")
+    dataset = _call(LAYOUT_READERS[layout], str(path), reading, options)
+    note = dataset.note.replace(path.name, name) if source else dataset.note
     return dataclasses.replace(dataset, name=name, note=note, source=source)
 
 
-def _official(name: str, data_dir: Path) -> Found:
+def _official(name: str, data_dir: Path) -> Recognised:
     """The official files of an image set, or another layout that holds it (Parquet shards, class folders)."""
-    known, found = OFFICIAL[name], locate(name, data_dir)
-    if found is None:
-        looked = f"{name}/, {known.folder}/, {', '.join(remote.filename for remote in known.files)}"
+    recognised = locate(name, data_dir)
+    if recognised is None:
+        official = OFFICIAL[name]
+        looked = f"{name}/, {official.folder}/, {', '.join(remote.filename for remote in official.files)}"
         raise InputError(
             f"expected {name} in {data_dir}, but found none of: {looked}; "
             f"run: {command('rcad', 'data', 'fetch', name, '--data-dir', str(data_dir))}"
         )
-    return found
+    return recognised
 
 
 def available(data_dir: Path | str | None = None) -> list[Available]:
@@ -258,13 +259,13 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
     """Check every byte of the known archives in the data folder and of the cache: (path, None or what is wrong)."""
     results: list[tuple[Path, str | None]] = []
     root = data_root(data_dir)
-    for known in OFFICIAL.values():
-        folders = (root / known.name, root, root / known.name / known.folder, root / known.folder) if root else ()
-        names = [remote.filename for remote in (*known.files, *known.optional)]
-        for file in (folder / name for folder in folders for name in names):
+    for official in OFFICIAL.values():
+        homes = (root / official.name, root) if root else ()
+        folders = (*homes, *(home / official.folder for home in homes))
+        for file in (folder / name for folder in folders for name in official.remotes):
             if file.is_file():
                 try:
-                    known.check(file)
+                    official.check(file)
                     results.append((file, None))
                 except InputError as error:
                     results.append((file, str(error)))
@@ -273,8 +274,8 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
 
 def _available(name: str, root: Path | None) -> Available:
     if name in OFFICIAL:
-        found = locate(name, root) if root is not None else None
-        return Available(name, "images", str(found.path) if found else None, OFFICIAL[name].note)
+        recognised = locate(name, root) if root is not None else None
+        return Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
     if name in (*EMBEDDED, AS_FOLDERS):
         where = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
         return Available(name, "images" if name.startswith("digit") else "tabular", where, "inside scikit-learn")
@@ -282,51 +283,51 @@ def _available(name: str, root: Path | None) -> Available:
     return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
 
 
-def recognise(path: Path) -> Found | None:
+def recognise(path: Path) -> Recognised | None:
     """The layout at `path`, told by names only, without opening big files; None where no reader knows it."""
     return _recognise_folder(path) if path.is_dir() else _recognise_file(path)
 
 
-def locate(name: str, data_dir: Path) -> Found | None:
+def locate(name: str, data_dir: Path) -> Recognised | None:
     """Where an official image set lies: in data_dir/<name> or data_dir itself, in any layout that can hold it."""
     for folder in (data_dir / name, data_dir):
         if path := OFFICIAL[name].find(folder):
-            return Found(name, path)
+            return Recognised(name, path)
     own = data_dir / name
     return recognise(own) if own.is_dir() else None
 
 
-def _recognise_folder(folder: Path) -> Found | None:
+def _recognise_folder(folder: Path) -> Recognised | None:
     from rcad.data.image_folders import class_folders, find_labels, split_folders
     from rcad.data.table_files import split_tables
 
-    for known in OFFICIAL.values():
-        if path := known.find(folder):
-            return Found(known.name, path)
+    for official in OFFICIAL.values():
+        if path := official.find(folder):
+            return Recognised(official.name, path)
     if any(folder.glob("*.parquet")) or any(folder.glob("data/*.parquet")):
-        return Found("parquet", folder)
+        return Recognised("parquet", folder)
     if find_labels(folder) is not None:
-        return Found("labels", folder)
+        return Recognised("labels", folder)
     if split_folders(folder) or class_folders(folder):
-        return Found("folders", folder)
-    return Found("tabular", folder) if split_tables(folder) else None
+        return Recognised("folders", folder)
+    return Recognised("tabular", folder) if split_tables(folder) else None
 
 
-def _recognise_file(file: Path) -> Found | None:
+def _recognise_file(file: Path) -> Recognised | None:
     from rcad.data.archives import is_archive
 
     name = file.name.lower()
-    for known in OFFICIAL.values():
-        if file.name in [remote.filename for remote in (*known.files, *known.optional)]:
-            return Found(known.name, file)
+    for official in OFFICIAL.values():
+        if file.name in official.remotes:
+            return Recognised(official.name, file)
     if name.endswith((".csv", ".tsv", ".npy")):
-        return Found("tabular", file)
+        return Recognised("tabular", file)
     if name.endswith(".npz"):
-        return Found("npz", file)
+        return Recognised("npz", file)
     if name.endswith(".parquet"):
         from rcad.data.image_parquet import has_images
 
-        return Found("parquet" if has_images(file) else "tabular", file)
+        return Recognised("parquet" if has_images(file) else "tabular", file)
     if not is_archive(file):
         return None
     if name.startswith("cifar-") and "python" in name:
@@ -334,7 +335,7 @@ def _recognise_file(file: Path) -> Found | None:
             f"expected the binary version of CIFAR ({file.name.replace('python', 'binary')}), but got {file}, "
             "which holds pickles; download the binary version"
         )
-    return Found("archive", file)
+    return Recognised("archive", file)
 
 
 def _existing(name: str, root: Path | None) -> Path:
@@ -348,13 +349,12 @@ def _existing(name: str, root: Path | None) -> Path:
             raise InputError(
                 f"expected a file or folder at {str(path)[:120]}, but got: {error.strerror}; check the path"
             ) from None
-    beside = _near(Path(name).name, _names(candidates[0].parent))
-    hint = f"did you mean {str(Path(name).parent / beside[0])!r}?" if beside else "check the path"
     if Path(name).suffix or os.sep in name or "/" in name:
-        looked = " or ".join(map(str, candidates))
+        looked, near = " or ".join(map(str, candidates)), _nearest(Path(name).name, _names(candidates[0].parent))
+        hint = f"did you mean {str(Path(name).parent / near)!r}?" if near else "check the path"
         raise InputError(f"expected a file or folder at {looked}, but there is none; {hint}")
-    if close := _near(name, [*READERS, *_names(Path())]):
-        raise InputError(f"expected a file, a folder or a known data set, but got {name!r}; did you mean {close[0]!r}?")
+    if near := _nearest(name, [*READERS, *_names(Path())]):
+        raise InputError(f"expected a file, a folder or a known data set, but got {name!r}; did you mean {near!r}?")
     raise InputError(f"expected a path or one of {', '.join(READERS)}, but got {name!r}; run: rcad data list")
 
 
@@ -365,56 +365,51 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
-    """The known name that is most like this one, whatever their case."""
-    by_case = {one.lower(): one for one in known}
-    return [by_case[one] for one in difflib.get_close_matches(name.lower(), by_case, n=1)]
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    """The most similar name, ignoring case."""
+    by_case = {other.lower(): other for other in names}
+    return next((by_case[near] for near in difflib.get_close_matches(name.lower(), by_case, n=1)), None)
 
 
-def _recognised(path: Path, cache_dir: Path, *, told: bool) -> Found:
-    """The layout at `path`, unpacked where it is an archive; `told` where a table of labels is named."""
+def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
+    """The layout at `path`, unpacked where it is an archive; `has_labels` where a table of labels is named."""
     try:
-        found = recognise(path)
+        recognised = recognise(path)
     except OSError as error:
         raise InputError(f"expected {path} to be readable, but got: {error.strerror}; check the folder") from None
-    if told and path.is_dir() and (found is None or found.layout == "folders"):
-        return Found("labels", path)
-    if found is not None and found.layout == "archive":
-        from rcad.data.archives import unpacked
+    if has_labels and path.is_dir() and (recognised is None or recognised.layout == "folders"):
+        return Recognised("labels", path)
+    if recognised is not None and recognised.layout == "archive":
+        from rcad.data.archives import unpack
 
-        found = recognise(unpacked(found.path, cache_dir))
-    if found is None:
-        from rcad.data.images import is_image_name
+        recognised = recognise(unpack(recognised.path, cache_dir))
+    if recognised is not None:
+        return recognised
+    from rcad.data.images import is_image_name
 
-        if path.is_dir() and any(is_image_name(one.name) for one in path.iterdir()):
-            raise InputError(
-                f"expected labels for the images in {path}, but it holds neither class folders nor a table; give "
-                "--labels FILE, a table with file names and labels, or make a folder for each class"
-            )
-        if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-            raise InputError(f"expected a table as .csv, .tsv or .parquet, but got {path}; save it as CSV (UTF-8)")
+    if path.is_dir() and any(map(is_image_name, _names(path))):
         raise InputError(
-            f"expected {path} to hold class folders of images, Parquet shards, an archive, .npz, .csv, .tsv or .npy, "
-            "but recognised none of them; see: rcad data list"
+            f"expected labels for the images in {path}, but it holds neither class folders nor a table; give "
+            "--labels FILE, a table with file names and labels, or make a folder for each class"
         )
-    return found
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise InputError(f"expected a table as .csv, .tsv or .parquet, but got {path}; save it as CSV (UTF-8)")
+    raise InputError(
+        f"expected {path} to hold class folders of images, Parquet shards, an archive, .npz, .csv, .tsv or .npy, "
+        "but recognised none of them; see: rcad data list"
+    )
 
 
-def _call(reader: Reader, name_or_path: str, where: dict[str, Any], options: dict[str, Any]) -> Dataset:
-    if isinstance(reader, str):
-        module, _, name = reader.partition(":")
-        function: Callable[..., Dataset] = getattr(importlib.import_module(module), name)
-    else:
-        function = reader
-    parameters = inspect.signature(function).parameters
-    own = [name for name in parameters if name not in ("name_or_path", *where)]
+def _call(reader: str, name_or_path: str, reading: dict[str, Any], options: dict[str, Any]) -> Dataset:
+    function: Callable[..., Dataset] = pkgutil.resolve_name(reader)
+    parameters = [*inspect.signature(function).parameters]
+    if "reading" in parameters:
+        from rcad.data.decoding import Reading
+
+        parameters += [field.name for field in dataclasses.fields(Reading)]
+    own = [name for name in parameters if name not in ("name_or_path", "reading", *reading)]
     for option in options:
-        if option not in own:
-            close = difflib.get_close_matches(option, own, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "; leave it out"
-            taken = f"the option{'s' if len(own) > 1 else ''} {', '.join(own)}" if own else "no option"
-            raise InputError(f"expected for {name_or_path} {taken}, but got {option!r}{hint}")
-    if where["stream"] and "stream" not in parameters:
+        one_of(f"an option for {name_or_path}", option, own)
+    if reading["stream"] and "stream" not in parameters:
         raise InputError(f"expected class folders or Parquet shards to stream, but got {name_or_path}; read it whole")
-    wanted = {key: value for key, value in where.items() if key in parameters}
-    return function(name_or_path, **wanted, **options)
+    return function(name_or_path, **{key: value for key, value in reading.items() if key in parameters}, **options)

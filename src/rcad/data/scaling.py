@@ -57,8 +57,8 @@ class Standardizer:
         gaps = np.isnan(rows)
         median, mean, scale = (np.full(rows.shape[1], v) for v in (0.0, 0.0, 1.0))
         for j in np.flatnonzero(~gaps.all(axis=0)):
-            known = ~gaps[:, j]
-            seen, share = rows[known, j], None if weight is None else weight[known]
+            present = ~gaps[:, j]
+            seen, share = rows[present, j], None if weight is None else weight[present]
             median[j] = np.median(seen) if share is None else _weighted_median(seen, share)
             if keep_binary and np.isin(seen, (0.0, 1.0)).all():
                 continue
@@ -87,15 +87,15 @@ class Standardizer:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Standardizer:
-        """The scales that `to_dict` wrote; an InputError where they are none."""
+        """The scales that `to_dict` wrote; raises an InputError for anything else."""
         plain = shaped("the scales", state, {"median": [float], "mean": [float], "scale": [float], "indicators": [int]})
-        made = cls(**{one.name: tuple(plain[one.name]) for one in fields(cls)})
-        size = len(made.mean)
-        if not len(made.median) == len(made.scale) == size or not all(0 <= j < size for j in made.indicators):
+        scales = cls(**{field.name: tuple(plain[field.name]) for field in fields(cls)})
+        size = len(scales.mean)
+        if not len(scales.median) == len(scales.scale) == size or not all(0 <= j < size for j in scales.indicators):
             raise InputError(f"expected a median, a mean and a scale for each column, but got {shown(plain)}")
-        if not all(scale > 0 for scale in made.scale):
-            raise InputError(f"expected scales above 0, but got {shown(made.scale)}")
-        return made
+        if not all(scale > 0 for scale in scales.scale):
+            raise InputError(f"expected scales above 0, but got {shown(scales.scale)}")
+        return scales
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class TargetScaler:
 
 
 def _weighted_median(values: npt.NDArray[np.float64], weight: npt.NDArray[Any]) -> float:
-    """The median of values of which each stands as often as it weighs."""
+    """The median of values that count as often as they weigh."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weight[order].astype(np.float64))
     half, near = total[-1] / 2, 1e-12 * total[-1]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import hashed, kept
-from rcad.data.dataset import Dataset, Progress, Split
+from rcad.data.cache import build_once, hashed, holding
+from rcad.data.dataset import Dataset, Progress, Split, no_progress
 from rcad.data.files import read_bytes, reason
 from rcad.errors import InputError, need
 
@@ -34,7 +34,7 @@ def find_uci(name: str, data_dir: Path) -> Path | None:
 
 
 def load_uci(name_or_path: str, *, data_dir: Path) -> Dataset:
-    """Read one of `UCI`.
+    """Read one of `UCI`: data.txt, its column indices and its splits; every index is checked.
 
     Args:
         name_or_path: boston, concrete, energy, wine or yacht.
@@ -45,13 +45,8 @@ def load_uci(name_or_path: str, *, data_dir: Path) -> Dataset:
     """
     folder = find_uci(name_or_path, data_dir)
     if folder is None:
-        wanted = data_dir / "uci" / UCI[name_or_path] / "data.txt"
-        raise InputError(f"expected {name_or_path} at {wanted}, but there is no such file; put its folder there")
-    return read_folder(name_or_path, folder)
-
-
-def read_folder(name: str, folder: Path) -> Dataset:
-    """Read data.txt, its column indices and its splits; every index is checked."""
+        file = data_dir / "uci" / UCI[name_or_path] / "data.txt"
+        raise InputError(f"expected {name_or_path} at {file}, but there is no such file; put its folder there")
     rows = _numbers(folder / "data.txt")
     inputs = _index(folder / "index_features.txt", rows.shape[1])
     target = _index(folder / "index_target.txt", rows.shape[1])
@@ -68,7 +63,7 @@ def read_folder(name: str, folder: Path) -> Dataset:
     splits = tuple(_split(folder, k, len(rows)) for k in range(int(count)))
     note = f"UCI {folder.name}: {len(y)} rows, {x.shape[1]} features, {len(splits)} standard splits"
     names = tuple(f"x{j}" for j in inputs)
-    return Dataset(name, "regression", Split(x, y), columns=names, standard_splits=splits, note=note)
+    return Dataset(name_or_path, "regression", Split(x, y), columns=names, standard_splits=splits, note=note)
 
 
 def _split(folder: Path, k: int, n: int) -> tuple[Index, Index]:
@@ -127,24 +122,20 @@ def load_embedded(name_or_path: str) -> Dataset:
     regression.
     """
     bunch = _read_embedded(name_or_path, need("sklearn.datasets", "scikit-learn", "sklearn"))
-    rows, columns = bunch.data.shape
-    about = f"scikit-learn's {name_or_path}: {rows}"
+    about, y = f"scikit-learn's {name_or_path}: {len(bunch.data)}", bunch.target.astype(np.int64)
     if name_or_path == "digits":
         pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
-        split = Split(pixels, bunch.target.astype(np.int64))
-        note = f"{about} images of 8x8, their levels 0..16 rounded to 0..255"
-        return Dataset(name_or_path, "classification", split, classes=tuple(map(str, range(10))), note=note)
-    x, names = bunch.data.astype(np.float32), tuple(map(str, bunch.feature_names))
+        note, classes = f"{about} images of 8x8, their levels 0..16 rounded to 0..255", tuple("0123456789")
+        return Dataset(name_or_path, "classification", Split(pixels, y), classes=classes, note=note)
+    x, columns = bunch.data.astype(np.float32), tuple(map(str, bunch.feature_names))
     if name_or_path == "diabetes":
-        split = Split(x, bunch.target.astype(np.float32))
-        note = f"{about} rows, unscaled, progression after a year"
-        return Dataset(name_or_path, "regression", split, columns=names, note=note)
-    split, classes = Split(x, bunch.target.astype(np.int64)), tuple(map(str, bunch.target_names))
-    note = f"{about} rows, {columns} columns"
-    return Dataset(name_or_path, "classification", split, classes=classes, columns=names, note=note)
+        split, note = Split(x, bunch.target.astype(np.float32)), f"{about} rows, unscaled, progression after a year"
+        return Dataset(name_or_path, "regression", split, columns=columns, note=note)
+    classes, note = tuple(map(str, bunch.target_names)), f"{about} rows, {len(columns)} columns"
+    return Dataset(name_or_path, "classification", Split(x, y), classes=classes, columns=columns, note=note)
 
 
-def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress | None = None) -> Dataset:
+def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:
     """The digits as class folders of PNG files in the cache, every fifth in val/; streamed from there."""
     from rcad.data import image_folders
 
@@ -157,13 +148,13 @@ def load_folders(name_or_path: str, *, cache_dir: Path | None = None, progress: 
             home.mkdir(parents=True, exist_ok=True)
             pillow.fromarray(pixels[0]).save(home / f"{k:04}.png")
 
-    folder = kept(cache_dir, f"unpacked/{hashed(name_or_path)[:32]}", write)
+    folder = build_once(cache_dir, f"unpacked/{hashed(name_or_path)[:32]}", write, holding())
     return image_folders.load(str(folder), cache_dir=cache_dir, progress=progress, stream=True)
 
 
 @functools.cache
 def _read_embedded(name: str, sources: ModuleType) -> Any:
-    """As scikit-learn gives it, kept: reading takes longer than a short run's training. Data sets are copies of it."""
+    """scikit-learn's data, cached: reading takes longer than a short run's training. Data sets are copies of it."""
     # By default diabetes is scaled with the statistics of all rows, test rows among them.
     options = {"scaled": False} if name == "diabetes" else {}
     return getattr(sources, _LOADERS[name])(**options)

@@ -12,38 +12,33 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, Described, cached, check_room, fingerprint, hashed, kept
+from rcad.data.cache import DECODING, Described, build_once, cached, check_room, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
-from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels, standing
+from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import (
-    SOURCE_LENGTH,
     Decoding,
     FileParts,
     ImageFiles,
     ImageSet,
-    Part,
     Reading,
     Shape,
-    SizesDifferError,
     Source,
-    content,
+    cut,
     decode_splits,
-    differing,
     first_image,
-    kept_of,
-    skipped,
+    in_one_shape,
+    run_all,
 )
-from rcad.data.images import decode, is_grey
 from rcad.errors import InputError, memory
 
+T = TypeVar("T")
 AHEAD = 3
 """Batches that are decoded before they are asked for."""
 CHUNK = 16
@@ -66,66 +61,41 @@ class Packed:
         return len(self.ends)
 
     def take(self, rows: Sequence[int]) -> FileParts:
-        """These of them."""
-        return FileParts(str(self.path), [self._part(row) for row in rows])
-
-    def _part(self, row: int) -> Part:
-        shard = int(np.searchsorted(self.firsts, row, side="right")) - 1
-        origin = f"{self.origins[shard]} row {row - int(self.firsts[shard])}"
-        start = int(self.ends[row - 1]) if row else 0
-        return Part(origin, start, int(self.ends[row]), int(self.sums[row]))
+        """The images at these rows."""
+        index = np.asarray(rows)
+        shards = np.searchsorted(self.firsts, index, side="right") - 1
+        places = zip(self.origins[shards], (index - self.firsts[shards]).tolist(), strict=True)
+        starts, ends = np.where(index > 0, self.ends[index - 1], 0), self.ends[index]
+        names = [f"{origin} row {row}" for origin, row in places]
+        return FileParts(str(self.path), names, starts.tolist(), ends.tolist(), self.sums[index].tolist())
 
 
 class Survey(NamedTuple):
-    """What one look at every image found.
+    """The result of decoding every image once.
 
     Attributes:
         shape: (C, H, W) of all; C is 1 where all are grey.
-        sums, squares: of the pixels of each image by channel, int64 (N, C).
-        bad: which images cannot be decoded, and why.
+        moments: the sums of the pixels of each image by channel, and of their squares, int64 (2, N, C).
+        places, reasons: which images cannot be decoded, and why.
     """
 
-    shape: Shape
-    sums: Index
-    squares: Index
-    bad: dict[int, str]
-
-
-class Seen(NamedTuple):
-    """One image: sums and sums of squares by channel."""
-
-    origin: str
-    shape: tuple[int, ...]
-    grey: bool
+    shape: Index
     moments: Index
+    places: Index
+    reasons: npt.NDArray[np.str_]
 
 
-@dataclass(frozen=True)
-class Looking:
-    """Look at every image of a source."""
+class Looking(Decoding):
+    """Decode a source for its statistics."""
 
-    source: Source
-    size: int | None
-    skip_bad: bool
+    def run(self) -> list[Index | str]:  # type: ignore[override]
+        """For each image the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
+        return [image if isinstance(image, str) else _moments(image) for image in self.images()]
 
-    @property
-    def root(self) -> str:
-        return self.source.root
 
-    def run(self) -> list[Seen | str]:
-        """What each is, or what is wrong with it; without `skip_bad` that is raised."""
-        found: list[Seen | str] = []
-        for origin, data in self.source.images():
-            try:
-                pixels = decode(content(data), origin, self.size)
-                exact = pixels.astype(np.int64)
-                moments = np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))])
-                found.append(Seen(origin, pixels.shape, is_grey(content(data), origin), moments))
-            except InputError as error:
-                if not self.skip_bad:
-                    raise
-                found.append(str(error))
-        return found
+def _moments(image: Pixels) -> Index:
+    exact = image.astype(np.int64)
+    return np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))])
 
 
 def _empty(shape: tuple[int, ...]) -> Pixels:
@@ -137,12 +107,15 @@ class Stream:
     """Images (N, C, H, W), uint8, of which none is in memory.
 
     Attributes:
+        image_shape: (C, H, W).
+        image_moments: of every encoded image the sums of the pixels by channel, and of their squares, int64 (2, N, C).
         rows: which of the encoded images these are, in order. A share of them is a slice of the stream.
         identity: changes when the files do.
     """
 
     encoded: ImageFiles | Packed
-    survey: Survey
+    image_shape: Shape
+    image_moments: Index
     size: int | None
     identity: str
     rows: Index
@@ -152,39 +125,42 @@ class Stream:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        return (len(self.rows), *self.survey.shape)
+        return (len(self.rows), *self.image_shape)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: Index | slice) -> Stream:
-        """These of the images; nothing is decoded."""
+        """The images at these places, as a stream; nothing is decoded."""
         return replace(self, rows=self.rows[index])
 
     def copy(self) -> Pixels:
-        """All of them in memory."""
+        """All images as an array in memory."""
         return next(self.batches([np.arange(len(self))]))
 
     def moments(self) -> tuple[Index, Index]:
         """The sums of the pixels and of their squares by channel."""
-        return self.survey.sums[self.rows].sum(0), self.survey.squares[self.rows].sum(0)
+        sums, squares = self.image_moments[:, self.rows].sum(1)
+        return sums, squares
 
-    def batches(self, wanted: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] = _empty) -> Iterator[Pixels]:
+    def batches(
+        self, indices: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] = _empty
+    ) -> Iterator[Pixels]:
         """The images with these indices, batch by batch, decoded while those before are in use.
 
         Args:
             empty: makes the array that a batch is decoded into; asked once a batch, in the order of the batches.
         """
-        decoders = standing(processes=len(self) >= WORTH_PROCESSES)
+        decoders = shared_decoders(processes=len(self) >= WORTH_PROCESSES)
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
         try:
-            for index in wanted:
+            for index in indices:
                 rows = self.rows[index].tolist()
-                pixels = empty((len(rows), *self.survey.shape))
+                pixels = empty((len(rows), *self.image_shape))
                 coming.append((pixels, []))
                 for k in range(0, len(rows), CHUNK):
                     chunk = self.encoded.take(rows[k : k + CHUNK])
-                    job = Decoding(chunk, self.survey.shape, self.size, known=True)
+                    job = Decoding(chunk, self.image_shape, self.size, surveyed=True)
                     coming[-1][1].append(decoders.submit_pixels(job, pixels[k : k + CHUNK]))
                 if len(coming) > AHEAD:
                     yield _done(coming.popleft())
@@ -205,7 +181,7 @@ def read_images(
     kind: str,
     files: Sequence[Path],
     root: Path,
-    opened: Callable[[], ImageSet],
+    find_images: Callable[[], ImageSet],
     how: Reading,
     **options: Any,
 ) -> Dataset:
@@ -214,75 +190,69 @@ def read_images(
     Args:
         kind, options: of the reader, parts of the cache's key.
         files: all that the images and labels depend on, below `root`.
-        opened: finds the images; not asked where they are in the cache.
+        find_images: not called where the images are in the cache.
     """
-    if how.stream or (how.stream is None and _too_large(opened(), how)):
-        return _streamed(files, root, opened(), how)
+    if how.stream or (how.stream is None and _too_large(find_images(), how)):
+        return _streamed(files, root, find_images(), how)
 
     def build(folder: Path) -> Described:
-        found = opened()
-        omissions = (*found.omissions, *decode_splits(folder, found, how))
-        return Described(found.classes, "; ".join([found.note, *omissions]), omissions)
+        images = find_images()
+        omissions = (*images.omissions, *decode_splits(folder, images, how))
+        return Described(images.classes, "; ".join([images.note, *omissions]), omissions)
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
     return cached(kind, files, root, options, build, how.cache_dir)
 
 
-def _too_large(found: ImageSet, how: Reading) -> bool:
-    grey, height, width = (False, how.size, how.size) if how.size else first_image(found.sources["train"], how)
-    images = sum(map(len, found.labels.values()))
-    return images * height * width * (1 if grey else 3) > memory() / 2
+def _too_large(images: ImageSet, how: Reading) -> bool:
+    grey, height, width = (False, how.size, how.size) if how.size else first_image(images.sources["train"], how)
+    count = sum(map(len, images.labels.values()))
+    return count * height * width * (1 if grey else 3) > memory() / 2
 
 
-def _streamed(files: Sequence[Path], root: Path, found: ImageSet, how: Reading) -> Dataset:
+def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading) -> Dataset:
     identity = fingerprint(files, root, how.cache_dir)
-    encoded = _encoded([part for parts in found.sources.values() for part in parts], files, how.cache_dir, identity)
+    encoded = _encoded([part for parts in images.sources.values() for part in parts], files, how.cache_dir, identity)
     survey = _surveyed(encoded, identity, how)
-    if survey.bad and not how.skip_bad:
-        raise InputError(next(iter(survey.bad.values())))
+    if len(survey.reasons) and not how.skip_bad:
+        raise InputError(str(survey.reasons[0]))
+    channels, height, width = survey.shape.tolist()
     splits, first = {}, 0
-    for split, y in found.labels.items():
-        good = kept_of(len(y), [place - first for place in survey.bad], found.sources[split])
-        splits[split] = Split(Stream(encoded, survey, how.size, identity, good + first), y[good])
+    for split, rows in images.good_rows(survey.places).items():
+        y, shape = images.labels[split], (channels, height, width)
+        splits[split] = Split(Stream(encoded, shape, survey.moments, how.size, identity, rows + first), y[rows])
         first += len(y)
-    omissions = (*found.omissions, *skipped(list(survey.bad.values()), found))
-    note = "; ".join([found.note, *omissions, "streamed from disk"])
+    omissions = (*images.omissions, *images.skipped(survey.reasons.tolist()))
+    note = "; ".join([images.note, *omissions, "streamed from disk"])
     train, test = splits["train"], splits.get("test")
-    return Dataset("", "classification", train, test, found.classes, note=note, omissions=omissions)
+    return Dataset("", "classification", train, test, images.classes, note=note, omissions=omissions)
 
 
 def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
-    """Decode every image once."""
-    count = len(encoded)
-    moments = np.zeros((2, count, 3), np.int64)
-    grey, shape = True, None
-    bad: dict[int, str] = {}
-    chunks = [range(first, min(first + SOURCE_LENGTH, count)) for first in range(0, count, SOURCE_LENGTH)]
-    with closing(Decoders(processes=count >= WORTH_PROCESSES)) as decoders:
-        answers = [decoders.submit(Looking(encoded.take(chunk), how.size, how.skip_bad)) for chunk in chunks]
-        for chunk, answer in zip(chunks, answers, strict=True):
-            for number, seen in zip(chunk, answer.result(), strict=True):
-                if isinstance(seen, str):
-                    bad[number] = seen
-                    continue
-                shape = shape or seen.shape
-                if seen.shape != shape:
-                    raise SizesDifferError(differing(shape, seen.shape, seen.origin))
-                grey = grey and seen.grey
-                moments[:, number] = seen.moments
-            how.told(chunk.stop, count)
-    channels = 1 if grey else 3
-    _, height, width = shape or (3, 0, 0)
-    sums, squares = moments[..., :channels]
-    return Survey((channels, height, width), sums, squares, bad)
+    """Decode every image once for its shape, statistics and errors."""
+    parts = cut(encoded)
+
+    def survey(shape: Shape) -> Survey:
+        jobs = [Looking(part, shape, how.size, how.skip_bad) for part in parts]
+        moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
+        for first, answers in run_all(jobs, how):
+            for place, image in enumerate(answers, first):
+                if isinstance(image, str):
+                    bad[place] = image
+                else:
+                    moments[:, place] = image
+        places, reasons = np.asarray(list(bad), np.int64), np.asarray(list(bad.values()), np.str_)
+        return Survey(np.asarray(shape), moments, places, reasons)
+
+    return in_one_shape(parts, how, survey)
 
 
 def _encoded(
     sources: Sequence[Source], files: Sequence[Path], cache_dir: Path | None, identity: str
 ) -> ImageFiles | Packed:
     """Image files as they lie; what else holds images is unpacked once."""
-    if all(isinstance(one, ImageFiles) for one in sources):
-        names = [name for one in sources if isinstance(one, ImageFiles) for name in one.names]
+    if all(isinstance(source, ImageFiles) for source in sources):
+        names = [name for source in sources if isinstance(source, ImageFiles) for name in source.names]
         return ImageFiles(sources[0].root, names)
 
     def pack(folder: Path) -> Arrays:
@@ -293,47 +263,38 @@ def _encoded(
         with (folder / "images.bin").open("wb") as out:
             for source in sources:
                 shards.setdefault(source.root, len(ends))
-                for _, found in source.images():
-                    data = b"" if isinstance(found, InputError) else found
+                for _, content in source.images():
+                    data = b"" if isinstance(content, InputError) else content
                     out.write(data)
                     ends.append(out.tell())
                     sums.append(zlib.crc32(data))
         origins, firsts = np.asarray(list(shards), np.str_), np.asarray(list(shards.values()), np.int64)
         return {"ends": np.asarray(ends), "sums": np.asarray(sums), "origins": origins, "firsts": firsts}
 
-    def whole(folder: Path, found: Arrays) -> bool:
-        return (folder / "images.bin").stat().st_size == max(found["ends"][-1:], default=0)
+    def restore(folder: Path, arrays: Arrays) -> Packed | None:
+        packed = Packed(folder / "images.bin", **arrays)
+        return packed if packed.path.stat().st_size == max(packed.ends[-1:], default=0) else None
 
-    folder, found = _kept(cache_dir, f"streams/{hashed('packed', identity)[:32]}", pack, whole)
-    return Packed(folder / "images.bin", **found)
+    return _cached_arrays(cache_dir, hashed("packed", identity), pack, restore)
 
 
 def _surveyed(encoded: ImageFiles | Packed, identity: str, how: Reading) -> Survey:
     """The survey that is in the cache, or a new one."""
-
-    def survey(folder: Path) -> Arrays:
-        found = look(encoded, how)
-        places, reasons = np.asarray(list(found.bad), np.int64), np.asarray(list(found.bad.values()), np.str_)
-        shape = np.asarray(found.shape)
-        return {"shape": shape, "sums": found.sums, "squares": found.squares, "places": places, "reasons": reasons}
-
-    name = hashed("survey", identity, str(DECODING), str(how.size))[:32]
-    _, found = _kept(how.cache_dir, f"streams/{name}", survey, lambda _, found: "reasons" in found)
-    channels, height, width = found["shape"].tolist()
-    bad = dict(zip(found["places"].tolist(), found["reasons"].tolist(), strict=True))
-    return Survey((channels, height, width), found["sums"], found["squares"], bad)
+    key = hashed("survey", identity, str(DECODING), str(how.size))
+    return _cached_arrays(
+        how.cache_dir, key, lambda _: look(encoded, how)._asdict(), lambda _, arrays: Survey(**arrays)
+    )
 
 
-def _kept(
-    cache_dir: Path | None, name: str, make: Callable[[Path], Arrays], whole: Callable[[Path, Arrays], bool]
-) -> tuple[Path, Arrays]:
-    """A folder of the cache and the arrays in it; made where it is missing or damaged."""
+def _cached_arrays(
+    cache_dir: Path | None, key: str, make: Callable[[Path], Arrays], restore: Callable[[Path, Arrays], T | None]
+) -> T:
+    """Arrays in a folder of the cache, made once, as the object that `restore` builds from them."""
 
-    def opened(folder: Path) -> Arrays | None:
+    def open_folder(folder: Path) -> T | None:
         try:
             with np.load(folder / "index.npz", allow_pickle=False) as file:  # which keeps a checksum of each
-                arrays = {name: file[name] for name in file.files}
-            return arrays if whole(folder, arrays) else None
+                return restore(folder, {name: file[name] for name in file.files})
         except Exception:  # a damaged header ends in nearly everything
             return None
 
@@ -341,5 +302,4 @@ def _kept(
         arrays: Any = make(folder)
         np.savez(folder / "index.npz", **arrays)
 
-    folder = kept(cache_dir, name, build, opened)
-    return folder, opened(folder) or {}
+    return build_once(cache_dir, f"streams/{key[:32]}", build, open_folder)

@@ -90,11 +90,13 @@ class TableEncoder:
         """
         codes, left_out = [], []
         for j in columns:
-            reason = _names_rows(table, j)
-            if reason is not None:
+            style = style_of(table.columns[j])
+            if style is None:
+                check_numbers(table, j)
+            if reason := _names_rows(table, j, style):
                 left_out.append((table.names[j], reason))
             else:
-                codes.append(_choose(table, j))
+                codes.append(_choose(table, j, style))
         return cls(tuple(codes), tuple(left_out))
 
     @property
@@ -129,7 +131,7 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableEncoder:
-        """The encoding that `to_dict` wrote; an InputError where it is none."""
+        """The encoding that `to_dict` wrote; raises an InputError for anything else."""
         kind = {"codes": [{"name": str, "levels": ([(str, None)], None), "style": str}], "left_out": [[str]]}
         plain = shaped("the encoder", state, kind)
         codes = [ColumnCode(c["name"], c["levels"] and tuple(c["levels"]), c["style"]) for c in plain["codes"]]
@@ -155,14 +157,12 @@ class TableFeatures:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableFeatures:
-        """The features that `to_dict` wrote; an InputError where they are none, or of another number of columns."""
+        """The features that `to_dict` wrote; raises an InputError for anything else."""
         plain = shaped("the columns", state, {"encoder": dict, "scales": dict})
-        made = cls(TableEncoder.from_dict(plain["encoder"]), Standardizer.from_dict(plain["scales"]))
-        if len(made.encoder.features) != len(made.scales.mean):
-            raise InputError(
-                f"expected scales of {len(made.encoder.features)} features, but got {len(made.scales.mean)}"
-            )
-        return made
+        encoder, scales = TableEncoder.from_dict(plain["encoder"]), Standardizer.from_dict(plain["scales"])
+        if len(encoder.features) != len(scales.mean):
+            raise InputError(f"expected scales of {len(encoder.features)} features, but got {len(scales.mean)}")
+        return cls(encoder, scales)
 
 
 def style_of(column: Numbers | Text) -> Style | None:
@@ -179,12 +179,12 @@ def style_of(column: Numbers | Text) -> Style | None:
             return "point"  # units and spaces only
         if point and any(_MONEY.search(text) for text in texts):  # three digits after the mark: thousands, not cents
             return "point" if any("," in text for text in bare) else "comma"
-    found = [style for style in DATES if all(_days(text, style) is not None for text in texts)]
-    return (found[0] if len(found) == 1 or "date" in found else _likelier(column)) if found else None
+    dates = [style for style in DATES if all(_days(text, style) is not None for text in texts)]
+    return (dates[0] if len(dates) == 1 or "date" in dates else _likelier(column)) if dates else None
 
 
 def _likelier(column: Text) -> Style:
-    """Of dates that can be read both ways: as the rows are in order, if in one way alone; else as pandas reads them."""
+    """Month first or day first: the one in which the rows are in order; otherwise month first, as pandas reads."""
     in_order = []
     for style in ("month first", "day first"):
         days = np.asarray([_days(text, style) for text in column.levels])[column.codes[column.codes >= 0]]
@@ -200,7 +200,7 @@ def date_reading(table: Table, column: int, style: Style) -> str | None:
     other = {"day first": "month first", "month first": "day first"}.get(style)
     if other is None or not isinstance(values, Text) or any(_days(text, other) is None for text in values.levels):
         return None
-    text = next((one for one in values.levels if _days(one, style) != _days(one, other)), None)
+    text = next((level for level in values.levels if _days(level, style) != _days(level, other)), None)
     if text is None:
         return None
     date = datetime.date(1970, 1, 1) + datetime.timedelta(math.floor(_days(text, style) or 0.0))
@@ -218,19 +218,18 @@ def numbers(table: Table, column: int, style: Style = "plain", largest: float = 
     elif style == "plain" and values.numbers is not None:
         parsed = values.numbers
     else:
-        found = [_parse(text, style) for text in values.levels]
-        if None in found:
-            k = found.index(None)
-            row = int(np.argmax(values.codes == k))
-            what = "a number" if style in ("plain", "point", "comma") else "a date"
-            raise InputError(f"expected {what} in {table.where(row, column)}, but got {_shown(values.levels[k])!r}")
-        parsed = np.asarray([*found, np.nan], dtype=np.float64)[values.codes]
+        by_level = [_parse(text, style) for text in values.levels]
+        if None in by_level:
+            level = values.levels[by_level.index(None)]
+            place, kind = table.where(values.row_of(level), column), "a date" if style in DATES else "a number"
+            raise InputError(f"expected {kind} in {place}, but got {_short(level)!r}")
+        parsed = np.asarray([*by_level, np.nan], dtype=np.float64)[values.codes]
     with np.errstate(invalid="ignore"):
         large = np.flatnonzero(np.abs(parsed) > largest)
     if len(large):
         row = int(large[0])
         got = values.levels[values.codes[row]] if isinstance(values, Text) else values[row]
-        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_shown(got)}")
+        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_short(got)}")
     return parsed
 
 
@@ -243,53 +242,46 @@ def as_text(table: Table, column: int) -> Text:
 
 
 def check_numbers(table: Table, column: int) -> None:
-    """What would pass for text and make a level of each number: commas that could mean two things, and slips."""
-    values = table.columns[column]
-    if not isinstance(values, Text):
-        return
-    levels = values.levels
-    row = next((k for k, text in enumerate(levels) if "," in text), None)
-    if row is not None and all(number_of(text.replace(",", "")) is not None for text in levels):
-        place = table.where(int(np.argmax(values.codes == row)), column)
+    """Refuse numbers that would pass for text: commas that could mean two things, and typing errors."""
+    text = as_text(table, column)
+    comma = next((level for level in text.levels if "," in level), None)
+    if comma is not None and all(number_of(level.replace(",", "")) is not None for level in text.levels):
         raise InputError(
-            f"expected a number without commas in {place}, but got {_shown(levels[row])!r}; "
-            "write 1.5 for 1,5 and 1000 for 1,000"
+            f"expected a number without commas in {table.where(text.row_of(comma), column)}, but got "
+            f"{_short(comma)!r}; write 1.5 for 1,5 and 1000 for 1,000"
         )
-    strange = [k for k, text in enumerate(levels) if number_of(text) is None]
-    if len(levels) - len(strange) >= _MANY_NUMBERS * len(strange):
-        row = int(np.argmax(np.isin(values.codes, strange)))
+    strange = [level for level in text.levels if number_of(level) is None]
+    count = len(text.levels) - len(strange)
+    if strange and count >= _MANY_NUMBERS * len(strange):
         raise InputError(
-            f"expected a number in {table.where(row, column)}, but got {_shown(levels[values.codes[row]])!r} among "
-            f"{len(levels) - len(strange)} different numbers; correct it, or leave it empty if it is missing"
+            f"expected a number in {table.where(text.row_of(strange[0]), column)}, but got {_short(strange[0])!r} "
+            f"among {count} different numbers; correct it, or leave it empty if it is missing"
         )
 
 
-def often(column: Text, most: int) -> tuple[str | None, ...]:
+def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:
     """The levels of a column, sorted; of more than `most` the most frequent. None is last where values are missing."""
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels)).tolist()
-    kept = sorted(range(len(counts)), key=lambda k: (-counts[k], column.levels[k]))[:most]
+    frequent = sorted(range(len(counts)), key=lambda k: (-counts[k], column.levels[k]))[:most]
     missing: tuple[str | None, ...] = (None,) if (column.codes < 0).any() else ()
-    return (*sorted(column.levels[k] for k in kept if counts[k]), *missing)
+    return (*sorted(column.levels[k] for k in frequent if counts[k]), *missing)
 
 
-def _names_rows(table: Table, j: int) -> str | None:
+def _names_rows(table: Table, j: int, style: Style | None) -> str | None:
     """Why a column is taken to name its rows and to predict nothing; None where it is not."""
-    values, style = table.columns[j], style_of(table.columns[j])
     if len(table) < _FEW_ROWS:
         return None
-    if isinstance(values, Text) and style is None:
-        check_numbers(table, j)
-        return "a different text in every row" if len(values.levels) == len(table) else None
+    if style is None:
+        return "a different text in every row" if len(as_text(table, j).levels) == len(table) else None
     if style != "plain" or not _ID_NAME.fullmatch(table.names[j]):
         return None
-    found = numbers(table, j)
-    distinct = len(values.levels) if isinstance(values, Text) else len(np.unique(values))
-    whole = bool((found == np.rint(found)).all())  # not where one is missing
-    return "a different whole number in every row" if whole and distinct == len(table) else None
+    values = numbers(table, j)
+    whole = bool((values == np.rint(values)).all())  # not where one is missing
+    return "a different whole number in every row" if whole and len(np.unique(values)) == len(table) else None
 
 
-def _choose(table: Table, j: int) -> ColumnCode:
-    name, style = table.names[j], style_of(table.columns[j])
+def _choose(table: Table, j: int, style: Style | None) -> ColumnCode:
+    name = table.names[j]
     if style is not None:
         if beyond_float64(numbers(table, j, style)):
             raise InputError(
@@ -297,14 +289,12 @@ def _choose(table: Table, j: int) -> ColumnCode:
                 "beyond 2^53 and too close; is it an identifier? drop the column"
             )
         return ColumnCode(name, style=style)
-    check_numbers(table, j)
     text = as_text(table, j)
     if len(text.levels) > MOST_LEVELS:
-        k = next((k for k, level in enumerate(text.levels) if number_of(level) is None), 0)
-        place = table.where(int(np.argmax(text.codes == k)), j)
+        level = next((level for level in text.levels if number_of(level) is None), text.levels[0])
         raise InputError(
-            f"expected numbers or at most {MOST_LEVELS} levels in {place}, but got {_shown(text.levels[k])!r} and "
-            f"{len(text.levels)} levels; correct it, or drop the column (--drop)"
+            f"expected numbers or at most {MOST_LEVELS} levels in {table.where(text.row_of(level), j)}, but got "
+            f"{_short(level)!r} and {len(text.levels)} levels; correct it, or drop the column (--drop)"
         )
     return ColumnCode(name, (*sorted(text.levels), None))
 
@@ -352,7 +342,7 @@ def _days(text: str, style: str) -> float | None:
     return days + (moment - zone) / 86400 if moment <= 86400 else None
 
 
-def _shown(value: str | float | None) -> str:
-    """A value for a message, however long the file has it."""
+def _short(value: str | float | None) -> str:
+    """A value, shortened for a message."""
     text = str(value)
     return text if len(text) <= 24 else f"{text[:20]}..."

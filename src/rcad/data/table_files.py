@@ -7,9 +7,10 @@ import importlib.util
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,16 @@ class Text:
 
     @cached_property
     def coded(self) -> tuple[list[str], npt.NDArray[np.int64]]:
-        """The distinct texts by first appearance, and for each row the place of its own; -1 for missing."""
+        """The distinct texts in order of appearance, and for each row the index of its text; -1 for missing."""
         if isinstance(self._values, list):
             places: dict[str, int] = {}
             codes = [-1 if v is None else places.setdefault(v, len(places)) for v in self._values]
             return list(places), np.asarray(codes, dtype=np.int64)
-        found = self._values.dictionary_encode()
+        encoded = self._values.dictionary_encode()
         levels: dict[str, int] = {}
-        texts = (text.strip() for text in found.dictionary.to_pylist())
+        texts = (text.strip() for text in encoded.dictionary.to_pylist())
         place = [-1 if text.lower() in MISSING else levels.setdefault(text, len(levels)) for text in texts]
-        return list(levels), np.asarray(place, dtype=np.int64)[found.indices.to_numpy()]
+        return list(levels), np.asarray(place, dtype=np.int64)[encoded.indices.to_numpy()]
 
     @property
     def levels(self) -> list[str]:
@@ -55,9 +56,17 @@ class Text:
     def codes(self) -> npt.NDArray[np.int64]:
         return self.coded[1]
 
+    def texts(self, rows: Any = slice(None)) -> list[str | None]:
+        """The text of each row, or of these rows; None for missing."""
+        return [None if k < 0 else self.levels[k] for k in self.codes[rows].tolist()]
+
+    def row_of(self, level: str) -> int:
+        """The first row with this text."""
+        return int(np.argmax(self.codes == self.levels.index(level)))
+
     @cached_property
     def numbers(self) -> Numbers | None:
-        """The column as numbers, NaN for missing, where every text is one; else None."""
+        """The column as numbers, NaN for missing; None unless every text is a number."""
         if not isinstance(self._values, list):
             try:
                 cast: Numbers = self._values.cast("float64").to_numpy(zero_copy_only=False)
@@ -67,8 +76,7 @@ class Text:
                 if not np.isnan(cast).any():
                     return cast
         values = [number_of(level) for level in self.levels]
-        known = np.asarray([np.nan if v is None else v for v in values] + [np.nan])
-        return None if None in values else known[self.codes]
+        return None if None in values else np.asarray([*values, np.nan], dtype=np.float64)[self.codes]
 
 
 Column = Numbers | Text
@@ -100,18 +108,12 @@ class Table:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Table:
         """These rows, in this order."""
-        columns: list[Column] = []
-        for column in self.columns:
-            if isinstance(column, Text):
-                chosen = column.codes[rows].tolist()
-                columns.append(Text([None if k < 0 else column.levels[k] for k in chosen]))
-            else:
-                columns.append(column[rows])
+        columns = (Text(part.texts(rows)) if isinstance(part, Text) else part[rows] for part in self.columns)
         return Table(self.path, self.names, tuple(columns), len(rows), lambda row: self.line(int(rows[row])))
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text is, or None. Python's "1_000" is not one."""
+    """A text as a number, or None. Python's "1_000" is not a number here."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -141,29 +143,38 @@ def read_table(path: Path, *, least: int = 2) -> Table:
     return table
 
 
+def split_files(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """The tables whose names begin with a split, by split ("train", "test", "valid") and sorted."""
+    splits: dict[str, list[Path]] = {}
+    for path in sorted(paths):
+        if match := _SPLIT.fullmatch(path.name.lower()):
+            splits.setdefault("valid" if match[1].startswith("val") else match[1], []).append(path)
+    return splits
+
+
 def split_tables(folder: Path) -> dict[str, list[Path]]:
     """The tables of a folder by split, "train" and perhaps "test" (else valid); none where no table is called train."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(path for home in (folder, folder / "data") if home.is_dir() for path in home.iterdir()):
-        if match := _SPLIT.fullmatch(path.name.lower()):
-            found.setdefault("valid" if match[1].startswith("val") else match[1], []).append(path)
-    if "train" not in found:
+    splits = split_files(path for home in (folder, folder / "data") if home.is_dir() for path in home.iterdir())
+    if "train" not in splits:
         return {}
-    tests = found.get("test") or found.get("valid")
-    return {"train": found["train"]} | ({"test": tests} if tests else {})
+    tests = splits.get("test") or splits.get("valid")
+    return {"train": splits["train"]} | ({"test": tests} if tests else {})
 
 
-def joined(tables: Sequence[Table], path: Path) -> Table:
-    """Tables with the same columns one below the other."""
+def join_tables(tables: Sequence[Table], path: Path) -> Table:
+    """Concatenate the rows of tables with the same columns."""
     first = tables[0]
+    if len(tables) == 1:
+        return first
     for other in tables[1:]:
         if missing := [name for name in first.names if name not in other.names]:
             raise InputError(f"expected a column {missing[0]!r} in {other.path} as in {first.path}, but it is missing")
     columns: list[Column] = []
     for name in first.names:
         parts = [table.columns[table.names.index(name)] for table in tables]
-        numbers_ = [part for part in parts if not isinstance(part, Text)]
-        columns.append(np.concatenate(numbers_) if len(numbers_) == len(parts) else Text(_texts(parts)))
+        numeric = [part for part in parts if not isinstance(part, Text)]
+        texts = (part.texts() if isinstance(part, Text) else _written(part) for part in parts)
+        columns.append(np.concatenate(numeric) if len(numeric) == len(parts) else Text([*chain(*texts)]))
     starts = np.cumsum([0, *map(len, tables)])
 
     def line(row: int) -> str:
@@ -173,14 +184,8 @@ def joined(tables: Sequence[Table], path: Path) -> Table:
     return Table(path, first.names, tuple(columns), int(starts[-1]), line)
 
 
-def _texts(parts: Sequence[Column]) -> list[str | None]:
-    found: list[str | None] = []
-    for part in parts:
-        if isinstance(part, Text):
-            found += [None if k < 0 else part.levels[k] for k in part.codes.tolist()]
-        else:
-            found += [None if np.isnan(value) else repr(value) for value in part.tolist()]
-    return found
+def _written(values: Numbers) -> list[str | None]:
+    return [None if np.isnan(value) else repr(value) for value in values.tolist()]
 
 
 def _read_text(path: Path) -> Table:
@@ -297,7 +302,7 @@ def _read_parquet(path: Path) -> Table:
 
 
 def frame_table(frame: Any) -> Table:
-    """A pandas frame as the file that holds the same would be read; its index is left out."""
+    """A pandas frame, read as a file with the same columns would be; its index is left out."""
     pa = need("pyarrow", "pyarrow")
     path = Path("the frame")
     try:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.dataset import Dataset, Split, Task
+from rcad.data.dataset import Dataset, Split, Task, check_several
 from rcad.data.scaling import Real, compact
 from rcad.data.table_encoder import (
     DATES,
@@ -22,8 +22,8 @@ from rcad.data.table_encoder import (
     numbers,
     style_of,
 )
-from rcad.data.table_files import Table, Text, joined, read_table, split_tables
-from rcad.errors import InputError, expanded
+from rcad.data.table_files import Table, Text, join_tables, read_table, split_tables
+from rcad.errors import InputError, expanded, one_of
 
 AnyTask = Literal["auto", "classification", "regression"]
 
@@ -38,7 +38,7 @@ DAYS = "days since 1970-01-01"
 
 
 class NoTargetError(InputError):
-    """A table of which no column was named as the one to predict."""
+    """No column of a table was named as the target."""
 
 
 def load(
@@ -63,49 +63,46 @@ def load(
         1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
         labels in the order of `classes`, or regression targets like x. `encoder` encodes new rows alike.
     """
-    if task not in get_args(AnyTask):
-        raise InputError(f"expected task to be one of {', '.join(get_args(AnyTask))}, but got {task!r}")
+    one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)
-    parts, hidden = _parts(path, target) if path.is_dir() else ([read_table(path)], "")
-    t = _target_position(parts[0], target)
+    files = split_tables(path) if path.is_dir() else {"train": [path]}
+    if not files:
+        raise InputError(f"expected a table called train in {path}, but got none; rename the tables after their split")
+    parts = {split: join_tables([read_table(file) for file in names], path) for split, names in files.items()}
+    t = _target_position(parts["train"], target)
+    target_name = parts["train"].names[t]
     for name in drop:
-        if column_position(parts[0], name, "drop") == t:
+        if column_position(parts["train"], name, "drop") == t:
             raise InputError(f"expected columns to leave out beside the target, but got {name!r}, which is the target")
-    kept = [with_targets(part, part.names.index(parts[0].names[t]), skip_bad) for part in parts]
-    skipped = sum(count for _, count in kept)
-    table = kept[0][0] if len(kept) == 1 else joined([part for part, _ in kept], path)
-    rows = len(kept[0][0])  # of the training set; others follow them
-    columns = [j for j, name in enumerate(table.names) if j != t and name not in drop]
-    encoder = TableEncoder.fit(table, columns)
+    hidden = "test" in parts and target_name not in parts["test"].names
+    if hidden:
+        del parts["test"]
+    labelled = [with_targets(part, part.names.index(target_name), skip_bad) for part in parts.values()]
+    skipped, rows = sum(count for _, count in labelled), len(labelled[0][0])  # `rows` to train on, then those to test
+    table = join_tables([part for part, _ in labelled], path)
+    encoder = TableEncoder.fit(table, [j for j, name in enumerate(table.names) if j != t and name not in drop])
     omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
-    left_out = "".join(f"; {sentence}" for sentence in omissions)
     if not encoder.codes:
-        raise InputError(
-            f"expected a feature column beside {table.names[t]!r} in {table.path}, but got none"
-            f"{_lists_images(table.path) or left_out}"
-        )
+        hint = _lists_images(table.path) or "".join(f"; {sentence}" for sentence in omissions)
+        raise InputError(f"expected a feature column beside {target_name!r} in {table.path}, but got none{hint}")
     chosen, style, why = _choose_task(table, t, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {table.names.index(code.name): code.style for code in encoder.codes} | ({t: style} if unit else {})
-    readings = [text for j, how in styles.items() if (text := date_reading(table, j, how)) is not None]
-    readings += [f"{table.names[t]!r}, the target, holds dates: its numbers are {unit}"] if unit else []
-    omissions += readings
-    x = compact(encoder.transform(table))
-    y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
-    count = len(encoder.codes)
-    note = f"{table.path.name}: {len(table)} rows"
-    note += f", the last {len(table) - rows} for the test" if rows < len(table) else ""
-    note += f"; {count} of {len(table.names)} columns are inputs, {table.names[t]!r} is the target; {why}{left_out}"
-    note += "".join(f"; {sentence}" for sentence in readings)
+    omissions += [sentence for j, style in styles.items() if (sentence := date_reading(table, j, style)) is not None]
+    if unit:
+        omissions.append(f"{target_name!r}, the target, holds dates: its numbers are {unit}")
     if skipped:
         omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
-        note += f"; {omissions[-1]}"
-    note += hidden
-    gaps = int(np.isnan(x).any(axis=0).sum())
-    if gaps:
-        note += (
-            f"; values are missing in {gaps} column{'s' if gaps > 1 else ''}, filled by medians of training and marked"
-        )
+    x = compact(encoder.transform(table))
+    y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
+    held = f", the last {len(table) - rows} for the test" if rows < len(table) else ""
+    inputs = f"{len(encoder.codes)} of {len(table.names)} columns are inputs"
+    note = [f"{table.path.name}: {len(table)} rows{held}", f"{inputs}, {target_name!r} is the target", why, *omissions]
+    if hidden:
+        note.append(f"left out: the test table, which has no {target_name!r}")
+    if gaps := int(np.isnan(x).any(axis=0).sum()):
+        columns = f"{gaps} column{'s' if gaps > 1 else ''}"
+        note.append(f"values are missing in {columns}, filled by medians of training and marked")
     return Dataset(
         table.path.stem,
         chosen,
@@ -113,31 +110,18 @@ def load(
         Split(x[rows:], y[rows:]) if rows < len(table) else None,
         classes=classes,
         columns=encoder.features,
-        note=note,
+        note="; ".join(note),
         omissions=tuple(omissions),
         unit=unit,
         encoder=encoder,
     )
 
 
-def _parts(folder: Path, target: str | int | None) -> tuple[list[Table], str]:
-    """The training table of a folder and its test table; the latter is left out where it hides the target."""
-    found = split_tables(folder)
-    read = {
-        split: joined([read_table(file) for file in files], folder) if len(files) > 1 else read_table(files[0])
-        for split, files in found.items()
-    }
-    wanted = read["train"].names[_target_position(read["train"], target)]
-    if "test" in read and wanted not in read["test"].names:
-        return [read["train"]], f"; left out: the test table, which has no {wanted!r}"
-    return list(read.values()), ""
-
-
 def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
     """The rows that have a target, and how many have none."""
     values = table.columns[t]
-    found = values.numbers if isinstance(values, Text) else values
-    missing = values.codes < 0 if isinstance(values, Text) and found is None else np.isnan(np.asarray(found))
+    numeric = values.numbers if isinstance(values, Text) else values
+    missing = values.codes < 0 if isinstance(values, Text) and numeric is None else np.isnan(np.asarray(numeric))
     count = int(missing.sum())
     if not count:
         return table, 0
@@ -149,18 +133,18 @@ def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
 
 
 def _lists_images(path: Path) -> str:
-    """A hint, where this is the table of labels beside a folder of images."""
+    """A hint for a message, if this is the table of labels beside a folder of images."""
     from rcad.data.image_folders import find_labels
 
-    found = find_labels(path.parent) if path.is_file() else None
-    if found is None or found.file != path:
+    labelled = find_labels(path.parent) if path.is_file() else None
+    if labelled is None or labelled.table.path != path:
         return ""
-    return f"; it lists the images in {found.images}: read both with --data {path.parent}"
+    return f"; it lists the images in {labelled.images}: read both with --data {path.parent}"
 
 
 def _target_position(table: Table, target: str | int | None) -> int:
     if target is None:
-        hint = _lists_images(table.path) or f"; choose a target out of {some_names(table.names)}"
+        hint = _lists_images(table.path) or f"; choose a target out of {list_names(table.names)}"
         raise NoTargetError(f"expected the name of the column to predict, but got none{hint}")
     if isinstance(target, str) and target not in table.names:
         try:
@@ -178,12 +162,12 @@ def _target_position(table: Table, target: str | int | None) -> int:
 def column_position(table: Table, name: str, option: str) -> int:
     if name not in table.names:
         near = difflib.get_close_matches(name, table.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {some_names(table.names)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {list_names(table.names)}"
         raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
     return table.names.index(name)
 
 
-def some_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """The first of these names, for a message of one line."""
     more = ", ..." if len(names) > 8 else ""
     return ", ".join(" ".join(name.split())[:40] for name in names[:8]) + more
@@ -197,8 +181,7 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]
     if style is None:
         check_numbers(table, t)
         return "classification", "plain", "classification, since the target is text (--task to change)"
-    found = numbers(table, t, style)
-    distinct = np.unique(found)
+    distinct = np.unique(numbers(table, t, style))
     few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))
     if style == "plain" and few and (distinct == np.rint(distinct)).all():
         why = f"the target has {len(distinct)} whole-number values (--task to change)"
@@ -220,15 +203,13 @@ def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str
         classes = sorted(text.levels)
         place = {name: k for k, name in enumerate(classes)}
         labels = np.asarray([place[level] for level in text.levels])[text.codes]
-    if len(classes) < 2:
-        raise InputError(
-            f"expected at least 2 classes in column {table.names[t]!r} of {table.path}, but got only {classes[0]!r}"
-        )
+    column = f"column {table.names[t]!r} of {table.path}"
+    check_several(classes, column)
     if len(classes) == len(table) > 2:
         other = " or task='regression'" if numeric else ""
         raise InputError(
-            f"expected classes that repeat in column {table.names[t]!r} of {table.path}, but got {len(classes)} "
-            f"values in {len(table)} rows; give another target{other}"
+            f"expected classes that repeat in {column}, but got {len(classes)} values in {len(table)} rows; give "
+            f"another target{other}"
         )
     return labels.astype(np.int64), tuple(classes)
 

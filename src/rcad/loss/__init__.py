@@ -1,1 +1,1 @@
-"""The loss: what an output means, where it is asked, what is summed; methods as values, by name and as text."""
+"""The loss: what an output means, at which inputs it is taken, what is summed; methods by value, name and text."""

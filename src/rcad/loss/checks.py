@@ -22,26 +22,27 @@ from rcad.loss.terms import Term
 
 NOTHING_TO_TRAIN = "expected parameters that require a gradient, but the model has none; unfreeze some of them"
 
-_said: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+_events: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+"""What was read or warned of already, by model."""
 
 
-def may_read(view: View, what: str) -> bool:
-    """Whether values may be read now: on the CPU unless told otherwise, once per model and purpose elsewhere."""
+def may_read(view: View, part: str) -> bool:
+    """Whether values may be read now: on the CPU always or, as elsewhere, once per model and part."""
     if torch.compiler.is_compiling():
         return False
     if view.x.device.type == "cpu" and view.check_always:
         return True
     if view.x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return False
-    return _first_time(view, f"read {what}")
+    return _first_time(view, f"read {part}")
 
 
-def _first_time(view: View, what: str) -> bool:
+def _first_time(view: View, event: str) -> bool:
     module = as_module(view.forward)
     if module is None:
         return True
-    seen = _said.setdefault(module, set())
-    return not (what in seen or seen.add(what))  # type: ignore[func-returns-value]
+    events = _events.setdefault(module, set())
+    return not (event in events or events.add(event))  # type: ignore[func-returns-value]
 
 
 def full_scale(high: float) -> str:
@@ -76,12 +77,8 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
         raise InputError("expected finite inputs, but x holds NaN or inf")
     moves = [term.where for term in terms if term.where is not None]
     image = view.x.ndim == 4 and view.x.shape[1] in (1, 3, 4)
-    if (
-        units == "pixels"
-        and image
-        and any(getattr(move, "std", None) is None for move in moves)
-        and (low < -0.1 or high > 1.1)
-    ):
+    in_pixels = units == "pixels" and image and any(getattr(move, "std", None) is None for move in moves)
+    if in_pixels and (low < -0.1 or high > 1.1):
         scaled = low >= 0 and high > 2
         remedy = f"divide them by {full_scale(high)}" if scaled else "pass std= (the numbers they were divided by)"
         _warn_once(
@@ -91,19 +88,17 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
             f"distance in [0, 1] pixels; {remedy}, or units='input' if alpha is meant in their own units",
         )
     module = as_module(view.forward)
-    if module is not None and torch.is_grad_enabled() and _frozen(module):
+    if module is None or not torch.is_grad_enabled():
+        return
+    needs = [parameter.requires_grad for parameter in module.parameters()]
+    if needs and not any(needs):
         _warn_once(view, "frozen", "no parameter of the model requires a gradient, so nothing will be trained")
-    if moves and module is not None and not module.training and torch.is_grad_enabled():
+    if moves and not module.training:
         _warn_once(
             view,
             "eval",
             "the model is in eval mode, where BatchNorm and dropout do not train; call model.train() before the step",
         )
-
-
-def _frozen(module: nn.Module) -> bool:
-    parameters = list(module.parameters())
-    return bool(parameters) and not any(p.requires_grad for p in parameters)
 
 
 def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:
@@ -138,8 +133,8 @@ def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:
 def _check_class_dim(view: View, likelihood: Categorical, output: Tensor) -> None:
     """Where classes may be the second or the last dimension, and both fit the labels, says which was taken."""
     hard = not view.target.is_floating_point()
-    both = output.ndim > 2 and output.shape[1] == output.shape[-1] and view.target.shape == output.shape[:-1]
-    if hard and both and likelihood.class_dim == 1:
+    both_fit = output.ndim > 2 and output.shape[1] == output.shape[-1] and view.target.shape == output.shape[:-1]
+    if hard and both_fit and likelihood.class_dim == 1:
         _warn_once(
             view,
             "class_dim",

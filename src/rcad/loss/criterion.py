@@ -12,8 +12,7 @@ from torch import Tensor
 
 from rcad.errors import InputError, finite, whole
 from rcad.loss.augmentations import Alternating, Source
-from rcad.loss.checks import NOTHING_TO_TRAIN
-from rcad.loss.fused import fused_backward, refusal, third_backward
+from rcad.loss.fused import BackwardStep, refusal, third_backward
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO
 from rcad.loss.model_calls import Inputs, Model, Output, View, whole_steps
@@ -68,7 +67,7 @@ class Criterion:
         self._gauge = Gauge(self.asked, watch=watch)
         self.loss = self._gauge.loss()
         self._counter = StepCounter()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def __repr__(self) -> str:
         waiting = "" if self.settled else "; alpha is measured on the first batches"
@@ -148,7 +147,6 @@ class Criterion:
         """
         whole("accumulate", accumulate, minimum=1)
         finite("share", share, above=0.0)
-        divide = accumulate / share
         runs = len(generator) if isinstance(generator, Alternating) else 1
         if len(y) % runs:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
@@ -158,56 +156,32 @@ class Criterion:
         try:
             with nullcontext() if after_pass is not None else whole_steps(model, x):
                 plan, views = self._planned(model, x, y, step, options)
-                return self._passes(plan, views, scaler, divide, generator, after_pass, runs)
+                scale = None if scaler is None else scaler.scale
+                passes = BackwardStep(self.loss.likelihood, scale, accumulate / share, generator, after_pass, runs)
+                return self._run_backward(passes, plan, views)
         except BaseException:
             self._counter.value = calls  # the step was not taken
             raise
 
-    def _passes(
-        self,
-        plan: Plan,
-        views: Sequence[View],
-        scaler: Scaler | None,
-        divide: float,
-        generator: Source | None,
-        after_pass: Callable[[], None] | None,
-        runs: int,
-    ) -> Losses:
-        """The passes of a step run backward: one by one where they can be, else in one graph."""
-        scale = None if scaler is None else scaler.scale
+    def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View]) -> Losses:
+        """The passes run backward: one by one where they can be, else in one graph."""
         reason = refusal(plan, views)
         if reason is None:
-            again = third_backward(plan, views, scaled=scaler is not None)
-            if again is not None:
-                self._say_once(f"the direction takes a backward of its own ({again})")
-            return fused_backward(
-                self.loss.likelihood,
-                plan,
-                views,
-                scale=scale,
-                divide=divide,
-                generator=generator,
-                after_pass=after_pass,
-                runs=runs,
-            )
-        if runs > 1:
+            own_backward = third_backward(plan, views, scaled=passes.scale is not None)
+            if own_backward is not None:
+                self._log_once(f"the direction takes a backward of its own ({own_backward})")
+            return passes.pass_by_pass(plan, views)
+        if passes.runs > 1:
             raise InputError(
-                f"expected passes that can be run backward one by one for {runs} runs in one batch, but {reason}"
+                f"expected passes that can be run backward one by one for {passes.runs} runs in one batch, but {reason}"
             )
-        self._say_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
-        losses = evaluate(self.loss.likelihood, plan, views, generator=generator)
-        if not losses.total.requires_grad:
-            raise InputError(NOTHING_TO_TRAIN)
-        scaled = losses.total / divide if divide != 1 else losses.total
-        (scaled if scale is None else scale(scaled)).backward()  # type: ignore[no-untyped-call]
-        if after_pass is not None:
-            after_pass()
-        return losses._replace(total=losses.total.detach())
+        self._log_once(f"the passes cannot be run backward one by one ({reason}); using one graph for all")
+        return passes.in_one_graph(plan, views)
 
-    def _say_once(self, words: str) -> None:
-        if words not in self._said:
-            self._said.add(words)
-            log.info(words)
+    def _log_once(self, message: str) -> None:
+        if message not in self._logged:
+            self._logged.add(message)
+            log.info(message)
 
 
 class RCAD(Criterion):

@@ -19,7 +19,7 @@ from rcad.loss.augmentations import Source
 from rcad.loss.checks import NOTHING_TO_TRAIN, check_gradient, check_output
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
-from rcad.loss.objective import perturbed
+from rcad.loss.objective import evaluate, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term
 
@@ -34,8 +34,8 @@ def refusal(plan: Plan, views: Sequence[View]) -> str | None:
                 return "what made the input learns in the clean pass, and gradients are exchanged in the last"
             if len(views) > 1:
                 return "two views are part of one larger graph, which the first backward would free"
-        others = (view.target, view.weight, *view.forward.others())
-        if not plan.one_pass and any(isinstance(other, Tensor) and other.grad_fn is not None for other in others):
+        shared = (view.target, view.weight, *view.forward.other_inputs())
+        if not plan.one_pass and any(isinstance(value, Tensor) and value.grad_fn is not None for value in shared):
             return "targets, weights or other inputs come from a larger graph, which the first backward would free"
     return None
 
@@ -54,53 +54,52 @@ def goes_back_twice(plan: Plan) -> bool:
     return any(look.apart is not None and len(look.directions) + bool(look.clean) > 1 for look in plan.looks)
 
 
-def fused_backward(
-    likelihood: Likelihood,
-    plan: Plan,
-    views: Sequence[View],
-    *,
-    scale: Scale | None = None,
-    divide: float = 1.0,
-    generator: Source | None = None,
-    after_pass: Callable[[], None] | None = None,
-    runs: int = 1,
-) -> Losses:
-    """Adds the gradients of the total to `.grad`, one backward per pass; returns detached losses.
-
-    Args:
-        after_pass: called after each backward, e.g. to take the gradients away.
-        scale: what a GradScaler does to a loss before it is run backward.
-        divide: the number of batches whose gradients are accumulated.
-        runs: how many runs' examples alternate in the batch.
-    """
-    step = _Step(likelihood, scale, divide, generator, after_pass, runs, plan.passes)
-    for look, view in zip(plan.looks, views, strict=True):
-        step.look(view, look)
-    assert step.total is not None
-    return Losses(step.total, step.parts, step.output)
-
-
 @dataclass
-class _Step:
-    """The passes of one batch, each with its backward; what they find adds up here.
+class BackwardStep:
+    """The passes of one batch run backward, which adds the gradients of the total to `.grad`.
 
     A pass is a method, so that what its graph keeps by other means than saved tensors goes with its output.
+
+    Args:
+        likelihood: what the output means.
+        scale: what a GradScaler does to a loss before it is run backward.
+        divide: the number of batches whose gradients are accumulated.
+        generator: where random numbers come from.
+        after_pass: called after each backward, e.g. to take the gradients away.
+        runs: how many runs' examples alternate in the batch.
     """
 
     likelihood: Likelihood
-    scale: Scale | None
-    divide: float
-    generator: Source | None
-    after_pass: Callable[[], None] | None
-    runs: int
-    passes_left: int
-    reentrant: bool = False
-    blind: bool = False  # a pass was made at an input that needs no gradient
-    parts: dict[str, Tensor] = field(default_factory=dict)
-    total: Tensor | None = None
-    output: Tensor | None = None
+    scale: Scale | None = None
+    divide: float = 1.0
+    generator: Source | None = None
+    after_pass: Callable[[], None] | None = None
+    runs: int = 1
+    passes_left: int = field(default=0, init=False)
+    reentrant: bool = field(default=False, init=False)
+    blind: bool = field(default=False, init=False)  # a pass was made at an input that needs no gradient
+    parts: dict[str, Tensor] = field(default_factory=dict, init=False)
+    total: Tensor | None = field(default=None, init=False)
+    output: Tensor | None = field(default=None, init=False)
 
-    def look(self, view: View, look: Look) -> None:
+    def pass_by_pass(self, plan: Plan, views: Sequence[View]) -> Losses:
+        """One backward for each pass; returns detached losses."""
+        self.passes_left = plan.passes
+        for look, view in zip(plan.looks, views, strict=True):
+            self._look(view, look)
+        assert self.total is not None
+        return Losses(self.total, self.parts, self.output)
+
+    def in_one_graph(self, plan: Plan, views: Sequence[View]) -> Losses:
+        """One backward for all passes, which are in memory together; returns detached losses."""
+        losses = evaluate(self.likelihood, plan, views, generator=self.generator)
+        if not losses.total.requires_grad:
+            raise InputError(NOTHING_TO_TRAIN)
+        self._run_backward(losses.total)
+        self._passed()
+        return losses._replace(total=losses.total.detach())
+
+    def _look(self, view: View, look: Look) -> None:
         """All passes over one view: at x where a clean term or a direction needs it, then at each x'."""
         learned = bool(look.clean) and view.x.requires_grad  # x' is a constant
         checked = bool(look.clean or look.directions)
@@ -164,16 +163,18 @@ class _Step:
         }
         loss = sum((term.weight * values[term.name] for term in group[1:]), group[0].weight * values[group[0].name])
         share = loss if self.runs == 1 else loss.sum()
-        if self.divide != 1:
-            share = share / self.divide
         if prediction.requires_grad and not share.requires_grad:  # a measure without a gradient, such as an accuracy
             share = share + 0 * prediction.sum()  # a backward all the same: the last one exchanges what others left
         if share.requires_grad:
-            (share if self.scale is None else self.scale(share)).backward()  # type: ignore[no-untyped-call]
+            self._run_backward(share)
         elif not learned:  # where x is learned in the clean pass, a frozen model is no mistake
             raise InputError(NOTHING_TO_TRAIN)
         self.parts.update({name: value.detach() for name, value in values.items()})
         self.total = loss.detach() if self.total is None else self.total + loss.detach()
+
+    def _run_backward(self, loss: Tensor) -> None:
+        loss = loss if self.divide == 1 else loss / self.divide
+        (loss if self.scale is None else self.scale(loss)).backward()  # type: ignore[no-untyped-call]
 
     def _look_for_checkpoints(self, view: View, prediction: Tensor, *, needed: bool) -> None:
         """Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn."""

@@ -53,20 +53,21 @@ def rows_to_plain(rows: Iterable[MethodRow]) -> list[dict[str, Any]]:
 def method_text(rows: Iterable[MethodRow]) -> str:
     """The rows as `parse_method` reads them, e.g. "data_augmentation + rcad(alpha=0.7)"."""
 
-    def given(values: Iterable[tuple[str, Any]]) -> str:
-        return ", ".join(f"{key}={value!r}" for key, value in values if key != SOURCE)
+    def call(name: str, values: Iterable[tuple[str, Any]]) -> str:
+        text = ", ".join(f"{key}={value!r}" for key, value in values if key != SOURCE)
+        return f"{name}({text})" if text else name
 
-    return " + ".join(name + (f"({text})" if (text := given(values)) else "") for name, values in rows)
+    return " + ".join(call(name, values) for name, values in rows)
 
 
 def label(rows: Iterable[MethodRow]) -> str:
     """The rows of a config as a user would write them today: with what they meant where a default has changed."""
 
-    def said(name: str, key: str, value: Any) -> bool:
+    def is_written(name: str, key: str, value: Any) -> bool:
         changed = _changed(name, key)
         return changed is None or not changed.silent or value != changed.now
 
-    return method_text((name, tuple(one for one in values if said(name, *one))) for name, values in as_recorded(rows))
+    return method_text(_selected(as_recorded(rows), is_written))
 
 
 def parse_method(text: str) -> Rows:
@@ -127,29 +128,26 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
     """
     rows = tuple(rows)
 
-    def kept(name: str, key: str, value: Any) -> bool:
+    def counts(name: str, key: str, value: Any) -> bool:
         changed = _changed(name, key)
-        if changed is None:
-            return not _is_default(defaults.get(name, {}), key, value)
-        return changed.counts(rows) and not (changed.silent and value == changed.before)
+        if changed is not None:
+            return changed.counts(rows) and not (changed.silent and value == changed.before)
+        own = defaults.get(name, {})
+        return key not in own or own[key] != value or isinstance(own[key], bool) != isinstance(value, bool)
 
-    return tuple(
-        (name, tuple((key, value) for key, value in values if kept(name, key, value))) for name, values in rows
-    )
+    return _selected(rows, counts)
 
 
 class Changed(NamedTuple):
     """A parameter whose default changed after runs had been recorded.
 
     Attributes:
-        name: of the parameter.
         before: its value in a written row that leaves it out.
         now: its default.
         counts: whether the two differ beside these rows.
         silent: `before` is still left out where it is meant, so that its runs keep their ids.
     """
 
-    name: str
     before: Any
     now: Any
     counts: Callable[[Rows], bool] = lambda rows: True
@@ -161,18 +159,18 @@ AUTO: Final = "auto"
 SEARCHED = ("alpha", "lam")
 """What a search tries where the user gives none."""
 DIRECTION = Changed(
-    "direction",
     "training",
     "plain",
     lambda rows: any(name == "label_smoothing" or dict(values).get("smoothing") for name, values in rows),
 )
-STEP_AND_WEIGHT = (Changed("alpha", 0.5, AUTO, silent=True), Changed("lam", 0.02, AUTO, silent=True))
-CHANGED: Mapping[str, tuple[Changed, ...]] = {
-    "rcad": (DIRECTION, *STEP_AND_WEIGHT),
+STEP_AND_WEIGHT = {"alpha": Changed(0.5, AUTO, silent=True), "lam": Changed(0.02, AUTO, silent=True)}
+CHANGED: Mapping[str, Mapping[str, Changed]] = {
+    "rcad": {"direction": DIRECTION, **STEP_AND_WEIGHT},
     "rcad_random": STEP_AND_WEIGHT,
-    "rcad_text": (DIRECTION,),
-    "rcad_released": (Changed("jitter", 0.01, 0.0),),
+    "rcad_text": {"direction": DIRECTION},
+    "rcad_released": {"jitter": Changed(0.01, 0.0)},
 }
+"""By method and parameter."""
 
 
 def spelled(rows: Iterable[MethodRow], *, leave: Collection[str] = ()) -> Rows:
@@ -188,39 +186,40 @@ def as_recorded(rows: Iterable[MethodRow]) -> Rows:
 def as_first_written(rows: Iterable[MethodRow]) -> Rows:
     """The rows less a parameter that makes no difference beside them, as they were before there was one."""
     rows = tuple(rows)
-
-    def counts(name: str, key: str) -> bool:
-        changed = _changed(name, key)
-        return changed is None or changed.counts(rows)
-
-    return tuple((name, tuple(one for one in values if counts(name, one[0]))) for name, values in rows)
+    return _selected(rows, lambda name, key, _: (changed := _changed(name, key)) is None or changed.counts(rows))
 
 
 def left_open(rows: Rows) -> list[str]:
-    """What written rows leave out though its default has changed, in words."""
+    """For a message: each parameter that written rows leave out though its default has changed."""
     return [
-        f"{name}.{one.name}, which is read as {one.before!r}, the default when such rows were first written, not as "
-        f"today's {one.now!r}"
-        for name, values in rows
-        for one in CHANGED.get(name, ())
-        if one.counts(rows) and one.name not in dict(values)
+        f"{name}.{key}, which is read as {changed.before!r}, the default when such rows were first written, not as "
+        f"today's {changed.now!r}"
+        for (name, _), missing in zip(rows, _missing(rows), strict=True)
+        for key, changed in missing.items()
     ]
 
 
 def _changed(name: str, key: str) -> Changed | None:
-    return next((one for one in CHANGED.get(name, ()) if one.name == key), None)
+    return CHANGED.get(name, {}).get(key)
+
+
+def _missing(rows: Rows) -> list[dict[str, Changed]]:
+    """What each row leaves out though its default has changed, where that makes a difference beside the others."""
+    return [
+        {key: changed for key, changed in CHANGED.get(name, {}).items() if changed.counts(rows) and key not in row}
+        for name, row in ((name, dict(values)) for name, values in rows)
+    ]
 
 
 def _filled(rows: Rows, value: Callable[[Changed], Any], leave: Collection[str] = ()) -> Rows:
-    full = []
-    for name, values in rows:
-        missing = [one for one in CHANGED.get(name, ()) if one.counts(rows) and one.name not in {*dict(values), *leave}]
-        full.append((name, tuple(sorted((*values, *((one.name, value(one)) for one in missing))))))
-    return tuple(full)
+    """The rows with a value for what they leave out."""
+    added = [[(key, value(changed)) for key, changed in row.items() if key not in leave] for row in _missing(rows)]
+    return tuple((name, tuple(sorted((*values, *more)))) for (name, values), more in zip(rows, added, strict=True))
 
 
-def _is_default(known: Mapping[str, Any], key: str, value: Any) -> bool:
-    return key in known and known[key] == value and isinstance(known[key], bool) == isinstance(value, bool)
+def _selected(rows: Iterable[MethodRow], keep: Callable[[str, str, Any], bool]) -> Rows:
+    """The rows with those parameters alone for which `keep(method, parameter, value)` holds."""
+    return tuple((name, tuple((key, v) for key, v in values if keep(name, key, v))) for name, values in rows)
 
 
 def _row(name: str, row: Any) -> MethodRow:

@@ -6,7 +6,7 @@ those of the paper, its controls and its named recipes; units and defaults: see 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
@@ -19,18 +19,7 @@ from rcad.loss.augmentations import Augmentation, Cutmix, Cutout, Flip, Mixup, P
 from rcad.loss.criterion import Criterion
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from rcad.loss.method_rows import (
-    AUTO,
-    OWN,
-    SOURCE,
-    Defaults,
-    MethodRow,
-    as_recorded,
-    check_named,
-    parse_method,
-    rows_to_plain,
-    spelled,
-)
+from rcad.loss.method_rows import AUTO, OWN, SOURCE, Defaults, MethodRow, as_recorded, check_named, parse_method
 from rcad.loss.objective import ERM, Objective
 from rcad.loss.perturbations import Alpha, GradientStep, Norm, RandomStep
 from rcad.loss.terms import MeasureName, Term, check_terms, weight_for
@@ -104,7 +93,7 @@ class Method:
     @staticmethod
     def parse(text: str) -> Method:
         """The method that a user writes as text, e.g. "mixup + rcad(alpha=1.0)"; `str` of a method is such a text."""
-        return Method.from_dict({"methods": rows_to_plain(spelled(parse_method(text)))})
+        return _built(parse_method(text))
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Method:
@@ -116,8 +105,12 @@ class Method:
         rows = plain.get("methods")
         if not isinstance(rows, list) or not rows:
             raise InputError(f"expected a dict with a list under 'methods', but got {plain!r}")
-        given = as_recorded((row.get("name", ""), tuple((k, v) for k, v in row.items() if k != "name")) for row in rows)
-        return compose(*(method(name, **dict(values)) for name, values in given))
+        pairs = ((row.get("name", ""), tuple((k, v) for k, v in row.items() if k != "name")) for row in rows)
+        return _built(as_recorded(pairs))
+
+
+def _built(rows: Iterable[MethodRow]) -> Method:
+    return compose(*(method(name, **dict(values)) for name, values in rows))
 
 
 def method(name: str = "", **parameters: Any) -> Method:
@@ -125,10 +118,9 @@ def method(name: str = "", **parameters: Any) -> Method:
     check_named(((name, tuple(parameters.items())),))
     one_of("method", name, METHODS if name not in OWN else OWN)
     make = OWN.get(name) or METHODS[name]
-    known = signature(make).parameters
     for key in parameters:
         if key != SOURCE or name not in OWN:
-            one_of(f"a parameter of {name}", key, known)
+            one_of(f"a parameter of {name}", key, signature(make).parameters)
     return make(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
 
@@ -138,9 +130,9 @@ def compose(*methods: Method) -> Method:
         raise InputError("expected at least one method to compose, but got none")
     result = methods[0]
     for other in methods[1:]:
-        both = result.slots() & other.slots()
-        if both:
-            slot = min(both)
+        shared_slots = result.slots() & other.slots()
+        if shared_slots:
+            slot = min(shared_slots)
             raise InputError(
                 f"expected one method to set the {slot}, but got {result.owner(slot)!r} and {other.owner(slot)!r}"
             )
@@ -153,18 +145,14 @@ def compose(*methods: Method) -> Method:
             growth=result.growth or other.growth,
         )
     check_terms(result.terms)
-    _check_likelihoods(result)
-    return result
-
-
-def _check_likelihoods(result: Method) -> None:
-    """A term with a likelihood of its own must read the output as the others do."""
+    # A term with a likelihood of its own must read the output as the others do.
     common = type(result.likelihood or Categorical())
     for term in result.terms:
         if term.likelihood is not None and type(term.likelihood) is not common:
             raise InputError(
                 f"expected one method to set the likelihood, but got {result.owner('likelihood')!r} and {term.name!r}"
             )
+    return result
 
 
 def recipe(build: Callable[P, Method]) -> Callable[P, Method]:
@@ -247,7 +235,7 @@ def bernoulli(smoothing: float = 0.0) -> Method:
 @recipe
 def confidence_penalty(lam: float = 0.1) -> Method:
     """-lam * entropy at the clean point: RCAD with alpha = 0, the control that tells whether moving helps."""
-    return Method(extra=(_entropy("confidence_penalty", lam),))
+    return Method(extra=(Term("confidence_penalty", "negative_entropy", weight_for(lam)),))
 
 
 @recipe
@@ -266,20 +254,21 @@ def rcad(
     alpha="auto" is measured on the data; lam="auto" is 0.1, and for regression targets 0.3 where those are known.
     """
     where = GradientStep(alpha, norm, bounds, steps=steps, loss=direction)
-    return Method(extra=(_entropy("rcad", lam, where, measure, every),))
+    return Method(extra=(Term("rcad", measure, weight_for(lam), where, every),))
 
 
 @recipe
 def rcad_text(alpha: float = 0.5, lam: float = 0.02, direction: Direction = "plain") -> Method:
     """The formula of the paper's text: alpha times the raw gradient, whose length vanishes with the loss."""
-    return Method(extra=(_entropy("rcad", lam, GradientStep(alpha, "raw", loss=direction)),))
+    where = GradientStep(alpha, "raw", loss=direction)
+    return Method(extra=(Term("rcad", "negative_entropy", weight_for(lam), where),))
 
 
 @recipe
 def rcad_released(alpha: float = 0.5, lam: float = 0.02, jitter: float = 0.0) -> Method:
     """What the authors' program does: two views, direction from the un-augmented images and the unsmoothed loss."""
     where = GradientStep(alpha, "l2", jitter=jitter, loss="plain")
-    return Method(clean=TWO_VIEWS, extra=(_entropy("rcad", lam, where, view="raw"),))
+    return Method(clean=TWO_VIEWS, extra=(Term("rcad", "negative_entropy", weight_for(lam), where, view="raw"),))
 
 
 @recipe
@@ -287,7 +276,8 @@ def rcad_random(
     alpha: Alpha = AUTO, lam: Alpha = AUTO, norm: Literal["l2", "linf"] = "l2", bounds: Bounds = None
 ) -> Method:
     """RCAD with a random direction of the same length: the control that tells whether the direction helps."""
-    return Method(extra=(_entropy("rcad_random", lam, RandomStep(alpha, norm, bounds)),))
+    where = RandomStep(alpha, norm, bounds)
+    return Method(extra=(Term("rcad_random", "negative_entropy", weight_for(lam), where),))
 
 
 @recipe
@@ -359,17 +349,6 @@ def mixup(alpha: float = 1.0) -> Method:
 def cutmix(alpha: float = 1.0, p: float = 1.0) -> Method:
     """A box of another image in each image, targets in proportion."""
     return Method(augment=(Cutmix(alpha, p),))
-
-
-def _entropy(
-    name: str,
-    lam: Alpha,
-    where: GradientStep | RandomStep | None = None,
-    measure: MeasureName = "negative_entropy",
-    every: int = 1,
-    view: Literal["batch", "raw"] = "batch",
-) -> Term:
-    return Term(name, measure, weight_for(lam), where, every, view)
 
 
 def method_defaults() -> Defaults:

@@ -1,4 +1,4 @@
-"""Passes through a model: its inputs and its prediction told apart, and the model left as it was found.
+"""Passes through a model: which input may be perturbed, which output is the prediction; the model stays as it was.
 
 Statistics, mode, `.grad` and random state stay what they were, but for the one pass that trains.
 """
@@ -34,7 +34,7 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
     shape, such as those of auxiliary heads, leave the first; several of different shapes need a choice.
 
     Args:
-        choice: which part it is, where it must be said.
+        choice: which part it is, where the output alone does not tell.
     """
     if choice is not None:
         return _chosen(output, choice)
@@ -51,15 +51,15 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
             f"expected the model's mapping to hold one of {', '.join(LOGIT_KEYS)}, but got {', '.join(output)}"
         )
     if isinstance(output, tuple | list):
-        found = [item for item in output if isinstance(item, Tensor) and item.ndim > 0 and item.is_floating_point()]
-        if len({item.shape for item in found}) > 1:
-            shapes = ", ".join(str(tuple(item.shape)) for item in found)
+        tensors = [item for item in output if isinstance(item, Tensor) and item.ndim > 0 and item.is_floating_point()]
+        if len({item.shape for item in tensors}) > 1:
+            shapes = ", ".join(str(tuple(item.shape)) for item in tensors)
             raise InputError(
                 f"expected one prediction, but the model returned tensors of the shapes {shapes}; say which with "
                 "output=, an index, a key or a function of what the model returns"
             )
-        if found:
-            return found[0]
+        if tensors:
+            return tensors[0]
     raise InputError(
         "expected the model to return a tensor, a tuple, a mapping or an object with .logits, "
         f"but got {type(output).__name__}"
@@ -67,23 +67,23 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
 
 
 def _chosen(output: Any, choice: Output) -> Tensor:
-    """The part that the user named; where there is none, the words say what there was."""
-    found: Any
+    """The part that the user named; where there is none, the message says what the model returned."""
+    part: Any
     if callable(choice):
-        found = choice(output)
+        part = choice(output)
     else:
         try:
             by_name = isinstance(choice, str) and not isinstance(output, Mapping)
-            found = getattr(output, str(choice)) if by_name else output[choice]
+            part = getattr(output, str(choice)) if by_name else output[choice]
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            found = error
-    if isinstance(found, Tensor):
-        return found
+            part = error
+    if isinstance(part, Tensor):
+        return part
     inside = f" with the keys {', '.join(map(str, output))}" if isinstance(output, Mapping) else ""
     inside = f" of {len(output)}" if isinstance(output, tuple | list) else inside
     raise InputError(
         f"expected output={choice!r} to name a tensor of what the model returns, "
-        f"but got {type(found).__name__} from {type(output).__name__}{inside}"
+        f"but got {type(part).__name__} from {type(output).__name__}{inside}"
     )
 
 
@@ -98,23 +98,24 @@ class Forward:
         output: Output | None = None,
     ) -> None:
         self.model, self._key, self._output = model, key, output
-        self._rest = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
+        self._others = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
-        if self._rest is None:
-            return logits_of(self.model(x if last else x.clone()), self._output)
-        rest = self._rest if last else {k: v.clone() if isinstance(v, Tensor) else v for k, v in self._rest.items()}
-        return logits_of(self.model(**rest, **{str(self._key): x if last else x.clone()}), self._output)
+        x = x if last else x.clone()
+        if self._others is None:
+            return logits_of(self.model(x), self._output)
+        inputs = {k: v.clone() if isinstance(v, Tensor) and not last else v for k, v in self._others.items()}
+        return logits_of(self.model(**inputs, **{str(self._key): x}), self._output)
 
-    def others(self) -> tuple[Any, ...]:
+    def other_inputs(self) -> tuple[Any, ...]:
         """What the model is given beside x."""
-        return () if self._rest is None else tuple(self._rest.values())
+        return () if self._others is None else tuple(self._others.values())
 
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
         wrapped = isinstance(self.model, nn.parallel.DistributedDataParallel)
-        return Forward(self.model.module, self._rest, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
+        return Forward(self.model.module, self._others, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
 
 
 def as_module(model: Model | Forward) -> nn.Module | None:
@@ -138,22 +139,22 @@ def reenters(model: Model | Forward, output: Tensor) -> bool:
     if output.grad_fn is None or torch.compiler.is_compiling():
         return False
     module = as_module(model)
-    known = None if module is None else _reentrant.get(module)
-    if known is None:
-        known = _has_node(output.grad_fn, "CheckpointFunctionBackward")
+    reentrant = None if module is None else _reentrant.get(module)
+    if reentrant is None:
+        reentrant = _has_node(output.grad_fn, "CheckpointFunctionBackward")
         if module is not None:
-            _reentrant[module] = known
-    return known
+            _reentrant[module] = reentrant
+    return reentrant
 
 
 def _has_node(root: Any, name: str) -> bool:
-    seen, waiting = {root}, [root]
+    visited, waiting = {root}, [root]
     while waiting:
         node = waiting.pop()
         if node.name() == name:
             return True
-        new = {following for following, _ in node.next_functions if following is not None} - seen
-        seen |= new
+        new = {following for following, _ in node.next_functions if following is not None} - visited
+        visited |= new
         waiting.extend(new)
     return False
 
@@ -167,13 +168,13 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     """
     module = as_module(model)
     layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]
-    found = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
-    for layer, switch, off, _ in found:
+    switches = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
+    for layer, switch, off, _ in switches:
         setattr(layer, switch, off)
     try:
         yield
     finally:
-        for layer, switch, _, before in found:
+        for layer, switch, _, before in switches:
             setattr(layer, switch, before)
 
 
@@ -220,15 +221,15 @@ def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
     module = as_module(model)
     learned: list[Tensor] = [] if module is None else list(module.parameters())
     learned += [x for x in (inputs.values() if isinstance(inputs, Mapping) else [inputs]) if isinstance(x, Tensor)]
-    before = [(one, one.grad) for one in learned if one.is_leaf and one.requires_grad]
+    before = [(leaf, leaf.grad) for leaf in learned if leaf.is_leaf and leaf.requires_grad]
     values = [None if gradient is None else gradient.clone() for _, gradient in before]
     try:
         yield
     except BaseException:
-        for (one, gradient), value in zip(before, values, strict=True):
+        for (leaf, gradient), value in zip(before, values, strict=True):
             if gradient is not None and value is not None:
                 gradient.copy_(value)
-            one.grad = gradient
+            leaf.grad = gradient
         raise
 
 
@@ -266,12 +267,12 @@ def make_view(
     model: Model,
     inputs: Inputs,
     target: Tensor,
+    weight: Tensor | None,
+    input_key: str | None,
+    mask_key: str | None,
+    output: Output | None,
     *,
-    weight: Tensor | None = None,
-    input_key: str | None = None,
-    mask_key: str | None = None,
-    output: Output | None = None,
-    check_always: bool = True,
+    check_always: bool,
 ) -> View:
     """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
     if not callable(model):
@@ -291,12 +292,14 @@ def make_view(
             if key_name is not None:
                 raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
         x, forward, mask = inputs, Forward(model, output=output), None
-    _check(x, target, weight)
-    _check_device(x, model)
-    return View(forward, x, target, mask, weight, check_always)
+    view = View(forward, x, target, mask, weight, check_always)
+    _check(view)
+    return view
 
 
-def _check(x: Tensor, target: Tensor, weight: Tensor | None) -> None:
+def _check(view: View) -> None:
+    """Refuses what no step could be made of; reads no values."""
+    x, target, weight = view.x, view.target, view.weight
     if not x.is_floating_point():
         raise InputError(
             f"expected a floating-point input to perturb, but got {x.dtype}; convert images with x.float() / 255, "
@@ -312,15 +315,12 @@ def _check(x: Tensor, target: Tensor, weight: Tensor | None) -> None:
         raise InputError(f"expected sample weights of shape ({len(x)},), but got {tuple(weight.shape)}")
     if x.is_inference():
         raise InputError("expected an input made outside torch.inference_mode(), but got an inference tensor")
-
-
-def _check_device(x: Tensor, model: Model) -> None:
-    """Tensors on the meta device have shapes but no values: there is nothing to compute from."""
-    weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    for what, one in (("inputs", x), ("a model", weight)):
-        if one is not None and one.device.type == "meta":
+    module = as_module(view.forward)
+    parameter = None if module is None else next(module.parameters(), None)
+    for name, tensor in (("inputs", x), ("a model", parameter)):
+        if tensor is not None and tensor.device.type == "meta":
             raise InputError(
-                f"expected {what} with values, but got the meta device, which holds shapes alone; move it to a real "
+                f"expected {name} with values, but got the meta device, which holds shapes alone; move it to a real "
                 "one, e.g. model.to_empty(device='cpu'), and load its weights"
             )
 
@@ -346,7 +346,7 @@ def _mask(inputs: Mapping[str, Any], key: str | None, x: Tensor) -> Tensor | Non
     mask = inputs.get(MASK_KEY if key is None else key)
     fits = isinstance(mask, Tensor) and mask.ndim <= x.ndim and mask.shape == x.shape[: mask.ndim]
     if key is not None and not fits:
-        found = f"the keys {', '.join(inputs)}" if mask is None else f"{tuple(getattr(mask, 'shape', ()))}"
-        raise InputError(f"expected a mask under the key {key!r} that fits {tuple(x.shape)}, but got {found}")
+        got = f"the keys {', '.join(inputs)}" if mask is None else f"{tuple(getattr(mask, 'shape', ()))}"
+        raise InputError(f"expected a mask under the key {key!r} that fits {tuple(x.shape)}, but got {got}")
     # A text's mask (B, T) and an image (B, C, H, W) may agree by accident; embeddings have three dimensions.
     return mask if fits and (key is not None or x.ndim <= 3) else None

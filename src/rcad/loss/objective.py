@@ -58,13 +58,11 @@ class Loss:
         if not isinstance(self.likelihood, Likelihood):
             raise InputError(f"expected a likelihood such as Categorical(), but got {self.likelihood!r}")
         object.__setattr__(self, "periods", tuple(sorted({term.every for term in self.terms} - {1})))
-        kinds = {due: self._due(due) for due in product((False, True), repeat=len(self.periods))}
-        object.__setattr__(self, "plans", {due: plan_passes(self.likelihood, terms) for due, terms in kinds.items()})
-
-    def _due(self, due: tuple[bool, ...]) -> list[Term]:
-        """The terms of a step at which these periods are over."""
-        over = [period for period, is_over in zip(self.periods, due, strict=True) if is_over]
-        return active(self.terms, math.lcm(*over))
+        plans = {}
+        for due in product((False, True), repeat=len(self.periods)):
+            over = [period for period, is_over in zip(self.periods, due, strict=True) if is_over]
+            plans[due] = plan_passes(self.likelihood, active(self.terms, math.lcm(*over)))
+        object.__setattr__(self, "plans", plans)
 
     def plan(self, step: int) -> Plan:
         """The passes of this step, derived when the loss was made."""
@@ -87,16 +85,8 @@ class Loss:
             inputs, labels = x, target
             if look.view == "raw":
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
-            view = make_view(
-                model,
-                inputs,
-                labels,
-                weight=weight,
-                input_key=self.input_key,
-                mask_key=self.mask_key,
-                output=self.output,
-                check_always=self.checks == "always",
-            )
+            keys, always = (self.input_key, self.mask_key), self.checks == "always"
+            view = make_view(model, inputs, labels, weight, *keys, self.output, check_always=always)
             check_input(view, look.terms, self.units)
             views.append(view)
         return views

@@ -1,7 +1,7 @@
 """Methods of the user's own, `mypackage.mymodule:my_method(lam=0.3)`: functions that return a `Method`.
 
 A module is imported where the user names it, in a command or in a call. Configs and records name it too, and may come
-from anybody: reading one imports nothing. A worker imports what the process that started it was told to.
+from anybody: reading one imports nothing. A worker imports what the user named to the process that started it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ def imported(rows: Rows) -> Rows:
 
 def _register(name: str) -> str:
     """Imports it; from now on it has a place in `OWN`."""
-    where, _, what = name.partition(":")
-    module, digest = _module(where)
-    function = getattr(module, what, None)
+    module_name, _, function_name = name.partition(":")
+    module, digest = _module(module_name)
+    function = getattr(module, function_name, None)
     if not isfunction(function):
-        known = [key for key, value in vars(module).items() if isfunction(value)]
-        raise InputError(f"expected a function {name}, but {module.__file__} has none{did_you_mean(what, known)}")
+        functions = [key for key, value in vars(module).items() if isfunction(value)]
+        hint = did_you_mean(function_name, functions)
+        raise InputError(f"expected a function {name}, but {module.__file__} has none{hint}")
     OWN[name] = _maker(name, function, digest, os.path.relpath(str(module.__file__)))
     return digest
 
@@ -55,13 +56,13 @@ def _module(name: str) -> tuple[ModuleType, str]:
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())
     importlib.invalidate_caches()
-    there = name in sys.modules
+    imported_before = name in sys.modules
     try:
         module = importlib.import_module(name)
         if name == "__main__" or not (getattr(module, "__file__", None) or "").endswith(".py"):
             raise InputError(f"expected a module in a file, but got {name}; write the function into a .py file")
         digest = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:DIGITS]
-        if there and _loaded.get(name) != digest:
+        if imported_before and _loaded.get(name) != digest:
             module = importlib.reload(module)
     except InputError:
         raise
@@ -81,16 +82,16 @@ def _maker(name: str, function: Callable[..., Any], digest: str, path: str) -> C
     shape = signature(function)
 
     @wraps(function)
-    def make(**given: Any) -> Method:
-        if given.pop(SOURCE, digest) != digest:
+    def make(**parameters: Any) -> Method:
+        if parameters.pop(SOURCE, digest) != digest:
             raise InputError(
                 f"expected the code of {name} that this run or config was made with, but {path} has changed; restore "
                 "it, or begin a new run with --method and without --config"
             )
         try:
-            bound = shape.bind(**given)
+            bound = shape.bind(**parameters)
             bound.apply_defaults()
-            built = function(**given)
+            built = function(**parameters)
         except InputError:
             raise
         except Exception as error:

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -80,9 +80,10 @@ class Move(Value):
     bounds: tuple[float, float] | None = None
     mean: Channels | None = None
     std: Channels | None = None
+    _norms: ClassVar[tuple[str, ...]] = ("l2", "raw", "linf")
 
     def __post_init__(self) -> None:
-        one_of("norm", self.norm, self._norms())
+        one_of("norm", self.norm, self._norms)
         if not isinstance(self.alpha, str) or self.alpha != AUTO:
             finite("alpha", self.alpha, minimum=0.0)
         elif self.norm != "l2":
@@ -108,9 +109,6 @@ class Move(Value):
             )
         return self.alpha
 
-    def _norms(self) -> tuple[str, ...]:
-        return get_args(Norm)
-
     def direction(self, gradient: Tensor, mask: Tensor | None = None) -> Tensor:
         """The step of length 1 that a gradient with respect to x gives, in pixel units."""
         g = full_precision(gradient)
@@ -123,8 +121,7 @@ class Move(Value):
         wide = full_precision(x.detach())
         result = wide + (step if self.std is None else step / self._like(self.std, step))
         if self.bounds is not None:
-            low, high = self._limits(wide)
-            result = result.clamp(low, high)
+            result = result.clamp(*self._limits(wide))
         return result.to(x.dtype)
 
     def _like(self, values: Channels, x: Tensor) -> Tensor:
@@ -276,8 +273,7 @@ class RandomStep(_Travel):
     Draws from `generator`, or from torch's global one when none is given.
     """
 
-    def _norms(self) -> tuple[str, ...]:
-        return ("l2", "linf")
+    _norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
 
     def direction_loss(self, likelihood: Likelihood) -> None:
         return None
@@ -291,11 +287,11 @@ class StepOfEach(_Travel):
     """The same step with a distance of its own for each of several runs, whose examples alternate in the batch.
 
     Args:
-        one: the step of length 1, in the norm "l2".
+        unit_step: the step of length 1, in the norm "l2".
         alphas: the distance of each run.
     """
 
-    one: GradientStep | RandomStep = GradientStep(1.0)
+    unit_step: GradientStep | RandomStep = GradientStep(1.0)
     alphas: tuple[float, ...] = ()
 
     @staticmethod
@@ -309,10 +305,12 @@ class StepOfEach(_Travel):
         return StepOfEach(1.0, first.norm, first.bounds, first.mean, first.std, units.pop(), alphas)
 
     def direction_loss(self, likelihood: Likelihood) -> Likelihood | None:
-        return self.one.direction_loss(likelihood)
+        return self.unit_step.direction_loss(likelihood)
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        return self._scaled(self.one.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw))
+        return self._scaled(
+            self.unit_step.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw)
+        )
 
     def _scaled(self, step: Tensor) -> Tensor:
         each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)
@@ -332,6 +330,7 @@ class ProjectedAscent(_Travel):
     steps: int = 10
     step_size: float | None = None
     random_start: bool = False
+    _norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -339,25 +338,19 @@ class ProjectedAscent(_Travel):
         if self.step_size is not None:
             finite("step_size", self.step_size, above=0.0)
 
-    def _norms(self) -> tuple[str, ...]:
-        return ("l2", "linf")
-
     def direction_loss(self, likelihood: Likelihood) -> Likelihood | None:
         return None if self.random_start else likelihood
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
         size = 2.5 * self.distance / self.steps if self.step_size is None else self.step_size
-        step = self._start(draw) if self.random_start else None
+        step: Tensor | None = None
+        if self.random_start:
+            step = self.distance * (unit(draw(torch.randn), "l2") if self.norm == "l2" else draw(_uniform))
         for _ in range(self.steps):
             climb = size * uphill(step)
             step = self._projected(climb if step is None else step + climb)
         assert step is not None
         return step
-
-    def _start(self, draw: Draw) -> Tensor:
-        if self.norm == "l2":
-            return self.distance * unit(draw(torch.randn), "l2")
-        return self.distance * draw(_uniform)
 
     def _projected(self, step: Tensor) -> Tensor:
         if self.norm == "linf":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Literal, NamedTuple
 
 import torch
@@ -35,11 +36,8 @@ def fetch(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict[str, li
     for check, bad in zip(checks, numbers, strict=False):
         if bad:
             raise InputError(check.says())
-    found, at = {}, len(checks)
-    for name, part in zip(values, parts, strict=True):
-        found[name] = numbers[at : at + len(part)]
-        at += len(part)
-    return found
+    unread = iter(numbers[len(checks) :])
+    return {name: list(islice(unread, len(part))) for name, part in zip(values, parts, strict=True)}
 
 
 def fetch_numbers(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict[str, float]:
@@ -110,18 +108,13 @@ class Labelled:
 def log_confidence(logits: Tensor) -> Tensor:
     """The logarithm of the largest probability, which still ranks examples whose probability rounds to 1."""
     top = logits.argmax(1, keepdim=True)
-    others = (logits - logits.gather(1, top)).exp().scatter(1, top, 0.0)
-    return -others.sum(1).log1p()
+    odds = (logits - logits.gather(1, top)).exp().scatter(1, top, 0.0)
+    return -odds.sum(1).log1p()
 
 
 def _label_fault(labels: Tensor, last: int) -> str:
     low, high = labels.min().item(), labels.max().item()
     return f"expected labels from 0 to {last} for a model with {last + 1} outputs, but got {low if low < 0 else high}"
-
-
-def checked_bins(bins: int) -> int:
-    whole("bins", bins, minimum=1)
-    return bins
 
 
 def tie_bounds(ordered: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,21 +200,21 @@ def ece(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Literal["width", "
     confidence each count with their common accuracy, so that their order does not matter.
     """
     one_of("kind", kind, ("width", "mass", "classwise"))
-    seen = Labelled.of(output, y)
+    labelled = Labelled.of(output, y)
     if kind == "classwise":
-        return fetch_numbers({"ece": classwise_error(seen, class_bins(seen, bins))}, seen.checks)["ece"]
-    return fetch_numbers({"ece": top_label_error(seen, bins, kind)}, seen.checks)["ece"]
+        return fetch_numbers({"ece": classwise_error(labelled, class_bins(labelled, bins))}, labelled.checks)["ece"]
+    return fetch_numbers({"ece": top_label_error(labelled, bins, kind)}, labelled.checks)["ece"]
 
 
 def reliability(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Kind = "width") -> Reliability:
     """Confidence against accuracy of the predicted class, bin by bin."""
     one_of("kind", kind, ("width", "mass"))
-    seen = Labelled.of(output, y)
-    found = top_label_bins(seen, bins, kind)
+    labelled = Labelled.of(output, y)
+    binned = top_label_bins(labelled, bins, kind)
     edges = torch.arange(bins + 1, device=output.device, dtype=torch.float64) / bins
-    lower, upper = (edges[:-1], edges[1:]) if kind == "width" else _mass_edges(seen.confidence, bins)
-    columns = {"lower": lower, "upper": upper, **found._asdict()}
-    rows = [row for row in zip(*fetch(columns, seen.checks).values(), strict=True) if row[2] > 0]
+    lower, upper = (edges[:-1], edges[1:]) if kind == "width" else _mass_edges(labelled.confidence, bins)
+    columns = {"lower": lower, "upper": upper, **binned._asdict()}
+    rows = [row for row in zip(*fetch(columns, labelled.checks).values(), strict=True) if row[2] > 0]
     low, high, count, forecast, outcome = zip(*rows, strict=True)
     return Reliability(
         low,
@@ -232,36 +225,38 @@ def reliability(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Kind = "wi
     )
 
 
-def top_label_error(seen: Labelled, bins: int, kind: Kind) -> Tensor:
-    return top_label_bins(seen, bins, kind).gap() / len(seen.y)
+def top_label_error(labelled: Labelled, bins: int, kind: Kind) -> Tensor:
+    return top_label_bins(labelled, bins, kind).gap() / len(labelled.y)
 
 
-def classwise_error(seen: Labelled, found: Binned) -> Tensor:
-    return found.gap() / seen.p.numel()
+def classwise_error(labelled: Labelled, binned: Binned) -> Tensor:
+    return binned.gap() / labelled.p.numel()
 
 
-def top_label_bins(seen: Labelled, bins: int, kind: Kind) -> Binned:
+def top_label_bins(labelled: Labelled, bins: int, kind: Kind) -> Binned:
     """The bins of the predicted class, (M,) each."""
     if kind == "width":
-        return _binned(width_bins(seen.confidence, bins), seen.confidence, seen.hit, bins)
-    ordered, order = seen.confidence.sort()
-    places = torch.arange(len(order), device=order.device) * checked_bins(bins) // len(order)
-    return _binned(places, ordered, tie_means(ordered, seen.hit[order]), bins)
+        return _binned(width_bins(labelled.confidence, bins), labelled.confidence, labelled.hit, bins)
+    whole("bins", bins, minimum=1)
+    ordered, order = labelled.confidence.sort()
+    places = torch.arange(len(order), device=order.device) * bins // len(order)
+    return _binned(places, ordered, tie_means(ordered, labelled.hit[order]), bins)
 
 
-def class_bins(seen: Labelled, bins: int) -> Binned:
+def class_bins(labelled: Labelled, bins: int) -> Binned:
     """The bins of equal width of each class's probability, (K M,) each."""
-    classes = seen.p.shape[1]
-    place = width_bins(seen.p, bins) + bins * torch.arange(classes, device=seen.p.device)
-    own = place.gather(1, seen.y[:, None]).view(-1)
-    p = seen.p.view(-1)
-    found = _binned(place.view(-1), p, torch.ones_like(p), classes * bins)
-    return found._replace(outcome=torch.zeros_like(found.size).index_add_(0, own, p.new_ones(len(own))))
+    classes = labelled.p.shape[1]
+    place = width_bins(labelled.p, bins) + bins * torch.arange(classes, device=labelled.p.device)
+    own = place.gather(1, labelled.y[:, None]).view(-1)
+    p = labelled.p.view(-1)
+    binned = _binned(place.view(-1), p, torch.ones_like(p), classes * bins)
+    return binned._replace(outcome=torch.zeros_like(binned.size).index_add_(0, own, p.new_ones(len(own))))
 
 
 def width_bins(p: Tensor, bins: int) -> Tensor:
     """The index of each probability's right-closed bin of equal width."""
-    inner = torch.arange(1, checked_bins(bins), device=p.device, dtype=p.dtype) / bins
+    whole("bins", bins, minimum=1)
+    inner = torch.arange(1, bins, device=p.device, dtype=p.dtype) / bins
     return torch.bucketize(p, inner)
 
 

@@ -43,10 +43,10 @@ def nearest_other_class(
     Args:
         x: all examples (N, ...), uint8 pixels (read as [0, 1]) or floats.
         y: labels (N,).
-        sample: how many examples to ask, drawn at random; all others are still searched. None asks all.
+        sample: for how many examples, drawn at random; all are searched for neighbours. None takes all.
 
     Returns:
-        one distance per example asked, in the units of x.
+        one distance per example of the sample, in the units of x.
     """
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(
@@ -55,22 +55,22 @@ def nearest_other_class(
         )
     if bool((y == y[0]).all()):
         raise InputError("expected at least two classes, but all labels are equal")
-    asked = torch.arange(len(x), device=x.device)
+    sampled = torch.arange(len(x), device=x.device)
     if sample is not None and sample < len(x):
         whole("sample", sample, minimum=1)
-        asked = torch.randperm(len(x), device=x.device, generator=generator)[:sample]
+        sampled = torch.randperm(len(x), device=x.device, generator=generator)[:sample]
     rows = as_unit_float(x).flatten(1).float()
     squares = rows.square().sum(1)
-    found = []
-    for block in torch.split(asked, BLOCK):
+    distances: list[Tensor] = []
+    for block in torch.split(sampled, BLOCK):
         # |a - b|^2 = |a|^2 - 2 a.b + |b|^2: one matrix product picks the neighbour ...
         squared = squares - 2 * rows[block] @ rows.T
         nearest = squared.masked_fill_(y[block, None] == y, torch.inf).argmin(1)
         # ... and its distance is computed anew, free of the cancellation above.
-        found.append(torch.linalg.vector_norm(rows[block] - rows[nearest], dim=1))
+        distances.append(torch.linalg.vector_norm(rows[block] - rows[nearest], dim=1))
         if progress is not None:
-            progress(sum(map(len, found)), len(asked))
-    return torch.cat(found)
+            progress(sum(map(len, distances)), len(sampled))
+    return torch.cat(distances)
 
 
 def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: torch.Generator | None = None) -> float:
@@ -117,13 +117,13 @@ def _tensor(name: str, values: Any) -> Tensor:
 
 def apart(distance: Tensor) -> Tensor:
     """Which examples differ from their nearest one of another class, (N,); it is an error if none does."""
-    found = distance > 0
-    if not bool(found.any()):
+    differs = distance > 0
+    if not bool(differs.any()):
         raise InputError(
             "expected examples unlike those of other classes, but each has an identical one there; give alpha a "
             "number, e.g. rcad(alpha=1.0)"
         )
-    return found
+    return differs
 
 
 class Along(NamedTuple):
@@ -143,14 +143,12 @@ class Along(NamedTuple):
 
 
 @torch.no_grad()
-def along_adversarial(
-    model: Model, x: Tensor, y: Tensor, alphas: Sequence[float], likelihood: Likelihood = Categorical()
-) -> list[Along]:
+def along_adversarial(model: Model, x: Tensor, y: Tensor, alphas: Sequence[float]) -> list[Along]:
     """Accuracy and entropy at growing distances from x, in the model's present mode; the model is left as it was.
 
     The direction is taken once, at x, as RCAD does.
     """
-    forward = Forward(model)
+    forward, likelihood = Forward(model), Categorical()
     gradient = input_gradient(model, x, y, likelihood)
     right = forward(x).argmax(1) == y
     rows = []
@@ -213,19 +211,20 @@ class Gauge:
         """The loss with alpha as it is known now."""
         if not self._waits:
             return self.asked
-        alpha = self.alpha
-        known = [term for term in self.asked.terms if alpha is not None or not _is_open(term)]
-        return replace(self.asked, terms=tuple(_at(term, alpha) if _is_open(term) else term for term in known))
+        if self.alpha is None:  # until then a term that waits for it rests
+            terms = [term for term in self.asked.terms if not _is_open(term)]
+        else:
+            terms = [_at(term, self.alpha) for term in self.asked.terms]
+        return replace(self.asked, terms=tuple(terms))
 
     def look(self, model: Model, x: Inputs, target: Tensor, step: int, options: Mapping[str, Any]) -> Loss:
         """The loss for this batch, which is looked at first."""
         plan = self.asked.plan(step)
         views = self.asked.views(model, plan, x, target, **options)
-        for look, view in zip(plan.looks, views, strict=True):
-            for term in look.terms:
-                if isinstance(term.where, STEPS) and (_is_open(term) or self._watches):
-                    self._add(view, term.where, term.likelihood or self.asked.likelihood)
-                    return self.loss()
+        for view, term in ((view, term) for look, view in zip(plan.looks, views, strict=True) for term in look.terms):
+            if isinstance(term.where, STEPS) and (_is_open(term) or self._watches):
+                self._add(view, term.where, term.likelihood or self.asked.likelihood)
+                break
         return self.loss()
 
     def load(self, alpha: float | None, batches: int) -> None:
@@ -252,8 +251,8 @@ class Gauge:
 
     def _measure(self, likelihood: Likelihood) -> None:
         x, target = (torch.cat(parts) for parts in zip(*self._seen, strict=True))
-        found = _agreed(measured(x, target, likelihood), x.device)
-        first, self.alpha = self.alpha is None, found if found is None else float(f"{found:.4g}")
+        alpha = _mean_over_processes(measured(x, target, likelihood), x.device)
+        first, self.alpha = self.alpha is None, alpha if alpha is None else float(f"{alpha:.4g}")
         if self.alpha is None:
             if self.batches >= BATCHES:
                 raise InputError(
@@ -268,13 +267,11 @@ class Gauge:
     def _warn_of(self, move: Move, likelihood: Likelihood, x: Tensor, target: Tensor) -> None:
         if move.norm != "l2" or not move.distance or isinstance(likelihood, Gaussian) or not x.is_floating_point():
             return
-        found = measured(x, target, likelihood)
-        if found is not None and move.distance < FAR_BELOW * found:
+        alpha = measured(x, target, likelihood)
+        if alpha is not None and move.distance < FAR_BELOW * alpha:
             log.warning(
-                "alpha=%g is far below %.3g, half the median distance between classes in the first batch; so short a "
-                "step tends to make models worse. alpha='auto' takes the measured one",
-                move.distance,
-                found,
+                f"alpha={move.distance:g} is far below {alpha:.3g}, half the median distance between classes in the "
+                "first batch; so short a step tends to make models worse. alpha='auto' takes the measured one"
             )
 
 
@@ -294,9 +291,7 @@ def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
         labels = torch.unique(labels.flatten(1) if labels.ndim > 1 else labels, dim=0, return_inverse=True)[1]
     if bool((labels == labels[0]).all()):
         return None
-    distance = nearest_other_class(rows, labels)
-    distance = distance[distance > 0]
-    return 0.5 * distance.quantile(0.5).item() if len(distance) else None
+    return _half_median(nearest_other_class(rows, labels))
 
 
 def among_reals(x: Tensor, target: Tensor) -> float | None:
@@ -310,7 +305,12 @@ def among_reals(x: Tensor, target: Tensor) -> float | None:
     y = target.flatten(1).float() if target.ndim > 1 else target.float()[:, None]
     near = torch.cdist(y, y) < y.std(0).norm()
     distance = torch.cdist(rows, rows).masked_fill(near, torch.inf).amin(1)
-    distance = distance[distance.isfinite() & (distance > 0)]
+    return _half_median(distance[distance.isfinite()])
+
+
+def _half_median(distance: Tensor) -> float | None:
+    """Half the median of the distances above 0; None where there are none."""
+    distance = distance[distance > 0]
     return 0.5 * distance.quantile(0.5).item() if len(distance) else None
 
 
@@ -318,19 +318,17 @@ def _is_open(term: Term) -> bool:
     return isinstance(term.where, STEPS) and isinstance(term.where.alpha, str)
 
 
-def _at(term: Term, alpha: float | None) -> Term:
-    assert isinstance(term.where, STEPS)
-    assert alpha is not None
-    return replace(term, where=replace(term.where, alpha=alpha))
+def _at(term: Term, alpha: float) -> Term:
+    """The term with its step at this distance, where it left alpha open."""
+    return replace(term, where=replace(term.where, alpha=alpha)) if _is_open(term) else term  # type: ignore[type-var]
 
 
-def _agreed(found: float | None, device: torch.device) -> float | None:
-    """The mean over the processes of a distributed training that found something."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return found
-    if torch.distributed.get_world_size() == 1:
-        return found
-    sums = torch.tensor([found or 0.0, float(found is not None)], device=device)
+def _mean_over_processes(alpha: float | None, device: torch.device) -> float | None:
+    """The mean over the processes of a distributed training that measured something."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not distributed or torch.distributed.get_world_size() == 1:
+        return alpha
+    sums = torch.tensor([alpha or 0.0, float(alpha is not None)], device=device)
     torch.distributed.all_reduce(sums)
     total, count = sums.tolist()
     return total / count if count else None

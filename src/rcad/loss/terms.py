@@ -102,13 +102,13 @@ class Term(Value):
         """The measure, one number per example."""
         if not callable(self.measure):
             return MEASURES[self.measure](self.likelihood or likelihood, output, target)
-        found = self.measure(self.likelihood or likelihood, output, target)
-        if found.shape != output.shape[:1]:
+        values = self.measure(self.likelihood or likelihood, output, target)
+        if values.shape != output.shape[:1]:
             raise InputError(
                 f"expected the measure of the term {self.name!r} to give one number for each of {len(output)} "
-                f"examples, but got shape {tuple(found.shape)}; sum over all dimensions but the first"
+                f"examples, but got shape {tuple(values.shape)}; sum over all dimensions but the first"
             )
-        return found
+        return values
 
     def mean(
         self, likelihood: Likelihood, output: Tensor, target: Tensor, weight: Tensor | None, runs: int = 1
@@ -136,16 +136,18 @@ class Losses(NamedTuple):
     parts: dict[str, Tensor]
     output: Tensor | None
 
-    def _shown(self) -> dict[str, str]:
-        numbers = {"total": self.total, **self.parts}
-        rows = {name: ", ".join(f"{one:.4g}" for one in value.flatten().tolist()) for name, value in numbers.items()}
+    def _texts(self) -> dict[str, str]:
+        values = {"total": self.total, **self.parts}
+        rows = {
+            name: ", ".join(f"{number:.4g}" for number in value.flatten().tolist()) for name, value in values.items()
+        }
         return {**rows, "output": "none" if self.output is None else f"a tensor of shape {tuple(self.output.shape)}"}
 
     def __repr__(self) -> str:
-        return f"Losses({', '.join(f'{name}: {text}' for name, text in self._shown().items())})"
+        return f"Losses({', '.join(f'{name}: {text}' for name, text in self._texts().items())})"
 
     def _repr_html_(self) -> str:
-        return html_table(self._shown())
+        return html_table(self._texts())
 
 
 def check_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
@@ -233,7 +235,8 @@ def plan_passes(likelihood: Likelihood, terms: Sequence[Term]) -> Plan:
 
 
 def _look(likelihood: Likelihood, view: ViewName, terms: tuple[Term, ...]) -> Look:
-    losses = [_direction_loss(likelihood, term) for term in terms]
+    choose = [getattr(term.where, "direction_loss", None) for term in terms]
+    losses: list[Likelihood | None] = [None if chosen is None else chosen(likelihood) for chosen in choose]
     directions = tuple(dict.fromkeys(loss for loss in losses if loss is not None))
     source = tuple(None if loss is None else directions.index(loss) for loss in losses)
     clean = tuple(term for term in terms if term.where is None)
@@ -245,9 +248,3 @@ def _look(likelihood: Likelihood, view: ViewName, terms: tuple[Term, ...]) -> Lo
     elif directions and directions != (clean[0].likelihood or likelihood,):
         apart = "the direction comes from another loss than the clean term's"
     return Look(view, terms, clean, directions, source, apart, keeps_length)
-
-
-def _direction_loss(likelihood: Likelihood, term: Term) -> Likelihood | None:
-    """The likelihood whose gradient with respect to x this term needs, if it needs one."""
-    chooses = getattr(term.where, "direction_loss", None)
-    return None if chooses is None else chooses(likelihood)

@@ -16,7 +16,7 @@ from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated, forked, normalised
-from rcad.models.layers import FirstConv2d, Model, Norm, StridedPointwise, init_convs, init_fixup, layer_zero, norm2d
+from rcad.models.layers import FirstConv2d, Model, Norm, Residual, StridedPointwise, init_convs, layer_zero, norm2d
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -40,7 +40,7 @@ class Projection(nn.Sequential):
         return normalised(norm, conv(x))
 
 
-class BasicBlock(nn.Module):
+class BasicBlock(Residual):
     """Two 3x3 convolutions beside a shortcut."""
 
     expansion = 1
@@ -53,17 +53,13 @@ class BasicBlock(nn.Module):
         self.bn2 = norm2d(norm, width)
         self.downsample = _shortcut(inputs, width, stride, norm)
 
-    @property
-    def branch(self) -> tuple[nn.Conv2d, ...]:
-        return self.conv1, self.conv2
-
     def forward(self, x: Tensor) -> Tensor:
         x, shortcut = forked(x)
         y = activated(self.bn1, self.conv1(x))
         return activated(self.bn2, self.conv2(y), self.downsample(shortcut))
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(Residual):
     """1x1, 3x3 (which carries the stride) and 1x1 convolutions beside a shortcut."""
 
     expansion = 4
@@ -78,10 +74,6 @@ class Bottleneck(nn.Module):
         self.conv3 = _conv(width, outputs, 1)
         self.bn3 = norm2d(norm, outputs)
         self.downsample = _shortcut(inputs, outputs, stride, norm)
-
-    @property
-    def branch(self) -> tuple[nn.Conv2d, ...]:
-        return self.conv1, self.conv2, self.conv3
 
     def forward(self, x: Tensor) -> Tensor:
         x, shortcut = forked(x)
@@ -134,8 +126,6 @@ class ResNet(Model):
         self.layer4 = self._stage(block, 8 * width, depths[3], 2, norm)
         self.fc = nn.Linear(self.num_features, num_outputs)
         init_convs(self, norm)
-        if norm == "none":
-            init_fixup([m.branch for m in self.modules() if isinstance(m, BasicBlock | Bottleneck)])
 
     def _stage(
         self, block: type[BasicBlock] | type[Bottleneck], width: int, depth: int, stride: int, norm: Norm
@@ -158,7 +148,7 @@ resnet34 = partial(ResNet, BasicBlock, (3, 4, 6, 3))
 resnet50 = partial(ResNet, Bottleneck, (3, 4, 6, 3))
 
 
-class WideBlock(nn.Module):
+class WideBlock(Residual):
     """Norm, ReLU, 3x3 convolution, twice, with dropout between; a 1x1 shortcut where the shape changes."""
 
     def __init__(self, inputs: int, width: int, stride: int, dropout: float, norm: Norm) -> None:
@@ -169,10 +159,6 @@ class WideBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.shortcut = None if inputs == width and stride == 1 else nn.Conv2d(inputs, width, 1, stride, bias=False)
-
-    @property
-    def branch(self) -> tuple[nn.Conv2d, ...]:
-        return self.conv1, self.conv2
 
     def forward(self, x: Tensor) -> Tensor:
         active = activated(self.bn1, x)
@@ -225,8 +211,6 @@ class WideResNet(Model):
         self.num_features = inputs
         self.fc = nn.Linear(inputs, num_outputs)
         init_convs(self, norm)
-        if norm == "none":
-            init_fixup([m.branch for m in self.modules() if isinstance(m, WideBlock)])
 
     def features(self, x: Tensor) -> Tensor:
         x = self.stages(self.conv1(self.normalize(x)))

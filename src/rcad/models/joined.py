@@ -106,10 +106,10 @@ def _batch_norm(layers: Sequence[nn.BatchNorm2d]) -> nn.BatchNorm2d:
     joined.bias = _side_by_side([layer.bias for layer in layers])
     for name, buffer in first.named_buffers():
         own = [layer.get_buffer(name) for layer in layers]
-        both = torch.cat(own) if buffer.ndim else torch.stack(own)
-        joined.register_buffer(name, both)
+        joined_buffer = torch.cat(own) if buffer.ndim else torch.stack(own)
+        joined.register_buffer(name, joined_buffer)
         for i, layer in enumerate(layers):
-            layer._buffers[name] = both[i] if buffer.ndim == 0 else both.chunk(runs)[i]
+            layer._buffers[name] = joined_buffer[i] if buffer.ndim == 0 else joined_buffer.chunk(runs)[i]
     return joined
 
 

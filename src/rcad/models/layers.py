@@ -87,7 +87,7 @@ Norm = Literal["batch", "group", "none"]
 
 
 class Affine(nn.Module):
-    """What stands where a normalisation would be when there is none: one factor, one bias a channel.
+    """In place of a normalisation, with norm="none": one factor, and one bias a channel.
 
     Both enter times sqrt(0.1), which is a tenth of the learning rate for them under SGD: Fixup's rule, kept here
     so that no optimizer needs to know it. Weight decay pulls the factor towards one.
@@ -120,8 +120,17 @@ def norm2d(norm: Norm, channels: int) -> nn.Module:
     return Affine(channels)
 
 
+class Residual(nn.Module):
+    """A block of convolutions conv1, conv2, ... beside a shortcut."""
+
+    @property
+    def branch(self) -> list[nn.Conv2d]:
+        """Its convolutions in order, without that of the shortcut."""
+        return [m for name, m in self.named_children() if name.startswith("conv") and isinstance(m, nn.Conv2d)]
+
+
 def init_convs(model: nn.Module, norm: Norm) -> None:
-    """He's start values for every convolution.
+    """He's start values for every convolution, and Fixup's for residual blocks without normalisation.
 
     With a normalisation the backward signal is what matters (fan out, as torchvision does); without one the
     forward signal must keep its size from layer to layer (fan in).
@@ -130,10 +139,12 @@ def init_convs(model: nn.Module, norm: Norm) -> None:
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode=mode, nonlinearity="relu")
+    if norm == "none":
+        _init_fixup([module.branch for module in model.modules() if isinstance(module, Residual)])
 
 
 @torch.no_grad()
-def init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
+def _init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
     """Fixup (Zhang, Dauphin and Ma, 2019) for a residual network without normalisation.
 
     The last convolution of every branch starts at zero, so that every block starts as its shortcut; the

@@ -64,7 +64,7 @@ class TimmModel(Model):
             _check_reachable(name, cfg.hf_hub_id)
         channels = in_shape[0]
         # Images of other channels than three: timm sums the first layer's weights over the colours.
-        own = [one if channels == 3 else (sum(one) / len(one),) * channels for one in (cfg.mean, cfg.std)]
+        own = [rgb if channels == 3 else (sum(rgb) / len(rgb),) * channels for rgb in (cfg.mean, cfg.std)]
         self.normalize = layer_zero(channels, mean or own[0], std or own[1])
         try:
             self.net: Any = timm.create_model(
@@ -114,20 +114,20 @@ def _check_reachable(name: str, repository: str) -> None:
 
 @cache
 def _warn_of_size(name: str, side: int, own: int) -> None:
-    """Once, however many runs begin so."""
+    """Warn once, however many runs there are."""
     log.warning(
         "%s was trained on images of %d pixels a side, but these have %d; --size %d resizes them", name, own, side, own
     )
 
 
 def import_timm() -> Any:
-    """The library, or one line that says what is missing or does not fit."""
+    """Import timm; raises in one line what is missing or does not fit."""
     try:
         import timm
     except ModuleNotFoundError:
         raise MissingExtraError("timm", "timm") from None
     except Exception as error:  # a torchvision that does not fit torch fails with whatever it meets first
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'}"
-        wanted = f"a torchvision that fits torch {torch.__version__}" if "torchvision" in reason else "timm to import"
-        raise InputError(f"expected {wanted}, but importing timm gave {reason}; see: rcad doctor") from None
+        fit = f"a torchvision that fits torch {torch.__version__}" if "torchvision" in reason else "timm to import"
+        raise InputError(f"expected {fit}, but importing timm gave {reason}; see: rcad doctor") from None
     return timm

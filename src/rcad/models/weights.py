@@ -19,88 +19,50 @@ log = logging.getLogger("rcad")
 _PREFIXES = ("module.", "_orig_mod.")
 
 
-def load_weights(
-    model: nn.Module, path: str | Path, *, strict: bool = True, skip_head: bool | None = False
-) -> tuple[str, ...]:
+def load_weights(model: Model, path: str | Path) -> None:
     """Copy the weights in a file into `model`; on any error the model is left as it was.
 
-    What a file may always lack: the means and deviations of `Normalize` (other programs keep them elsewhere)
-    and BatchNorm's batch counters (old files have none).
+    A last layer that the file has for other outputs starts anew, with a warning of the logger `rcad`. What a file may
+    always lack: the means and deviations of `Normalize` (other programs keep them elsewhere) and BatchNorm's batch
+    counters (old files have none).
 
     Args:
-        model: any module; `skip_head` needs one of this package.
         path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".
-        strict: every parameter must be in the file and the other way round; otherwise what fits by name is
-            loaded. A parameter of another shape is an error in both cases.
-        skip_head: leave the model's last layer as it is, whatever the file has for it; None where the file's has other
-            outputs, with a warning of the logger `rcad`.
-
-    Returns:
-        The names that were loaded.
     """
     path = Path(path)
-    found = _unwrap(_read(path), model)
-    wanted = model.state_dict()
-    if skip_head is None:
-        skip_head = _has_other_outputs(model, found, wanted, path)
-    if skip_head:
-        if not isinstance(model, Model):
-            raise InputError(f"expected a model of rcad for skip_head, but got {type(model).__name__}")
-        head = f"{model.head_name}."
-        found = {k: v for k, v in found.items() if not k.startswith(head)}
-        wanted = {k: v for k, v in wanted.items() if not k.startswith(head)}
-    fit, kind = [k for k in wanted if k in found], type(model).__name__
-    if strict:
-        for key in wanted:
-            if key not in found and not _may_lack(key):
-                raise InputError(
-                    f"expected {key!r} of a {kind} in {path}, but it is missing; if the weights are of another "
-                    "network, name that one (--model)"
-                )
-        for key in found:
-            if key not in wanted:
-                raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
-    elif not fit:
-        raise InputError(f"expected some of the model's parameters in {path}, but got none")
-    for key in fit:
-        if found[key].shape != wanted[key].shape:
-            is_head = isinstance(model, Model) and key.startswith(f"{model.head_name}.")
-            hint = "; skip_head=True leaves it out" if is_head else _first_layer(found[key], wanted[key])
+    stored, own = _unwrap(_read(path), model), model.state_dict()
+    head, weight = f"{model.head_name}.", f"{model.head_name}.weight"
+    if weight in stored and stored[weight].ndim and len(stored[weight]) != len(own[weight]):
+        outputs = len(stored[weight]), len(own[weight])
+        log.warning("%s has %d outputs, but %d are needed: the last layer starts anew", path, *outputs)
+        stored, own = ({k: v for k, v in state.items() if not k.startswith(head)} for state in (stored, own))
+    for key in own:
+        if key not in stored and not key.startswith("normalize.") and not key.endswith("num_batches_tracked"):
             raise InputError(
-                f"expected {key!r} of shape {tuple(wanted[key].shape)} in {path}, "
-                f"but got {tuple(found[key].shape)}{hint}"
+                f"expected {key!r} of a {type(model).__name__} in {path}, but it is missing; if the weights are of "
+                "another network, name that one (--model)"
             )
-    model.load_state_dict({k: found[k] for k in fit}, strict=False)
-    return tuple(fit)
+    for key, tensor in stored.items():
+        if key not in own:
+            raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
+        if tensor.shape != own[key].shape:
+            raise InputError(
+                f"expected {key!r} of shape {tuple(own[key].shape)} in {path}, "
+                f"but got {tuple(tensor.shape)}{_first_layer(tensor, own[key])}"
+            )
+    model.load_state_dict(stored, strict=False)
 
 
-def _first_layer(found: Tensor, wanted: Tensor) -> str:
+def _first_layer(stored: Tensor, own: Tensor) -> str:
     """A hint, where a convolution sees images of another kind than the file's does."""
-    if found.ndim == 3:  # the positions of a transformer's patches
+    if stored.ndim == 3:  # the positions of a transformer's patches
         return "; the file's network takes images of another size (--size)"
-    if found.ndim != 4 or found.shape[0] != wanted.shape[0]:
+    if stored.ndim != 4 or stored.shape[0] != own.shape[0]:
         return ""
-    if found.shape[1] != wanted.shape[1]:
-        return f"; the file's network takes images of {found.shape[1]} channels"
-    large = found.shape[2] == 7 and wanted.shape[2] == 3
+    if stored.shape[1] != own.shape[1]:
+        return f"; the file's network takes images of {stored.shape[1]} channels"
+    large = stored.shape[2] == 7 and own.shape[2] == 3
     return "; a ResNet has ImageNet's first layer for images above 64 pixels (--size 224)" if large else ""
-
-
-def _has_other_outputs(model: nn.Module, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path) -> bool:
-    """Whether the last layer in the file is made for other classes."""
-    if not isinstance(model, Model):
-        return False
-    key = f"{model.head_name}.weight"
-    if key not in found or key not in wanted or found[key].ndim == 0 or len(found[key]) == len(wanted[key]):
-        return False
-    log.warning(
-        "%s has %d outputs, but %d are needed: the last layer starts anew", path, len(found[key]), len(wanted[key])
-    )
-    return True
-
-
-def _may_lack(key: str) -> bool:
-    return key.startswith("normalize.") or key.endswith("num_batches_tracked")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -130,9 +92,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _unwrap(content: Mapping[str, Any], model: nn.Module) -> dict[str, Tensor]:
+def _unwrap(content: Mapping[str, Any], model: Model) -> dict[str, Tensor]:
     """The tensors by the model's own names."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for key, value in content.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
             raise InputError(f"expected tensors by name, but got {type(value).__name__} under {shown(key)}")
@@ -141,8 +103,8 @@ def _unwrap(content: Mapping[str, Any], model: nn.Module) -> dict[str, Tensor]:
         name = key
         while name.startswith(_PREFIXES):
             name = name.split(".", 1)[1]
-        found[name] = value
+        tensors[name] = value
     # timm's own files do not know that this package keeps the network one level down.
-    if isinstance(getattr(model, "net", None), nn.Module) and not any(k.startswith("net.") for k in found):
-        found = {f"net.{key}": value for key, value in found.items()}
-    return found
+    if isinstance(getattr(model, "net", None), nn.Module) and not any(k.startswith("net.") for k in tensors):
+        tensors = {f"net.{key}": value for key, value in tensors.items()}
+    return tensors

@@ -155,7 +155,7 @@ def epoch_words(row: Mapping[str, float], epochs: int) -> str:
     return "  ".join([f"epoch {int(row['epoch'])}/{epochs}", *numbers])
 
 
-def said_held_out(record: RunRecord, already: bool) -> str:
+def held_out_words(record: RunRecord, already: bool) -> str:
     """How a run ended, without its test metrics: whoever tunes must not see them."""
     names = [name for name in ("val_accuracy", "val_nll", "val_rmse") if name in record.metrics][:2]
     return "  ".join([*_outcome(record, already, names), *([] if names else [record.message])])

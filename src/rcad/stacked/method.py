@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from rcad.errors import InputError
 from rcad.loss.growth import FeatureAscent
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.methods import Method
+from rcad.loss.objective import Loss
 from rcad.loss.perturbations import GradientStep, Move, RandomStep
-from rcad.loss.terms import MEASURES, Term
+from rcad.loss.terms import Term
 from rcad.stacked.model import StackedMLP
 
 
@@ -25,12 +27,12 @@ class StackedLikelihood:
     Args:
         base: without smoothing.
         smoothing: eps (R,), or None where no replica smooths.
-        others: eps goes to the classes other than the label, see `Categorical.convention`.
+        to_others: eps goes to the classes other than the label, see `Categorical.convention`.
     """
 
     base: Categorical | Gaussian
     smoothing: Tensor | None = None
-    others: bool = False
+    to_others: bool = False
 
     def nll(self, output: Tensor, target: Tensor) -> Tensor:
         """(R * B,). Smoothing is linear in the target, so a smoothed loss is a blend of two plain ones."""
@@ -39,7 +41,7 @@ class StackedLikelihood:
             return values
         assert isinstance(self.base, Categorical)
         spread = self.base.uniform_nll(output)
-        if self.others:
+        if self.to_others:
             classes = output.shape[1]
             spread = (classes * spread - values) / (classes - 1)
         return torch.lerp(values, spread, self.smoothing.repeat_interleave(len(output) // len(self.smoothing)))
@@ -55,6 +57,10 @@ class StackedLikelihood:
         return result
 
     def plain(self) -> StackedLikelihood:
+        return self if self.smoothing is None else self._plain
+
+    @cached_property
+    def _plain(self) -> StackedLikelihood:
         return StackedLikelihood(self.base)
 
 
@@ -63,30 +69,22 @@ class StackedTerm:
     """A term with its numbers per replica.
 
     Args:
-        term: the first replica's: measure, where, norm, steps, bounds and how often.
+        term: the first replica's: measure, where, norm, steps, bounds and how often. Its weight is 1, or -1 where that
+            of some replica is not above 0: the clean backward then does not give the directions.
         weight: (R,).
         alpha: the distance to x' (R,), or None at x itself.
         likelihood: the term's own, or that of all terms.
-        positive: whether every weight is above 0.
     """
 
     term: Term
     weight: Tensor
     alpha: Tensor | None
     likelihood: StackedLikelihood
-    positive: bool
 
     def means(self, output: Tensor, target: Tensor, shares: Tensor | None = None) -> Tensor:
         """The measure of rows (R * B, K), times their shares (R * B,), averaged over each replica's batch, (R,)."""
-        measure = self.term.measure if callable(self.term.measure) else MEASURES[self.term.measure]
-        values = measure(self.likelihood, output, target)
+        values = self.term.values(self.likelihood, output, target)
         return (values if shares is None else shares * values).view(len(self.weight), -1).mean(1)
-
-    def at(self, step: int) -> StackedTerm | None:
-        """The term at a step: absent where it rests, k times as heavy where it acts at every k-th only."""
-        if step % self.term.every:
-            return None
-        return self if self.term.every == 1 else replace(self, weight=self.weight * self.term.every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +122,10 @@ class StackedMethod:
             return torch.tensor(values, dtype=like.dtype, device=like.device)
 
         def stacked(likelihoods: Sequence[Likelihood]) -> StackedLikelihood:
-            eps = [getattr(one, "smoothing", 0.0) for one in likelihoods]
-            others = getattr(likelihoods[0], "convention", "all") == "others"
+            eps = [getattr(likelihood, "smoothing", 0.0) for likelihood in likelihoods]
+            to_others = getattr(likelihoods[0], "convention", "all") == "others"
             base = likelihoods[0].plain()  # type: ignore[attr-defined]
-            return StackedLikelihood(base, numbers(eps) if any(eps) else None, others)
+            return StackedLikelihood(base, numbers(eps) if any(eps) else None, to_others)
 
         common = stacked([method.likelihood or default for method in methods])
         terms = []
@@ -135,17 +133,19 @@ class StackedMethod:
             if not any(term.weight for term in column):
                 continue
             own = [term.likelihood for term in column if term.likelihood is not None]
+            likelihood = stacked(own) if own else None
             weights = [term.weight for term in column]
             distances = [term.where.distance for term in column if isinstance(term.where, Move)]
             alpha = numbers(distances) if distances else None
-            likelihood = stacked(own) if own else common
-            terms.append(StackedTerm(column[0], numbers(weights), alpha, likelihood, min(weights) > 0))
+            bare = replace(column[0], weight=1.0 if min(weights) > 0 else -1.0, likelihood=likelihood)
+            terms.append(StackedTerm(bare, numbers(weights), alpha, likelihood or common))
         growth = tuple(method.growth for method in methods if method.growth is not None)
         return cls(common, tuple(terms), growth)
 
-    def active(self, step: int) -> list[StackedTerm]:
-        """The terms that count at a step."""
-        return [term for one in self.terms if (term := one.at(step)) is not None]
+    @cached_property
+    def loss(self) -> Loss:
+        """The terms without their numbers, which plan the passes of each step as for one model."""
+        return Loss(self.likelihood, tuple(term.term for term in self.terms))
 
     @property
     def draws(self) -> bool:
@@ -175,8 +175,8 @@ def _bare(likelihood: Likelihood) -> Likelihood:
 
 def _bare_term(term: Term) -> Term:
     where = term.where
-    known = isinstance(where, GradientStep) and not where.jitter
-    if where is not None and not known and not isinstance(where, RandomStep):
+    steady = isinstance(where, GradientStep) and not where.jitter
+    if where is not None and not steady and not isinstance(where, RandomStep):
         raise InputError(f"expected GradientStep without jitter or RandomStep in a stacked run, but got {where!r}")
     if term.view != "batch" or getattr(where, "std", None) is not None:
         raise InputError(f"expected terms on the batch in its own units in a stacked run, but got {term!r}")
@@ -203,9 +203,9 @@ def grow(
     if x[0].numel() * x.element_size() > first.max_bytes:
         raise InputError(f"expected training sets within max_bytes={first.max_bytes}, but got {tuple(x.shape)}")
     eta, gamma, size = (
-        x.new_tensor([getattr(one, name) for one in growth])[:, None] for name in ("eta", "gamma", "step_size")
+        x.new_tensor([getattr(ascent, name) for ascent in growth])[:, None] for name in ("eta", "gamma", "step_size")
     )
-    with_entropy = any(one.eta for one in growth)
+    with_entropy = any(ascent.eta for ascent in growth)
 
     def ascended(start: Tensor, y: Tensor) -> Tensor:
         rows = start.shape[:2]

@@ -55,17 +55,13 @@ class Layout:
         parts = torch.split(flat, [self.replicas * math.prod(shape) for shape in self.shapes])
         return [part.view(self.replicas, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    def join(self, views: Sequence[Tensor]) -> Tensor:
-        """A new flat tensor from tensors (R, *shape)."""
-        return torch.cat([view.reshape(-1) for view in views])
-
     def spread(self, values: Tensor) -> Tensor:
         """One number per replica (R,) as one per parameter, in the flat order."""
         return torch.cat([values.repeat_interleave(math.prod(shape)) for shape in self.shapes])
 
     def take(self, flat: Tensor, index: Tensor) -> Tensor:
         """The flat tensor of some of the replicas."""
-        return self.join([view[index] for view in self.views(flat)])
+        return torch.cat([view[index].reshape(-1) for view in self.views(flat)])
 
 
 class StackedMLP:
@@ -161,9 +157,6 @@ class StackedMLP:
         """Which replicas hold finite numbers only, bool (R,)."""
         return torch.stack([view.flatten(1).isfinite().all(1) for view in self.layout.views(self.flat)]).all(0)
 
-    def copy(self) -> StackedMLP:
-        return StackedMLP(self.layout, self.flat.clone())
-
 
 relu_backward = torch.ops.aten.threshold_backward.grad_input
 
@@ -178,7 +171,7 @@ class Passes:
     """
 
     def __init__(self, model: StackedMLP, gradient: Tensor, batch: int) -> None:
-        self.model = model
+        self.model, self.batch = model, batch
         views = model.layout.views(gradient)
         self._weight_grads, self._bias_grads = views[0::2], views[1::2]
         shapes = [(model.replicas, batch, size) for size in model.layout.sizes]

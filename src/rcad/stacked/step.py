@@ -8,60 +8,61 @@ short one: for nets this small autograd, which gives the same numbers, takes lon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rcad.loss.likelihoods import LOG_2PI, Categorical, Gaussian
+from rcad.loss.likelihoods import LOG_2PI, Categorical, Gaussian, Likelihood
 from rcad.loss.perturbations import GradientStep, Move, Norm, RandomStep, unit
+from rcad.loss.terms import Look, Plan
 from rcad.stacked.method import StackedLikelihood, StackedMethod, StackedTerm
 from rcad.stacked.model import Passes
 
 Closed = Callable[[StackedLikelihood, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-class Known(NamedTuple):
-    """What follows from a term and the size of the batch alone.
+class Part(NamedTuple):
+    """A term at a step, with what follows from it and the size of the batch alone.
 
     Attributes:
+        term: with its weights at that step.
         each: what one example weighs, (R, 1, 1).
         closed: the measure with its gradient, where there is a short form.
         alpha, size: the distance to x' and that of one of its steps, (R, 1, 1); None at x itself.
+        direction: which of the step's directions leads to x'; None where it needs none.
     """
 
+    term: StackedTerm
     each: Tensor
     closed: Closed | None
     alpha: Tensor | None
     size: Tensor | None
+    direction: int | None
 
     @classmethod
-    def of(cls, term: StackedTerm, batch: int) -> Known:
+    def of(cls, term: StackedTerm, batch: int, direction: int | None = None) -> Part:
         alpha = None if term.alpha is None else term.alpha.view(-1, 1, 1)
-        steps = getattr(term.term.where, "steps", 1)
+        size = None if alpha is None else alpha / getattr(term.term.where, "steps", 1)
         closed = _closed(term.likelihood, term.term.measure)
-        return cls((term.weight / batch).view(-1, 1, 1), closed, alpha, None if alpha is None else alpha / steps)
+        return cls(term, (term.weight / batch).view(-1, 1, 1), closed, alpha, size, direction)
 
 
-def pulled(
-    terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None, known: Known | None = None
-) -> tuple[Tensor, Tensor]:
+def pulled(parts: Sequence[Part], output: Tensor, y: Tensor, shares: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The weighted sum of the terms for each replica (R,), and its gradient with respect to the output (R, B, K).
 
     Args:
         output: of the model, without a graph.
         shares: what each example counts in a mean, (R * B,).
-        known: of the first term.
     """
-    only = terms[0]
-    if len(terms) == y.ndim == 1:
-        each, closed, _, _ = Known.of(only, output.shape[1]) if known is None else known
-        if closed is not None:
-            values, slopes = closed(only.likelihood, output.flatten(0, 1), y)
-            if shares is not None:
-                values, slopes = shares * values, slopes.mul_(shares[:, None])
-            return only.weight * values.view(output.shape[0], -1).mean(1), slopes.view_as(output).mul_(each)
-    return _by_autograd(terms, output, y, shares)
+    term, each, closed = parts[0][:3]
+    if len(parts) == y.ndim == 1 and closed is not None:
+        values, slopes = closed(term.likelihood, output.flatten(0, 1), y)
+        if shares is not None:
+            values, slopes = shares * values, slopes.mul_(shares[:, None])
+        return term.weight * values.view(output.shape[0], -1).mean(1), slopes.view_as(output).mul_(each)
+    return _by_autograd([part.term for part in parts], output, y, shares)
 
 
 def _by_autograd(
@@ -144,23 +145,29 @@ Step = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor | Non
 """Writes the gradients of a batch (x, target, number, shares); gives the losses and the outputs. See `StackedStep`."""
 
 
-class _Terms(NamedTuple):
-    """The terms of a step, and what follows from them and the batch's size alone.
+class _Planned(NamedTuple):
+    """The passes of a step.
 
     Attributes:
-        clean, moved: at x, and at x'.
-        wanted: the losses whose gradient with respect to x is needed, see `StackedStep._directions`.
-        exact: whether the clean backward gives the one direction that is wanted.
-        undo: what makes that of a weighted mean the sum's, (R, 1, 1).
-        known: of the first term at x, and of each at x'.
+        look: the plan.
+        clean, moved: its terms at x, and at x'.
+        undo: what makes the gradient of the first clean term's weighted mean that of a sum, (R, 1, 1).
     """
 
-    clean: list[StackedTerm]
-    moved: list[StackedTerm]
-    wanted: dict[bool, StackedLikelihood]
-    exact: bool
+    look: Look
+    clean: list[Part]
+    moved: list[Part]
     undo: Tensor | None
-    known: tuple[Known | None, list[Known]]
+
+    @classmethod
+    def of(cls, method: StackedMethod, plan: Plan, batch: int) -> _Planned:
+        (look,) = plan.looks
+        by_name = {term.term.name: term for term in method.terms}
+        due = [replace(by_name[term.name], weight=by_name[term.name].weight * term.every) for term in look.terms]
+        parts = [Part.of(term, batch, direction) for term, direction in zip(due, look.source, strict=True)]
+        clean = [part for part in parts if part.alpha is None]
+        undo = (batch / clean[0].term.weight).view(-1, 1, 1) if clean else None
+        return cls(look, clean, [part for part in parts if part.alpha is not None], undo)
 
 
 class StackedStep:
@@ -170,12 +177,13 @@ class StackedStep:
         method: the terms, with their numbers per replica.
         passes: through the model, for batches of this size.
         noise: standard normal numbers of shape (R, B, D), each replica's from its own stream.
-        outputs: whether the outputs at x are asked for.
+        outputs: whether to return the outputs at x.
     """
 
     def __init__(self, method: StackedMethod, passes: Passes, noise: Noise, *, outputs: bool = True) -> None:
         self.method, self.passes, self.noise, self.outputs = method, passes, noise, outputs
-        self._always: _Terms | None = None  # where no term ever rests
+        plans = method.loss.plans.values()
+        self._planned = {id(plan): _Planned.of(method, plan, passes.batch) for plan in plans}
 
     def __call__(
         self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
@@ -188,88 +196,57 @@ class StackedStep:
             shares: what each example counts in its mean, (R, B); 1 each by default.
 
         Returns:
-            The total loss of each replica (R,), and the output at x (R, B, K) where it was computed and asked for.
+            The total loss of each replica (R,), and the output at x (R, B, K) where it was computed and is to be
+            returned.
         """
-        clean, moved, wanted, exact, undo, (first, others) = self._terms(number, x.shape[1])
+        look, clean, moved, undo = self._planned[id(self.method.loss.plan(number))]
         y = target.flatten(0, 1)
         shares = None if shares is None else shares.reshape(-1)
         total: Tensor | None = None
         output: Tensor | None = None
-        gradients: dict[bool, Tensor] = {}
+        gradients: list[Tensor] = []
         self.passes.start()
-        if clean or wanted:
+        if clean or look.directions:
             output = self.passes.forward(x)
-            fused = shares is None and exact  # a share of 0 would erase a direction
-            for plain, likelihood in wanted.items():
-                if not fused:
-                    gradients[plain] = self._direction(likelihood, output, y)
+            fused = bool(look.directions) and look.why_apart(weighted=shares is not None, scaled=False) is None
+            if not fused:
+                gradients = [self._direction(likelihood, output, y) for likelihood in look.directions]
             if clean:
-                total, pull = pulled(clean, output, y, shares, first)
+                total, pull = pulled(clean, output, y, shares)
                 uphill = self.passes.backward(pull, inputs=fused)
                 if uphill is not None:
                     # The backward ran on a weighted mean: undo that for directions that keep the gradient's length.
                     assert undo is not None
-                    gradients[next(iter(wanted))] = uphill * undo
+                    gradients = [uphill * undo]
             output = output.clone() if moved and self.outputs else output
-        for term, known in zip(moved, others, strict=True):
-            x_adv = self._moved(term, known, x, y, gradients)
-            share, pull = pulled([term], self.passes.forward(x_adv), y, shares, known)
+        for part in moved:
+            x_adv = self._moved(part, look, x, y, gradients)
+            share, pull = pulled([part], self.passes.forward(x_adv), y, shares)
             total = share if total is None else total + share
             self.passes.backward(pull)
-        return x.new_zeros(len(x)) if total is None else total, output if self.outputs else None
+        assert total is not None
+        return total, output if self.outputs else None
 
-    def _terms(self, number: int, batch: int) -> _Terms:
-        if self._always is not None:
-            return self._always
-        terms = self.method.active(number)
-        clean = [term for term in terms if term.alpha is None]
-        moved = [term for term in terms if term.alpha is not None]
-        wanted = self._directions(moved)
-        exact = self._is_exact(clean, wanted)
-        undo = (batch / clean[0].weight).view(-1, 1, 1) if exact else None
-        known = Known.of(clean[0], batch) if clean else None, [Known.of(term, batch) for term in moved]
-        found = _Terms(clean, moved, wanted, exact, undo, known)
-        if all(term.term.every == 1 for term in self.method.terms):
-            self._always = found
-        return found
-
-    def _directions(self, terms: Sequence[StackedTerm]) -> dict[bool, StackedLikelihood]:
-        """The losses whose gradient with respect to x is needed: the training loss, the plain one, or both."""
-        steps = [term.term.where for term in terms if isinstance(term.term.where, GradientStep)]
-        return {self._is_plain(where): self._loss(where) for where in steps}
-
-    def _is_plain(self, where: GradientStep) -> bool:
-        """Whether the direction comes from another loss than the training loss."""
-        return where.loss == "plain" and self.method.likelihood.smoothing is not None
-
-    def _loss(self, where: GradientStep) -> StackedLikelihood:
-        return self.method.likelihood.plain() if self._is_plain(where) else self.method.likelihood
-
-    def _is_exact(self, clean: Sequence[StackedTerm], wanted: dict[bool, StackedLikelihood]) -> bool:
-        """Whether the clean backward gives the one direction that is wanted; as in `fused.third_backward`."""
-        if len(clean) != 1 or list(wanted) != [False]:
-            return False
-        only = clean[0]
-        return only.term.measure == "nll" and only.likelihood is self.method.likelihood and only.positive
-
-    def _direction(self, likelihood: StackedLikelihood, output: Tensor, y: Tensor) -> Tensor:
+    def _direction(self, likelihood: Likelihood, output: Tensor, y: Tensor) -> Tensor:
         """The gradient of the summed negative log-likelihood with respect to x, (R, B, D)."""
+        assert isinstance(likelihood, StackedLikelihood)
         uphill = self.passes.backward(nll_slopes(likelihood, output, y), weights=False, inputs=True)
         assert uphill is not None
         return uphill.clone()
 
-    def _moved(self, term: StackedTerm, known: Known, x: Tensor, y: Tensor, gradients: dict[bool, Tensor]) -> Tensor:
+    def _moved(self, part: Part, look: Look, x: Tensor, y: Tensor, gradients: Sequence[Tensor]) -> Tensor:
         """x' of a term, (R, B, D): what the term's perturbation does, with a distance per replica."""
-        where, alpha, size = term.term.where, known.alpha, known.size
+        where, alpha, size = part.term.term.where, part.alpha, part.size
         assert alpha is not None
         assert size is not None
         if isinstance(where, RandomStep):
             return _within(where, x + alpha * _unit(self.noise(tuple(x.shape)), where.norm))
         assert isinstance(where, GradientStep)
-        step = size * _unit(gradients[self._is_plain(where)], where.norm)
+        assert part.direction is not None
+        step = size * _unit(gradients[part.direction], where.norm)
         for _ in range(where.steps - 1):
             output = self.passes.forward(_within(where, x + step))
-            step = step + size * _unit(self._direction(self._loss(where), output, y), where.norm)
+            step = step + size * _unit(self._direction(look.directions[part.direction], output, y), where.norm)
         if where.steps > 1 and where.norm == "l2":
             step = alpha * _unit(step, "l2")
         return _within(where, x + step)

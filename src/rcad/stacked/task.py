@@ -1,4 +1,4 @@
-"""What many replicas learn from, how they are measured, and what came of each."""
+"""The data of many replicas, their metrics, and the results of their training."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class StackedResult:
             computed it.
         diverged_at: the epoch after which a replica stopped because its loss was no longer finite, (R,); 0 for none.
         best_epoch: the selected epoch, (R,); 0 where none was selected.
-        snapshots: the weights after the epochs that were asked for; NaN where a replica had stopped.
+        snapshots: the weights after the epochs given to `train_stacked`; NaN where a replica had stopped.
     """
 
     epochs: int
@@ -153,17 +153,14 @@ class StackedResult:
     def empty(cls, model: StackedMLP, epochs: int, snapshots: Sequence[int] = ()) -> StackedResult:
         """Before the first epoch; the model is the one to begin with."""
         nothing = torch.zeros(model.replicas, dtype=torch.int64, device=model.flat.device)
-        kept = {epoch: StackedMLP(model.layout, torch.full_like(model.flat, float("nan"))) for epoch in snapshots}
-        return cls(epochs, model.copy(), nothing, nothing.clone(), snapshots=kept)
+        blanks = {epoch: StackedMLP(model.layout, torch.full_like(model.flat, float("nan"))) for epoch in snapshots}
+        first = StackedMLP(model.layout, model.flat.clone())
+        return cls(epochs, first, nothing, nothing.clone(), snapshots=blanks)
 
     @property
     def diverged(self) -> Tensor:
         """Which replicas stopped before the end, bool (R,)."""
         return self.diverged_at > 0
-
-    def mark(self, replicas: Tensor, epoch: int) -> None:
-        """These replicas (indices, or a mask) diverged in this epoch."""
-        self.diverged_at[replicas] = torch.where(self.diverged_at[replicas] > 0, self.diverged_at[replicas], epoch)
 
     def note(self, replicas: Tensor, epoch: int, row: dict[str, Tensor]) -> None:
         """Writes the numbers of an epoch."""

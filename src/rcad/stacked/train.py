@@ -24,7 +24,7 @@ from rcad.train.task import Problem, check_cap, derived, method_of
 
 
 class Group:
-    """Replicas that are worked on together. One that diverges trains on unheard; the others do not notice.
+    """Replicas that are worked on together. One that diverges is no longer written down; it does not affect the others.
 
     Args:
         index: which replicas of the whole run these are; the result is written there.
@@ -57,7 +57,7 @@ class Group:
         self.generators = [torch.Generator(model.flat.device) for _ in seeds] if method.draws else []
 
     def epochs(self, count: int, batch_size: int) -> Iterator[None]:
-        """Trains from the first epoch to the last; hands over after each."""
+        """Trains from the first epoch to the last; yields after each."""
         for epoch in range(count):
             if bool(self.alive.any()):
                 self.train_epoch(epoch, batch_size)
@@ -85,10 +85,10 @@ class Group:
         # One replica's are gathered once an epoch; those of many would not fit where a batch of them does.
         for rows in (orders,) if len(orders) == 1 else torch.split(orders, batch_size, dim=1):
             chosen, shape = rows.reshape(-1), rows.shape
-            found = [x.index_select(0, chosen).view(*shape, -1), y.index_select(0, chosen).view(*shape, *y.shape[1:])]
+            sets = [x.index_select(0, chosen).view(*shape, -1), y.index_select(0, chosen).view(*shape, *y.shape[1:])]
             if shares is not None:
-                found.append(shares.index_select(0, chosen).view(shape))
-            for batch, target, *weight in zip(*(torch.split(one, batch_size, dim=1) for one in found), strict=True):
+                sets.append(shares.index_select(0, chosen).view(shape))
+            for batch, target, *weight in zip(*(torch.split(part, batch_size, dim=1) for part in sets), strict=True):
                 yield batch, target, weight[0] if weight else None
 
     def end_epoch(self, epoch: int, *, last: bool) -> None:
@@ -101,7 +101,7 @@ class Group:
         # Weights may overflow in the very last step, whose loss was still finite.
         finite = self.sums[0].isfinite() & self.model.finite() if last else self.sums[0].isfinite()
         gone = self.alive & ~finite
-        self.result.mark(self.index[gone], number)
+        self.result.diverged_at[self.index[gone]] = number
         self._put(self.result.model, gone)
         self.alive &= finite
         if self.problem.val is not None and self.result.epochs:
@@ -214,8 +214,8 @@ def train_stacked(
         stacked = StackedMethod.of([method_list[i] for i in chosen], problem.likelihood, x)
         optimizer = StackedOptimizer([optim_list[i] for i in chosen], part.layout, part.flat, epochs)
         own_seeds = [int(seeds[i]) for i in chosen]
-        one = Group(index, own_seeds, problem.take(index), part, stacked, optimizer, result, selection)
-        for _ in one.epochs(epochs, batch_size):
+        replicas = Group(index, own_seeds, problem.take(index), part, stacked, optimizer, result, selection)
+        for _ in replicas.epochs(epochs, batch_size):
             done += len(index)
             if progress is not None:
                 progress(done, len(seeds) * epochs)

@@ -83,12 +83,12 @@ class Twin:
     def gather(self) -> None:
         """Takes the gradients of the pass that has just run backward, so that the next one finds none to add to."""
         self.keep()
-        found = self.passes.pop()
-        wide = _widened([grad for grad in found if grad is not None])
-        fresh = [None if grad is None else next(wide) for grad in found]
-        both = [(old, new) for old, new in zip(self._sums, fresh, strict=True) if old is not None and new is not None]
-        if both:
-            torch._foreach_add_([old for old, _ in both], [new for _, new in both])
+        grads = self.passes.pop()
+        wide = _widened([grad for grad in grads if grad is not None])
+        fresh = [None if grad is None else next(wide) for grad in grads]
+        pairs = [(old, new) for old, new in zip(self._sums, fresh, strict=True) if old is not None and new is not None]
+        if pairs:
+            torch._foreach_add_([old for old, _ in pairs], [new for _, new in pairs])
         self._sums = [new if old is None else old for old, new in zip(self._sums, fresh, strict=True)]
 
     @torch.no_grad()

@@ -88,12 +88,12 @@ def _damaged(path: Path, error: Exception | str) -> DamagedError:
 
 def _meta(header: dict[str, str], path: Path) -> dict[str, Any]:
     """What was saved beside the tensors; files of early runs have it and the version as two keys, and no sum."""
-    found: dict[str, Any] = {**json.loads(header[KEY])} if KEY in header else {**header}
-    if (version := found.get("version")) != VERSION:
-        known = isinstance(version, str) and version.isdecimal()
-        kind = OtherVersionError if known else ValueError
+    content: dict[str, Any] = {**json.loads(header[KEY])} if KEY in header else {**header}
+    if (version := content.get("version")) != VERSION:
+        is_version = isinstance(version, str) and version.isdecimal()
+        kind = OtherVersionError if is_version else ValueError
         raise kind(f"expected a checkpoint of version {VERSION} in {path}, but got {version!r}")
-    meta = found["meta"] if KEY in header else json.loads(found["meta"])
+    meta = content["meta"] if KEY in header else json.loads(content["meta"])
     if not isinstance(meta, dict):
         raise TypeError("no table beside its tensors")
     return meta
@@ -127,12 +127,11 @@ def share_trainer(trainer: Trainer) -> None:
 
     def state() -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         tensors, meta = _state(trainer)
-        going_on = bool(trainer.epoch or trainer.step)
-        return ({name: value.detach().cpu() for name, value in tensors.items()}, meta) if going_on else None
+        return ({name: value.detach().cpu() for name, value in tensors.items()}, meta) if trainer.begun else None
 
-    found = ranks.told(state)
-    if found is not None and not ranks.leads:
-        _put(trainer, *found)
+    first = ranks.of_first(state)
+    if first is not None and not ranks.leads:
+        _put(trainer, *first)
         trainer.sums.zero_()  # those of all are the first one's
         trainer.seed_dropout()
 
@@ -144,7 +143,11 @@ def restore_trainer(trainer: Trainer, path: Path) -> None:
         DamagedError: the file is not whole, or is another run's.
     """
     tensors, meta = load_tensors(path)
-    _check_whose(trainer, path, meta)
+    run = config_id(trainer.config)
+    if meta.get("run", run) != run:  # those of early runs do not say
+        raise _damaged(path, f"the checkpoint of run {meta['run']}")
+    if not same_data(str(meta.get("data", "")), trainer.problem.fingerprint):
+        raise _damaged(path, "a checkpoint that was made from other data")
     try:
         meta = shaped("the checkpoint", meta, _META)
         shaped("the checkpoint", meta, {"rows": [{"epoch": float}]})
@@ -157,15 +160,6 @@ def restore_trainer(trainer: Trainer, path: Path) -> None:
     except _UNUSABLE as error:
         _put(trainer, fresh, nothing_done)
         raise _damaged(path, error) from None
-
-
-def _check_whose(trainer: Trainer, path: Path, meta: dict[str, Any]) -> None:
-    """That a checkpoint is of this run and of these data; those of early runs do not say."""
-    run = config_id(trainer.config)
-    if meta.get("run", run) != run:
-        raise _damaged(path, f"the checkpoint of run {meta['run']}")
-    if not same_data(str(meta.get("data", "")), trainer.problem.fingerprint):
-        raise _damaged(path, "a checkpoint that was made from other data")
 
 
 def _state(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -239,8 +233,8 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tens
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".", 1)
-        wanted = torch.Size() if key == "step" else parameters[int(index)].shape
-        if value.shape != wanted or (key == "step" and not 0 <= value.item() < 2**53):
+        shape = torch.Size() if key == "step" else parameters[int(index)].shape
+        if value.shape != shape or (key == "step" and not 0 <= value.item() < 2**53):
             raise ValueError(f"a memory of the optimizer, {name}, that fits no parameter")
         state.setdefault(int(index), {})[key] = value
     keys = {"step", "exp_avg", "exp_avg_sq"} if isinstance(optimizer, torch.optim.AdamW) else {"momentum_buffer"}

@@ -49,8 +49,10 @@ class Graphs(dict[Hashable, torch.cuda.CUDAGraph]):
         graph = torch.cuda.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
-        here = torch.cuda.current_stream(device)
-        stream = None if here == torch.cuda.default_stream(device) else here  # the default stream cannot be captured
+        current = torch.cuda.current_stream(device)
+        stream = (
+            None if current == torch.cuda.default_stream(device) else current
+        )  # the default stream cannot be captured
         try:
             # "thread_local": other threads, such as a data reader, may go on using the device.
             with torch.cuda.graph(graph, self.pool, stream, capture_error_mode="thread_local"):

@@ -20,7 +20,7 @@ from rcad.train.machine import device_words, suitable_threads
 from rcad.train.place import Place
 from rcad.train.task import Problem, Reader, method_of, model_of, prepare
 
-SOME = 256
+EXAMPLES = 256
 """Examples that say whether alpha is far too small."""
 TRIED = 2
 """Steps that are taken to see how long one takes; the first is not counted."""
@@ -34,10 +34,10 @@ def data_words(dataset: Dataset, problem: Problem) -> str:
         for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))
         if len(part[1])
     )
-    shape, known = tuple(problem.train[0].shape[1:]), len(dataset.columns)
+    shape, columns = tuple(problem.train[0].shape[1:]), len(dataset.columns)
     inputs = "x".join(map(str, shape)) + (" images" if dataset.is_image else " inputs")
-    if 0 < known < shape[0] and not dataset.is_image:
-        inputs += f" ({known} features, {shape[0] - known} for missing values)"
+    if 0 < columns < shape[0] and not dataset.is_image:
+        inputs += f" ({columns} features, {shape[0] - columns} for missing values)"
     return f"{dataset.name}: {inputs}, {kind}; {sizes} examples"
 
 
@@ -46,7 +46,7 @@ def network_words(model: nn.Module) -> str:
     return f"{getattr(model, 'title', type(model).__name__)}, {sum(p.numel() for p in model.parameters()):,} parameters"
 
 
-def described(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
+def run_words(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
     """A run in one line, with the numbers that "auto" stands for."""
     rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
     steps = math.ceil(examples / config.train.batch_size)
@@ -61,18 +61,18 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
     moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
     if not problem.classes or not any(move.distance for move in moves):
         return []
-    some = torch.arange(min(SOME, len(y)))  # images that stay on disk are asked for by number
-    found = measured(as_unit_float(x[some]), y[some], problem.likelihood)
-    low = [move.distance for move in moves if found is not None and 0 < move.distance < FAR_BELOW * found]
+    rows = torch.arange(min(EXAMPLES, len(y)))  # images that stay on disk are asked for by number
+    half = measured(as_unit_float(x[rows]), y[rows], problem.likelihood)
+    low = [move.distance for move in moves if half is not None and 0 < move.distance < FAR_BELOW * half]
     return [
-        f"alpha={alpha:g} is far below {found:.3g}, half the median distance between classes; so short a step tends to "
+        f"alpha={alpha:g} is far below {half:.3g}, half the median distance between classes; so short a step tends to "
         "make models worse. alpha=auto takes the measured one"
         for alpha in low
     ]
 
 
 def plan_of(config: RunConfig, place: Place) -> str:
-    """The same before anything is trained, and about how long it will take; or what stands in the way."""
+    """`run_words` before anything is trained, with an estimate of the time; or why the run cannot begin."""
     device, _ = place.resolve()
     try:
         problem = prepare(config, Reader(place)(config.data), device)
@@ -88,4 +88,4 @@ def plan_of(config: RunConfig, place: Place) -> str:
             criterion.backward(model, as_unit_float(x[rows]), y[rows])
             took = time.perf_counter() - start
     total = took * math.ceil(len(y) / size) * config.train.epochs
-    return f"{described(model, method, device, config, len(y))}, about {duration(total)} without evaluation"
+    return f"{run_words(model, method, device, config, len(y))}, about {duration(total)} without evaluation"

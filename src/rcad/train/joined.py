@@ -69,7 +69,7 @@ class JoinedUpdate(Update):
         for run, row in zip(runs, self.sums, strict=True):
             run.sums.data = row
         self._owned = {
-            parameter: [mine[name] for mine in names]
+            parameter: [parameters[name] for parameters in names]
             for name, parameter in self.model.get_submodule("network").named_parameters()
         }
 
@@ -94,8 +94,8 @@ class JoinedUpdate(Update):
                 parameter.grad = part
 
     def examples(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        found = [(run.x[mine], run.y[mine]) for run, mine in zip(self._runs, index, strict=True)]
-        return alternating([x for x, _ in found]), alternating([y for _, y in found])
+        batches = [(run.x[rows], run.y[rows]) for run, rows in zip(self._runs, index, strict=True)]
+        return alternating([x for x, _ in batches]), alternating([y for _, y in batches])
 
     def _parts(self, weight: nn.Parameter, tensor: Tensor | None) -> list[Tensor | None]:
         """Views of a tensor that lies in memory as the weight does, or of its copy that does."""
@@ -122,11 +122,11 @@ def _each_its_own(terms: Sequence[Term]) -> Term:
 
 
 def _at_unit_distance(method: Method) -> Method:
-    def near(term: Term) -> Term:
+    def with_unit_alpha(term: Term) -> Term:
         return replace(term, where=replace(term.where, alpha=1.0)) if isinstance(term.where, STEPS) else term
 
-    clean = None if method.clean is None else tuple(map(near, method.clean))
-    return replace(method, recipe=(), clean=clean, extra=tuple(map(near, method.extra)))
+    clean = None if method.clean is None else tuple(map(with_unit_alpha, method.clean))
+    return replace(method, recipe=(), clean=clean, extra=tuple(map(with_unit_alpha, method.extra)))
 
 
 class Team:
@@ -137,7 +137,7 @@ class Team:
 
     Args:
         engine: how steps are taken.
-        said: why runs were not joined, shared with other teams so that nobody is told twice.
+        warnings: those given so far, shared with other teams so that none is given twice.
 
     Attributes:
         queue: the context to be in where its runs go on and its steps are taken.
@@ -146,11 +146,11 @@ class Team:
         epochs: how many have begun here.
     """
 
-    def __init__(self, engine: Engine, device: torch.device, *, said: set[str] | None = None) -> None:
+    def __init__(self, engine: Engine, device: torch.device, *, warnings: set[str] | None = None) -> None:
         self.engine, self.device, self.queue = engine, device, side_stream(device)
         self.runs: dict[Seat, Generator[None, None, Any]] = {}
         self.size = self.epochs = 0
-        self._said = set() if said is None else said
+        self._warnings = set() if warnings is None else warnings
         self._stepper: Stepper | None = None
         self._orders: list[Tensor] = []
         self._answers: dict[str, bool] = {}
@@ -224,7 +224,7 @@ class Team:
         for seat in seats:
             alike.setdefault((seat.plan, tuple(seat.rates)), []).append(seat)
         if len(alike) > 1:
-            self._say("some runs are not joined: expected all of them to stand at the same step, but they do not")
+            self._warn("some runs are not joined: expected all of them to stand at the same step, but they do not")
             return self._part(alike.values())
         update = seats[0].update
         if len(seats) > 1:
@@ -232,7 +232,7 @@ class Team:
                 with timed("join", f"{update.method.name}, {len(seats)} runs", self.device):
                     update = JoinedUpdate([seat.update for seat in seats])
             except InputError as error:
-                self._say(f"the runs are not joined: {error}")
+                self._warn(f"the runs are not joined: {error}")
                 return self._part([seat] for seat in seats)
         self._stepper = stepper_for(update, self.engine)
         self._orders = [seat.order for seat in seats]
@@ -245,16 +245,16 @@ class Team:
             torch.cuda.synchronize(self.device)  # what was launched in the queue that they leave
         teams = []
         for seats in groups:
-            teams.append(Team(self.engine, self.device, said=self._said))
+            teams.append(Team(self.engine, self.device, warnings=self._warnings))
             teams[-1].size = len(seats)
             for seat in seats:
                 seat.team, teams[-1].runs[seat] = teams[-1], self.runs.pop(seat)
         return teams
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         """A text, not an error: whoever keeps the log would keep the runs that an error holds."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._warnings:
+            self._warnings.add(text)
             log.warning(text)
 
     def _take(self) -> None:

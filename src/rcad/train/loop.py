@@ -18,7 +18,7 @@ from rcad.runs.words import epoch_words
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Row
 from rcad.train.step import ALONE, Plan, Ranks, Stepper, Streamed, Update, stepper_for
-from rcad.train.task import Problem, derived, fetched, measuring
+from rcad.train.task import Problem, derived, fetch, launch_metrics
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
@@ -67,18 +67,14 @@ def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = 
     )
 
 
-def finished(course: Generator[None, None, T]) -> T:
-    """What a course returns once all its instalments are taken."""
+def exhaust(course: Generator[None, None, T]) -> T:
+    """Takes all instalments of a course; what it returns at the end."""
     while True:
         try:
             next(course)
         except StopIteration as end:
             value: T = end.value
             return value
-
-
-def unheard(epoch: int, row: Row) -> None:
-    """What is done with an epoch's numbers where nobody keeps them."""
 
 
 class Trainer:
@@ -92,7 +88,7 @@ class Trainer:
 
     Attributes:
         epoch, step: finished epochs, and finished batches of the epoch under way.
-        on_epoch: told the number (from 1) and the row of each epoch that ends.
+        on_epoch: takes the row of each epoch that ends.
         sums: loss, correct predictions and examples of the epoch under way, on the device.
         rows: the numbers of each finished epoch.
         best_epoch, best_score, best_weights: the selected epoch (from 1) so far.
@@ -114,7 +110,7 @@ class Trainer:
         self.ranks = ranks
         if isinstance(problem.train[0], Streamed) or ranks.size > 1:
             engine = "eager"  # see `stepper_for`; and no graph is captured across processes
-        self.on_epoch: Callable[[int, Row], None] = unheard
+        self.on_epoch: Callable[[Row], None] | None = None
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
         self.average = None if config.train.ema is None else copy.deepcopy(self.model).requires_grad_(False)
@@ -131,7 +127,19 @@ class Trainer:
         self.best_weights: dict[str, Tensor] = {}
         self.seconds = 0.0
         self._words = -1, ""
-        update = self._update()
+        update = Update(
+            config=config,
+            method=method,
+            criterion=self.criterion,
+            model=self.model,
+            average=self.average,
+            optimizer=self.optimizer,
+            generator=self.generator,
+            sums=self.sums,
+            classes=problem.classes,
+            x=self.x,
+            y=self.y,
+        )
         if ranks.size > 1:
             from rcad.train.cluster.ranks import RankStepper
 
@@ -145,8 +153,13 @@ class Trainer:
         """The model that is evaluated: the average where there is one."""
         return self.model if self.average is None else self.average
 
-    def tell(self) -> None:
-        """Says how far it is."""
+    @property
+    def begun(self) -> bool:
+        """Whether a step has been taken."""
+        return bool(self.epoch or self.step)
+
+    def report(self) -> None:
+        """Shows how far the run is."""
         epochs = self.config.train.epochs
         if self._words[0] != len(self.rows):
             row = self.rows[-1] if self.rows else {"epoch": 1.0}
@@ -155,7 +168,7 @@ class Trainer:
 
     def fit(self, pause: Callable[[], bool] = lambda: False) -> Outcome:
         """Trains to the end, until `pause()` says so after a step, or until the loss is no longer finite."""
-        return finished(self.course(pause))
+        return exhaust(self.course(pause))
 
     def course(self, pause: Callable[[], bool] = lambda: False) -> Course:
         """`fit` in instalments: yields whenever work was launched, so that others may launch theirs beside it."""
@@ -168,7 +181,8 @@ class Trainer:
             if not (yield from self._run_steps(pause)):
                 self.seconds += time.perf_counter() - start
                 return "interrupted"
-            scores = self._held_out() if len(self.problem.val[1]) else {}
+            val = self.problem.val
+            scores = launch_metrics(self.selected, self.problem, *val, ranks=self.ranks) if len(val[1]) else {}
             yield from self._until_done()
             finite = self._end_epoch(start, scores)
             self.seconds += time.perf_counter() - start
@@ -189,12 +203,9 @@ class Trainer:
             self.selected.load_state_dict(self.best_weights)
 
     def seed_dropout(self) -> None:
-        """Each of several processes has masks of its own."""
+        """Seeds the generator that dropout draws from; each of several processes has masks of its own."""
         own = (self.ranks.rank, self.step) if self.ranks.rank else ()
         torch.manual_seed(derived(self.config.seed, "dropout", self.epoch, *own))
-
-    def _held_out(self) -> dict[str, Tensor]:
-        return measuring(self.selected, self.problem, *self.problem.val, ranks=self.ranks)
 
     def _until_done(self) -> Generator[None, None, None]:
         """Hands over until the device has done what was launched: whoever reads then does not keep others waiting."""
@@ -204,21 +215,6 @@ class Trainer:
             event.record()
             while not event.query():  # type: ignore[no-untyped-call]
                 yield
-
-    def _update(self) -> Update:
-        return Update(
-            config=self.config,
-            method=self.method,
-            criterion=self.criterion,
-            model=self.model,
-            average=self.average,
-            optimizer=self.optimizer,
-            generator=self.generator,
-            sums=self.sums,
-            classes=self.problem.classes,
-            x=self.x,
-            y=self.y,
-        )
 
     def _order(self) -> Tensor:
         """The order in which this epoch takes the examples, on the CPU."""
@@ -250,8 +246,8 @@ class Trainer:
             self.stepper.step(plan)
             yield
             self.step += len(plan.sizes)
-            if plan is not plans[-1]:  # of the last one its epoch tells
-                self.tell()
+            if plan is not plans[-1]:  # the last one is reported with its epoch
+                self.report()
             # After a step, so that every call makes some progress.
             if plan is not plans[-1] and self.stepper.agreed(pause()):
                 return False
@@ -265,14 +261,15 @@ class Trainer:
             row["accuracy"] = 100 * correct / count
         finite = math.isfinite(loss)
         if finite and scores:
-            row |= {f"val_{name}": value for name, value in fetched(scores).items()}
+            row |= {f"val_{name}": value for name, value in fetch(scores).items()}
             self._select(row)
         row["seconds"] = time.perf_counter() - start
         self.rows.append(row)
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
-        self.on_epoch(self.epoch, row)
-        self.tell()
+        if self.on_epoch is not None:
+            self.on_epoch(row)
+        self.report()
         if finite:
             self._grow()
         return finite

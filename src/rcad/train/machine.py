@@ -97,12 +97,12 @@ def side_stream(device: torch.device) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
-    """Deterministic algorithms where wanted; else, on a GPU, the fastest convolutions, found by trying them."""
+def deterministic(enabled: bool, device: torch.device) -> Iterator[None]:
+    """Deterministic algorithms where enabled; else, on a GPU, the fastest convolutions, found by trying them."""
     cudnn = torch.backends.cudnn
     before = torch.are_deterministic_algorithms_enabled(), cudnn.benchmark
-    _be_deterministic(wanted or before[0])
-    cudnn.benchmark = before[1] or (device.type == "cuda" and not wanted)
+    _be_deterministic(enabled or before[0])
+    cudnn.benchmark = before[1] or (device.type == "cuda" and not enabled)
     try:
         yield
     finally:
@@ -110,17 +110,17 @@ def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
         cudnn.benchmark = before[1]
 
 
-def _be_deterministic(wanted: bool) -> None:
-    """Where it is not so already: torch loads its compiler to be told, which takes a second."""
-    if wanted != torch.are_deterministic_algorithms_enabled():
-        torch.use_deterministic_algorithms(wanted)
+def _be_deterministic(enabled: bool) -> None:
+    """Sets the switch where it is not set so already: torch loads its compiler for that, which takes a second."""
+    if enabled != torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(enabled)
 
 
 _turns = threading.RLock()
 
 
 def _new_turns() -> None:
-    """A forked process has one thread, and nobody to wait for."""
+    """In a forked process: nobody is left to release the lock that another thread held."""
     global _turns
     _turns = threading.RLock()
 

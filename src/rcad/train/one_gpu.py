@@ -101,7 +101,7 @@ class OneGPU:
     def __call__(self, work: Work) -> None:
         sharing = [config for config in work.configs if can_share(config)]
         sharing = sharing if len(sharing) > 1 else []
-        rest = [config for config in work.configs if config not in sharing]
+        alone = [config for config in work.configs if config not in sharing]
         device, _ = work.place.resolve()
         if device.type == "cuda":
             keep_kernels(work.place.cache_dir)
@@ -109,7 +109,7 @@ class OneGPU:
             with own_randomness(device, work.listener.progress(sharing[0])), deterministic(False, device):
                 limit = min(self.at_once or most_at_once(work.place.joined), len(sharing))
                 _Teams(replace(work, configs=sharing), limit).go()
-        one_by_one(replace(work, configs=rest))
+        one_by_one(replace(work, configs=alone))
 
 
 class _Teams:
@@ -118,7 +118,7 @@ class _Teams:
     def __init__(self, work: Work, limit: int) -> None:
         self.work, self.limit, self.stop, self.listener = work, limit, work.stop, work.listener
         self.device, self.engine = work.place.resolve()
-        self.said: set[str] = set()
+        self.warnings: set[str] = set()
         self.reader = Reader(work.place)
         size = min(work.place.joined, limit)
         self.waiting = deque(in_groups(work.configs, size))
@@ -142,7 +142,7 @@ class _Teams:
             group = self.waiting.popleft()
             if not all(map(self.work.in_time, group)):
                 continue
-            team = Team(self.engine, self.device, said=self.said)
+            team = Team(self.engine, self.device, warnings=self.warnings)
             for config in group:
                 team.enter(config, self._begun)
             self.teams.append(team)
@@ -154,16 +154,16 @@ class _Teams:
             self.listener.progress(seat.run),
             stop=self.stop,
             reader=self.reader,
-            beside=self.limit,
+            at_once=self.limit,
             seat=seat,
         )
 
-    def _room(self, wanted: int) -> bool:
-        """The first runs go alone until their step has all it needs; that tells how many more there is room for."""
-        here = sum(len(team.runs) for team in self.teams)
-        if not here:
+    def _room(self, count: int) -> bool:
+        """Whether so many more may come. The first go alone until their step has all it needs, and tell what it is."""
+        present = sum(len(team.runs) for team in self.teams)
+        if not present:
             return True
-        if here + wanted > self.limit:
+        if present + count > self.limit:
             return False
         if self.device.type != "cuda":
             return True
@@ -171,7 +171,7 @@ class _Teams:
         if need is None:
             if not all(team.settled for team in self.teams):
                 return False
-            need = (self._reserved() - self.taken_before) / here
+            need = (self._reserved() - self.taken_before) / present
             if all(team.epochs > 1 for team in self.teams):
                 self.need = need
             else:
@@ -179,7 +179,7 @@ class _Teams:
         # Runs that were admitted a moment ago have not taken their share yet.
         promised = need * sum(len(team.runs) for team in self.teams if not team.settled)
         free, _ = torch.cuda.mem_get_info(self.device)
-        return free - promised > spare * need * wanted
+        return free - promised > spare * need * count
 
     def _round(self) -> None:
         """Every run goes on to its next step, and every team takes it."""
@@ -216,12 +216,12 @@ class _Teams:
             self._put_off(team, runs)
 
     def _put_off(self, team: Team, runs: Sequence[RunConfig]) -> None:
-        """Later, and not joined with others any more."""
+        """Puts runs back into the queue, each by itself."""
         torch.cuda.empty_cache()
-        others = sum(len(other.runs) for other in self.teams if other is not team)
-        if not others and team.size == 1:
+        elsewhere = sum(len(other.runs) for other in self.teams if other is not team)
+        if not elsewhere and team.size == 1:
             raise InputError(TOO_LARGE)
-        self.limit = others or self.limit
+        self.limit = elsewhere or self.limit
         self.waiting.extendleft([run] for run in reversed(runs))
 
     def _save_the_others(self) -> None:

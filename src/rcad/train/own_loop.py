@@ -143,7 +143,7 @@ class CapturedStep:
     def __post_init__(self) -> None:
         self.captured = False
         self.reason: str | None = None
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._graphs = Graphs()
         self._held: dict[Kind, _Held] = {}
         self._memory: tuple[Any, ...] | None = None
@@ -171,8 +171,8 @@ class CapturedStep:
             weight, raw, raw_target, step: see `Objective.forward`.
         """
         number = self.criterion._counter.next(step)
-        others = {"weight": weight, "raw": raw, "raw_target": raw_target}
-        batch: Batch = {"x": x, "y": y} | {name: value for name, value in others.items() if value is not None}
+        options = {"weight": weight, "raw": raw, "raw_target": raw_target}
+        batch: Batch = {"x": x, "y": y} | {name: value for name, value in options.items() if value is not None}
         device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         self.captured, self.reason = False, None
         if device.type not in DEVICES or not torch.is_grad_enabled():
@@ -192,7 +192,7 @@ class CapturedStep:
         elif self.reason is None and kind not in self._held and len(self._held) >= MOST:
             self.reason = f"there are more than {MOST} kinds of steps; {self._differing(kind)} changed again"
         if self.reason is not None:
-            self._say(self.reason)
+            self._warn(self.reason)
             moved = mapped(batch, lambda t: t.to(device, non_blocking=True))
             if self._lasting is not None:
                 return self._take(moved, number, device, self.model)
@@ -216,7 +216,7 @@ class CapturedStep:
             self._graphs[kind].replay()
             self.captured = True
         elif held.refused is not None:
-            self.reason = self._say(held.refused)
+            self.reason = self._warn(held.refused)
         self._steady += 1
         assert held.losses is not None
         total, parts, output = held.losses
@@ -316,16 +316,16 @@ class CapturedStep:
 
     def _addresses(self) -> tuple[Any, ...]:
         """Where everything lies that a step reads and writes, and which weights learn."""
-        found: list[Any] = []
+        places: list[Any] = []
         for net in (self.model, self.average):
             for module in () if net is None else net.modules():
                 for tensor in (*module._parameters.values(), *module._buffers.values()):
                     if tensor is not None:
-                        found += (address(tensor), tensor.requires_grad)
-        found += self._form.addresses()
+                        places += (address(tensor), tensor.requires_grad)
+        places += self._form.addresses()
         if self.scaler is not None and self.scaler._scale is not None:
-            found.append(address(self.scaler._scale))
-        return tuple(found)
+            places.append(address(self.scaler._scale))
+        return tuple(places)
 
     def _obstacle(self, device: torch.device) -> str | None:
         """Why no step of this model and optimizer can be captured."""
@@ -393,17 +393,17 @@ class CapturedStep:
             return
         if self._queue is None or self._queue.device != device:
             self._queue = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        here = torch.cuda.current_stream(device)
-        self._queue.wait_stream(here)
+        current = torch.cuda.current_stream(device)
+        self._queue.wait_stream(current)
         try:
             with torch.cuda.stream(self._queue):
                 yield
         finally:
-            here.wait_stream(self._queue)
+            current.wait_stream(self._queue)
 
-    def _say(self, reason: str) -> str:
-        if reason not in self._said:
-            self._said.add(reason)
+    def _warn(self, reason: str) -> str:
+        if reason not in self._warned:
+            self._warned.add(reason)
             log.warning("rcad.capture: the step is taken eagerly, since %s", reason)
         return reason
 

@@ -92,13 +92,13 @@ class GraphForm:
 
     def addresses(self) -> list[int]:
         """Where the tensors lie that it reads and writes."""
-        found = []
+        places = []
         for group in self.optimizer.param_groups:
-            found.append(len(group["params"]))
+            places.append(len(group["params"]))
             for parameter in group["params"]:
                 memory = self.optimizer.state.get(parameter, {})
-                found += [address(value) for value in (parameter, *memory.values()) if isinstance(value, Tensor)]
-        return found
+                places += [address(value) for value in (parameter, *memory.values()) if isinstance(value, Tensor)]
+        return places
 
 
 def address(tensor: Tensor) -> int:
@@ -111,13 +111,13 @@ def address(tensor: Tensor) -> int:
 
 def leaves_of(batch: Batch) -> dict[str, Any]:
     """The values of a batch by their names, those of mappings too."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, value in batch.items():
         if isinstance(value, Mapping):
-            found.update({f"{name}.{key}": item for key, item in value.items()})
+            leaves.update({f"{name}.{key}": item for key, item in value.items()})
         else:
-            found[name] = value
-    return found
+            leaves[name] = value
+    return leaves
 
 
 def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:

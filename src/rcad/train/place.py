@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rcad.errors import InputError, expanded, finite, one_of, whole
+from rcad.runs.config import RunConfig
+from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 
 if TYPE_CHECKING:
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 EngineName = Literal["auto", "eager", "graph", "compile"]
 Engine = Literal["eager", "graph", "compile"]
 ENGINES = get_args(EngineName)
-
-
 StoreMode = Literal["shared", "return"]
 
 
@@ -46,8 +46,8 @@ class Executor:
     @staticmethod
     def parse(text: str, **options: Any) -> Executor:
         """The one of "ray" or "ray://HOST:PORT"."""
-        name, found, address = text.partition("://")
-        if name != "ray" or (found and not address):
+        name, separator, address = text.partition("://")
+        if name != "ray" or (separator and not address):
             raise InputError(f"expected the executor ray or ray://HOST:PORT, but got {text!r}")
         return Executor(address or None, **options)
 
@@ -93,6 +93,11 @@ class Place:
         store = Store.open(runs, create=False) if runs.exists() else Store(runs)
         return Place(store, **options)  # type: ignore[arg-type]
 
+    def final_record(self, config: RunConfig) -> RunRecord | None:
+        """The record of a run that is over, done or diverged; None where it is not."""
+        record = self.store.record(config)
+        return record if record is not None and record.is_final else None
+
     def resolve(self) -> tuple[torch.device, Engine]:
         """The device and the engine themselves; what cannot be had here is an InputError."""
         from rcad.train.machine import pick_device
@@ -117,5 +122,5 @@ def world() -> tuple[int, int, int] | None:
 
 def follows() -> bool:
     """Whether this is one of torchrun's processes, but not the first, which speaks for all."""
-    found = world()
-    return found is not None and found[0] > 0
+    process = world()
+    return process is not None and process[0] > 0

@@ -28,7 +28,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.words import title
 from rcad.train.place import Place
 from rcad.train.progress import Progress
-from rcad.train.scheduler import Work, suitable
+from rcad.train.scheduler import Work, choose_backend
 from rcad.train.stop import stopping
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -38,7 +38,7 @@ ATTEMPTS = 3
 """A run during which so many workers died is at fault itself."""
 PATIENCE_S = 60.0
 """How long a worker may take to save its run."""
-_POLL_S, _TELL_S = 0.2, 0.5
+_POLL_S, _SEND_S = 0.2, 0.5
 
 
 @dataclass(frozen=True)
@@ -94,19 +94,19 @@ class _Crew:
         self._deaths: Counter[RunConfig] = Counter()
         self._progress = {config_id(config): work.listener.progress(config) for config in work.configs}
         self._problem: Exception | None = None
-        self._asked = False
 
     def go(self, devices: Sequence[str]) -> None:
-        self._workers = [self._started(device) for device in devices[: len(self._waiting)]]
+        self._workers = [self._start(device) for device in devices[: len(self._waiting)]]
         for worker in self._workers:
             self._hand_out(worker)
+        asked_to_end = False
         while busy := [worker for worker in self._workers if worker.at_work]:
-            if self._ending() and not self._asked:
-                self._asked = True
+            if self._ending() and not asked_to_end:
+                asked_to_end = True
                 for worker in busy:
                     worker.process.terminate()  # its runs take it as a request to save and stop
             for pipe in wait([worker.pipe for worker in busy], _POLL_S):
-                self._hear(next(worker for worker in busy if worker.pipe is pipe))
+                self._listen(next(worker for worker in busy if worker.pipe is pipe))
         if self._problem is not None:
             raise self._problem
 
@@ -133,23 +133,22 @@ class _Crew:
             with contextlib.suppress(BrokenPipeError):  # it has died; what it says, nothing, tells so
                 worker.pipe.send(share)
 
-    def _hear(self, worker: _Worker) -> None:
+    def _listen(self, worker: _Worker) -> None:
         try:
             kind, *words = worker.pipe.recv()
         except (EOFError, ConnectionResetError):
             self._replace(worker)
             return
-        if kind in ("overall", "detail", "note"):
-            getattr(self._progress[words[0]], kind)(*words[1:])
+        if kind == "over":
+            self._problem = self._problem or words[0]
+            self._hand_out(worker)
         elif kind == "ended":
             worker.runs.pop(words[0], None)
             self._work.listener.ended(self._work.place.store.get(words[0]))
         elif kind == "busy":
             self._work.listener.busy(worker.runs.pop(words[0]), BusyError(*words))
         else:
-            if self._problem is None and kind in ("refused", "failed"):
-                self._problem = InputError(*words) if kind == "refused" else RuntimeError(words[0])
-            self._hand_out(worker)
+            getattr(self._progress[words[0]], kind)(*words[1:])
 
     def _replace(self, worker: _Worker) -> None:
         """A worker has died: another takes its place, and its runs go on from their checkpoints, one by one."""
@@ -169,10 +168,10 @@ class _Crew:
                 )
                 return
             self._waiting.appendleft([config])
-        self._workers.append(fresh := self._started(worker.device))
+        self._workers.append(fresh := self._start(worker.device))
         self._hand_out(fresh)
 
-    def _started(self, device: str) -> _Worker:
+    def _start(self, device: str) -> _Worker:
         context: Any = multiprocessing.get_context(START)
         ours, theirs = context.Pipe()
         place = replace(self._work.place, device=device, devices=())
@@ -185,7 +184,7 @@ class _Crew:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Variables that a process hears only when it starts."""
+    """Inside, processes start with one thread each: they read these variables only then."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)
     try:
@@ -203,7 +202,7 @@ def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the parent's to hear, which then asks once
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    def tell(*message: Any) -> None:
+    def send(*message: Any) -> None:
         with contextlib.suppress(BrokenPipeError):
             pipe.send(message)
 
@@ -212,63 +211,70 @@ def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:
             share = pipe.recv()
         except (EOFError, OSError):
             return
-        tell(*answer(share, place, at_once, Telling(tell)))
+        send("over", make_share(share, place, at_once, Sender(send)))
 
 
-def answer(share: Sequence[RunConfig], place: Place, at_once: int | None, listener: Telling) -> tuple[str, ...]:
-    """Makes these runs, and says how that went: ("over",), ("stopped",), ("refused", why), ("failed", why, where)."""
+def make_share(share: Sequence[RunConfig], place: Place, at_once: int | None, listener: Sender) -> Exception | None:
+    """Makes these runs; returns what went wrong, if anything did."""
     try:
         for config in share:
             imported(config.method)
         with stopping() as stop:
-            suitable(share, place, at_once, processes=1)(Work(share, place, stop, listener))
-    except (InputError, MissingExtraError) as error:
-        return "refused", str(error)
+            choose_backend(share, place, at_once, processes=1)(Work(share, place, stop, listener))
     except KeyboardInterrupt:
-        return ("stopped",)
+        pass
     except Exception as error:
-        return "failed", f"{type(error).__name__}: {error}", traceback.format_exc()
-    return ("over",)
+        return portable(error)
+    return None
 
 
-class Telling:
-    """What a worker's runs tell, sent to where the listener is: a kind, the run's id, and words."""
+def portable(error: Exception) -> Exception:
+    """The error as another process can raise it: an InputError, or a RuntimeError with the traceback as its note."""
+    if isinstance(error, InputError | MissingExtraError):
+        return InputError(str(error))
+    failure = RuntimeError(f"{type(error).__name__}: {error}")
+    failure.add_note(traceback.format_exc())
+    return failure
 
-    pace = 0.0  # the time limit is kept where the listener is
 
-    def __init__(self, tell: Callable[..., None]) -> None:
-        self._tell = tell
+class Sender:
+    """The listener of a worker's runs: sends to the other process a kind, the run's id, and words."""
+
+    pace = 0.0  # the time limit is kept where the messages go
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
 
     def progress(self, config: RunConfig) -> Progress:
-        return _Told(self._tell, config_id(config))
+        return _SentProgress(self._send, config_id(config))
 
     def ended(self, record: RunRecord) -> None:
-        self._tell("ended", record.id)
+        self._send("ended", record.id)
 
     def busy(self, config: RunConfig, error: BusyError) -> None:
-        self._tell("busy", config_id(config), error.owner)
+        self._send("busy", config_id(config), error.owner)
 
 
-class _Told:
+class _SentProgress:
     """A run's Progress that is sent on, now and then."""
 
-    def __init__(self, tell: Callable[..., None], run: str) -> None:
-        self._tell, self._run, self._last = tell, run, float("-inf")
+    def __init__(self, send: Callable[..., None], run: str) -> None:
+        self._send, self._run, self._last = send, run, float("-inf")
 
     def overall(self, *words: Any) -> None:
-        if time.monotonic() - self._last >= _TELL_S:
+        if time.monotonic() - self._last >= _SEND_S:
             self._last = time.monotonic()
-            self._tell("overall", self._run, *words)
+            self._send("overall", self._run, *words)
 
     def detail(self, *words: Any) -> None:
         """Several at once would take each other's place on the screen."""
 
     def note(self, text: str) -> None:
-        self._tell("note", self._run, text)
+        self._send("note", self._run, text)
 
 
 def _end_with_parent() -> None:
-    """Nobody should keep a run locked for a parent that was killed."""
+    """Ends this process with its parent, so that no run stays locked."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -5,11 +5,11 @@ People see bars on a terminal, one line that changes in a notebook, and a line e
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -23,9 +23,9 @@ class Progress(Protocol):
     """Shows how far something is. Every call is cheap: none of them makes a GPU wait."""
 
     def overall(self, done: float, total: float, text: str) -> None:
-        """So much of all that was asked for is behind; the text says what is going on."""
+        """So much of the whole work is done; the text says what is going on."""
 
-    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         """A piece of work inside it, e.g. ("decoding images", 300, 60000); a new one takes the last one's place.
 
         Args:
@@ -43,7 +43,7 @@ class Silent:
     def overall(self, done: float, total: float, text: str) -> None:
         pass
 
-    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -80,37 +80,28 @@ KERNEL = "JPY_PARENT_PID"
 """Set for a notebook's kernel and so for its `!rcad train`: what looks like a terminal there cannot move its cursor."""
 
 
-@contextlib.contextmanager
-def shown(*, quiet: bool = False, as_json: bool = False, answer_first: bool = False) -> Iterator[Progress]:
+def show_progress(
+    *, quiet: bool = False, as_json: bool = False, answer_first: bool = False
+) -> AbstractContextManager[Progress]:
     """The Progress that suits who looks: nothing for `quiet`, no lines beside JSON; `answer_first` as in `Lines`."""
-    if quiet or (as_json and KERNEL in os.environ):
-        yield SILENT
-    elif is_terminal(sys.stderr) and KERNEL in os.environ:
-        with Overwritten() as line:
-            yield line
-    elif is_terminal(sys.stderr):
-        with Bars() as bars:
-            yield bars
-    elif as_json:
-        yield SILENT
-    elif (display := _notebook()) is not None:
-        yield Cell(display)
-    else:
-        yield Lines(answer_first=answer_first)
+    in_notebook = KERNEL in os.environ
+    if quiet or (as_json and in_notebook):
+        return nullcontext(SILENT)
+    if is_terminal(sys.stderr):
+        return Overwritten() if in_notebook else Bars()
+    if as_json:
+        return nullcontext(SILENT)
+    display = _notebook()
+    return nullcontext(Lines(answer_first=answer_first) if display is None else Cell(display))
 
 
-@contextlib.contextmanager
-def watched(given: Progress | None) -> Iterator[Progress]:
+def watched(progress: Progress | None) -> AbstractContextManager[Progress]:
     """The Progress that a caller from Python gave; else one where a person looks, and silence in a script's log."""
-    if given is not None:
-        yield given
-    elif (display := _notebook()) is not None:
-        yield Cell(display)
-    elif is_terminal(sys.stderr) and find_spec("rich") is not None:
-        with Bars() as bars:
-            yield bars
-    else:
-        yield SILENT
+    if progress is not None:
+        return nullcontext(progress)
+    if (display := _notebook()) is not None:
+        return nullcontext(Cell(display))
+    return Bars() if is_terminal(sys.stderr) and find_spec("rich") is not None else nullcontext(SILENT)
 
 
 def _notebook() -> Any:
@@ -125,20 +116,20 @@ def _notebook() -> Any:
 class _Clock:
     """How long a piece of work has taken and will take; it starts when the piece is first heard of."""
 
-    def __init__(self, done: float, what: str = "") -> None:
-        self._started, self._first, self.what = time.monotonic(), done, what
+    def __init__(self, done: float, activity: str = "") -> None:
+        self._started, self._first, self.activity = time.monotonic(), done, activity
 
     def words(self, done: float, total: float) -> str:
         """2m 05s left, or what has passed where nobody can know."""
-        passed, here = time.monotonic() - self._started, done - self._first
-        if here > 0 and total > done:
-            return f"{duration(passed * (total - done) / here)} left"
+        passed, progress = time.monotonic() - self._started, done - self._first
+        if progress > 0 and total > done:
+            return f"{duration(passed * (total - done) / progress)} left"
         return f"{duration(passed)} elapsed"
 
 
 def _counted(done: float, total: float, unit: str) -> str:
-    one = size if unit == "B" else "{:,}".format
-    return f"{one(int(done))} of {one(int(total))}" if total else one(int(done))
+    text = size if unit == "B" else "{:,}".format
+    return f"{text(int(done))} of {text(int(total))}" if total else text(int(done))
 
 
 class Lines:
@@ -148,7 +139,7 @@ class Lines:
         answer_first: they go to stderr, so that stdout begins with the answer; else they are the log, on stdout.
     """
 
-    every = LINE_S
+    seconds = LINE_S
 
     def __init__(self, *, answer_first: bool = False) -> None:
         self._answer_first = answer_first  # not the stream itself, which tests and notebooks change
@@ -161,36 +152,34 @@ class Lines:
         if self._is_due("overall") or done >= total:
             self._say(f"{text}  {self._whole.words(done, total)}")
 
-    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
-        if what != self._piece.what:
-            self._piece = _Clock(done, what)
-            self._next["detail"] = time.monotonic() + self.every  # what is done in a moment needs no line
+    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
+        if activity != self._piece.activity:
+            self._piece = _Clock(done, activity)
+            self._next["detail"] = time.monotonic() + self.seconds  # what is done in a moment needs no line
         elif self._is_due("detail"):
-            self._say(f"{what} {_counted(done, total, unit)}  {self._piece.words(done, total)}")
+            self._say(f"{activity} {_counted(done, total, unit)}  {self._piece.words(done, total)}")
         if 0 < total <= done:
             self._piece = _Clock(0.0)  # the next of this name is another one, with a time of its own
 
     def note(self, text: str) -> None:
-        self._print(text)
+        with suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
+            print(visible(text), file=sys.stderr if self._answer_first else sys.stdout, flush=True)
 
     def _is_due(self, name: str) -> bool:
         now = time.monotonic()
         if due := now >= self._next[name]:
-            self._next[name] = now + self.every
+            self._next[name] = now + self.seconds
         return due
 
     def _say(self, text: str) -> None:
-        self._print(text)
-
-    def _print(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
-            print(visible(text), file=sys.stderr if self._answer_first else sys.stdout, flush=True)
+        """A line that says how far the work is."""
+        self.note(text)
 
 
 class Overwritten(Lines):
     """One line that goes back to its start, which is all that a notebook shows of a command's terminal; notes stay."""
 
-    every = CELL_S
+    seconds = CELL_S
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +193,7 @@ class Overwritten(Lines):
 
     def note(self, text: str) -> None:
         self._say("")
-        self._print(text)
+        super().note(text)
 
     def _say(self, text: str) -> None:
         if text or self._length:
@@ -215,7 +204,7 @@ class Overwritten(Lines):
 class Cell(Lines):
     """One line of a notebook that changes in place, by notes too: forty runs are not forty lines above the result."""
 
-    every = CELL_S
+    seconds = CELL_S
 
     def __init__(self, display: Any) -> None:
         super().__init__()
@@ -223,9 +212,6 @@ class Cell(Lines):
         self._handle: Any = None
 
     def note(self, text: str) -> None:
-        self._say(text)
-
-    def _say(self, text: str) -> None:
         bundle = {"text/plain": text}
         if self._handle is None:
             self._handle = self._display(bundle, raw=True, display_id=True)
@@ -285,22 +271,22 @@ class Bars:
         self._bars.below = visible(below)
         self._draw("overall", "", done, total, text)
 
-    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         if total and done >= total:
             if "detail" in self._tasks:
                 self._bars.remove_task(self._tasks.pop("detail")[0])
         else:
-            self._draw("detail", what, done, total, f"{what} {_counted(done, total, unit)}")
+            self._draw("detail", activity, done, total, f"{activity} {_counted(done, total, unit)}")
 
     def note(self, text: str) -> None:
         from rich.text import Text
 
         self.console.print(Text(visible(text)), soft_wrap=True)
 
-    def _draw(self, bar: str, what: str, done: float, total: float, text: str) -> None:
+    def _draw(self, bar: str, activity: str, done: float, total: float, text: str) -> None:
         task, clock = self._tasks.get(bar, (None, None))
-        if clock is None or clock.what != what:
-            clock = _Clock(done, what)
+        if clock is None or clock.activity != activity:
+            clock = _Clock(done, activity)
             if task is None:
                 task = self._bars.add_task(visible(text), total=None, clock=clock)
             self._tasks[bar] = task, clock

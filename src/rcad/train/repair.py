@@ -18,7 +18,7 @@ from rcad.runs.store import CONFIG, EVALUATION, LAST, LOG, RECORD, WEIGHTS, Stor
 from rcad.runs.verify import Damage, check_run
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
-from rcad.train.scheduler import Outcome, schedule
+from rcad.train.scheduler import Outcome, check_data, schedule
 
 AGAIN = ".again"
 """The folder of runs, inside the damaged one, where they are trained again: the old record stays until the new one is
@@ -70,19 +70,17 @@ def _config(store: Store, run: str) -> RunConfig:
 def _mend(store: Store, damage: Damage, progress: Progress) -> None:
     if damage.cure == "train" or damage.path == store.folder(damage.run) / CONFIG:
         return
-    kept = f", kept as {set_aside(damage.path).name}" if os.path.lexists(damage.path) else ""
+    aside = f", kept as {set_aside(damage.path).name}" if os.path.lexists(damage.path) else ""
     if damage.cure == "write":
         write_log(damage.path, store.get(damage.run).epochs)
-        progress.note(f"{damage.path}: written again from the record{kept}")
+        progress.note(f"{damage.path}: written again from the record{aside}")
     else:
-        progress.note(f"{damage.path}: set aside{kept}")
+        progress.note(f"{damage.path}: set aside{aside}")
 
 
 def _trained(configs: Mapping[str, RunConfig], place: Place, progress: Progress) -> Outcome:
-    from rcad.train.run import check_data_of_finished
-
     store = place.store
-    check_data_of_finished([one for run, one in configs.items() if _readable(store, run)], place, progress)
+    check_data([config for run, config in configs.items() if _readable(store, run)], place, progress)
     second = Store.open(store.path / AGAIN)
     for run in configs:
         if not _readable(store, run) and (store.checkpoint(run) / LAST).is_file():
@@ -119,8 +117,8 @@ def _take_over(store: Store, second: Store, record: RunRecord) -> None:
     second.remove(run)
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.is_file() and other.is_file() and cmp(one, other, shallow=False)
+def _same(new: Path, old: Path) -> bool:
+    return new.is_file() and old.is_file() and cmp(new, old, shallow=False)
 
 
 def _readable(store: Store, run: str) -> RunRecord | None:

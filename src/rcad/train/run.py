@@ -5,24 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import without_defaults
-from rcad.loss.methods import method_defaults
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
-from rcad.train.describe import data_words, described, low_alpha, network_words
-from rcad.train.loop import Course, Trainer, finished, unheard
+from rcad.train.describe import data_words, low_alpha, network_words, run_words
+from rcad.train.loop import Course, Trainer, exhaust
 from rcad.train.machine import (
     deterministic,
     device_words,
@@ -34,6 +32,7 @@ from rcad.train.machine import (
 )
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
+from rcad.train.scheduler import canonical_config
 from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
@@ -51,25 +50,18 @@ class Stopped(Exception):
     """Asked to stop in the middle of an evaluation."""
 
 
-@dataclass(eq=False)
 class Execution:
-    """A run whose lock is held.
+    """A run whose lock is held. Of several processes that make it, the first alone reads and writes.
 
     Args:
         trainer: fresh; `course` restores it from a checkpoint where there is one.
-        beside: how many runs share the device, for the record.
-        ranks: the processes that make the run; the first alone reads and writes.
+        at_once: how many runs share the device, for the record.
     """
 
-    config: RunConfig
-    place: Place
-    trainer: Trainer
-    beside: int
-    ranks: Ranks = ALONE
-    started: str = field(default_factory=utc_now)
-
-    def __post_init__(self) -> None:
-        self.store, run = self.place.store, config_id(self.config)
+    def __init__(self, place: Place, trainer: Trainer, at_once: int) -> None:
+        self.place, self.trainer, self.at_once = place, trainer, at_once
+        self.config, self.ranks, self.started = trainer.config, trainer.ranks, utc_now()
+        self.store, run = place.store, config_id(self.config)
         self.folder, self.log = self.store.folder(run), self.store.log(run)
         self.checkpoint = self.store.checkpoint(run) / LAST
 
@@ -79,13 +71,13 @@ class Execution:
             self._resume()
         share_trainer(self.trainer)
         self._write("running")
-        self.trainer.tell()
+        self.trainer.report()
         with LogWriter(self.log) if self.ranks.leads else nullcontext() as log:
-            self.trainer.on_epoch = unheard if log is None else lambda epoch, row: log.append(row)
+            self.trainer.on_epoch = None if log is None else log.append
             try:
                 outcome = yield from self._fit(stop)
             finally:
-                self.trainer.on_epoch = unheard  # no cycle may keep a GPU's memory
+                self.trainer.on_epoch = None  # no cycle may keep a GPU's memory
         if outcome == "done" and not self.ranks.any(stop.is_set()):
             try:
                 return self._finish(stop)
@@ -101,29 +93,25 @@ class Execution:
         if (record := self.store.record(self.config)) is not None:
             self.started = record.started
         rows = self._logged_rows()
-        lost: list[str] = []
-        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)):
-            if not path.exists():
-                continue
+        damages: list[str] = []
+        for path in filter(Path.exists, (self.checkpoint, self.checkpoint.with_name(BEFORE))):
             try:
                 restore_trainer(self.trainer, path)
-            except DamagedError as error:
-                lost.append(f"{error.words}; it is kept as {set_aside(path).name}")
-            else:
                 break
+            except DamagedError as error:
+                damages.append(f"{error.words}; it is kept as {set_aside(path).name}")
         trainer = self.trainer
-        here = f"after epoch {trainer.epoch}, step {trainer.step}"
-        going_on = bool(trainer.epoch or trainer.step)
-        for words in lost:
-            log.warning("%s, and the run %s", words, f"goes on {here}" if going_on else "starts over")
-        if going_on:
-            trainer.progress.note(f"going on {here}")
+        position = f"after epoch {trainer.epoch}, step {trainer.step}"
+        for words in damages:
+            log.warning("%s, and the run %s", words, f"goes on {position}" if trainer.begun else "starts over")
+        if trainer.begun:
+            trainer.progress.note(f"going on {position}")
         # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
-        if rows != (held := finite_or_none(trainer.rows)):
-            write_log(self.log, held)
+        if rows != (saved := finite_or_none(trainer.rows)):
+            write_log(self.log, saved)
 
     def _logged_rows(self) -> list[dict[str, Any]]:
-        """What the log holds; a damaged one is kept aside, and made again from the checkpoint."""
+        """The rows of the log; a damaged one is set aside, and made again from the checkpoint."""
         try:
             return read_log(self.log)
         except InputError as error:
@@ -145,7 +133,7 @@ class Execution:
                 return outcome
             start = time.monotonic()
             save_trainer(self.trainer, self.checkpoint)
-            spent = (time.monotonic() - start) * self.beside
+            spent = (time.monotonic() - start) * self.at_once
             wait, due = max(self.place.checkpoint_seconds, spent / SAVING_SHARE), math.inf
 
     def _finish(self, stop: Stop) -> RunRecord:
@@ -154,16 +142,16 @@ class Execution:
         last, weights = {}, {}
         if self.config.train.selection == "best":
             # An epoch chosen on few examples may be a poor one by chance: the last one's numbers stand beside it.
-            last = {f"last_{name}": value for name, value in self._measured("test", stop).items()}
+            last = self._metrics("last", stop)
             weights = {name: value.clone() for name, value in trainer.selected.state_dict().items()}
         trainer.restore_selected()
         start = time.perf_counter()
         try:
-            metrics = {f"test_{name}": value for name, value in self._measured("test", stop).items()}
+            metrics = self._metrics("test", stop)
             seconds = time.perf_counter() - start
             metrics |= last
             if len(problem.val[1]):
-                metrics |= {f"val_{name}": value for name, value in self._measured("val", stop).items()}
+                metrics |= self._metrics("val", stop)
         except Stopped:
             if weights:
                 trainer.selected.load_state_dict(weights)
@@ -179,18 +167,19 @@ class Execution:
             path.unlink(missing_ok=True)
         return record
 
-    def _measured(self, split: Literal["test", "val"], stop: Stop) -> dict[str, float]:
-        """The metrics of the weights that are there; where nobody shares them, a stop between two is a `Stopped`."""
-        problem = self.trainer.problem
+    def _metrics(self, prefix: Literal["last", "test", "val"], stop: Stop) -> dict[str, float]:
+        """Those of the current weights; `Stopped` after a batch where a single process is asked to stop."""
+        trainer, problem = self.trainer, self.trainer.problem
 
-        def told(done: int, total: int) -> None:
-            self.trainer.progress.detail("evaluating", done, total)
+        def on_batch(done: int, total: int) -> None:
+            trainer.progress.detail("evaluating", done, total)
             if stop.is_set() and self.ranks.size == 1:
                 raise Stopped
 
-        x, y = getattr(problem, split)
-        final = split == "test"
-        return measure(self.trainer.selected, problem, x, y, calibration=final, progress=told, ranks=self.ranks)
+        x, y = problem.val if prefix == "val" else problem.test
+        options: Any = {"calibration": prefix != "val", "on_batch": on_batch, "ranks": self.ranks}
+        metrics = measure(trainer.selected, problem, x, y, **options)
+        return {f"{prefix}_{name}": value for name, value in metrics.items()}
 
     def _write(
         self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
@@ -222,9 +211,9 @@ class Execution:
         return record
 
     def _resolved(self) -> dict[str, str]:
-        """What the config left open."""
+        """The values that the config left open."""
         # Times and memory are those of all the runs that shared the device.
-        shared = f", {self.beside} runs at once" if self.beside > 1 else ""
+        shared = f", {self.at_once} runs at once" if self.at_once > 1 else ""
         source = self.trainer.problem.source
         return {
             **({"data": source} if source else {}),
@@ -238,11 +227,6 @@ TOO_LARGE = (
     "expected the run to fit into the GPU's memory, but there was too little; "
     "make train.batch_size smaller (and train.accumulate larger)"
 )
-
-
-def canonical_config(config: RunConfig) -> RunConfig:
-    """The same run with its method's defaults left out, so that writing one out does not make another run."""
-    return replace(config, method=without_defaults(config.method, method_defaults()))
 
 
 def run(
@@ -264,11 +248,11 @@ def run(
         own_randomness(where, progress),
         deterministic(config.train.deterministic, where),
         side_stream(where),
-        stopping() if stop is None else nullcontext(stop) as asked,
+        stopping() if stop is None else nullcontext(stop) as stop,
     ):
         try:
             reader = reader or Reader(place)
-            return finished(begin(config, place, progress, stop=asked, reader=reader, ranks=ranks))
+            return exhaust(begin(config, place, progress, stop=stop, reader=reader, ranks=ranks))
         except torch.OutOfMemoryError:
             raise InputError(TOO_LARGE) from None
 
@@ -280,7 +264,7 @@ def begin(
     *,
     stop: Stop,
     reader: Reader,
-    beside: int = 1,
+    at_once: int = 1,
     seat: Seat | None = None,
     ranks: Ranks = ALONE,
 ) -> Generator[None, None, RunRecord]:
@@ -289,7 +273,7 @@ def begin(
     Args:
         stop: asks the run to stop.
         reader: of data, which runs of one grid share.
-        beside: how many runs share the device.
+        at_once: how many runs share the device.
         seat: its place among runs that take their steps together.
         ranks: the processes that make it together; all of them call this.
     """
@@ -300,71 +284,52 @@ def begin(
     whose = f"run {config_id(config)}"
     try:
         with timed("data", whose, device):
-            heard = _Heard(progress, stop) if ranks.size == 1 else progress
-            dataset = ranks.together(lambda: reader(config.data, heard))
+            while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
+            dataset = ranks.together(lambda: reader(config.data, while_reading))
     except InputError:
-        if ranks.size == 1 and (record := _finished(store, config)) is not None:
+        if ranks.size == 1 and (record := place.final_record(config)) is not None:
             return record  # a result stays good when its data are no longer there
         raise
     problem = ranks.together(lambda: prepare(config, dataset, device))
-    ranks.together(lambda: _check_same_data(store, config, problem) if ranks.leads else None)
-    if ranks.any(problem.fingerprint != ranks.told(lambda: problem.fingerprint)):
+    ranks.together(lambda: check_same_data(store, config, problem) if ranks.leads else None)
+    if ranks.any(problem.fingerprint != ranks.of_first(lambda: problem.fingerprint)):
         raise InputError(f"expected {config.data.name} to be the same for all {ranks.size} processes, but it is not")
-    if (record := ranks.told(lambda: _finished(store, config))) is not None:
+    if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
         return record
     if ranks.size == 1:
         stop.before_work()
     stop.at_once = False
     with timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
-        trainer = Trainer(config, problem, method, ranks.prepared(model), progress, engine, seat, ranks)
+        trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, seat, ranks)
     progress.note(data_words(dataset, problem))
-    progress.note(described(trainer.model, method, device, config, len(problem.train[1])))
+    progress.note(run_words(trainer.model, method, device, config, len(problem.train[1])))
     for warning in low_alpha(method, problem):
         progress.note(warning)
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
     with claim, suitable_threads(problem.train[0]):
-        if (record := ranks.told(lambda: _finished(store, config))) is not None:
+        if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
             return record
-        return (yield from Execution(config, place, trainer, beside, ranks).course(stop))
+        return (yield from Execution(place, trainer, at_once).course(stop))
 
 
-class _Heard:
+class _Interruptible:
     """A Progress of work that a signal ends at once."""
 
     def __init__(self, progress: Progress, stop: Stop) -> None:
         self._progress, self._stop = progress, stop
         self.overall, self.note = progress.overall, progress.note
 
-    def detail(self, what: str, done: int, total: int, unit: str = "") -> None:
+    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         self._stop.before_work()
-        self._progress.detail(what, done, total, unit)
+        self._progress.detail(activity, done, total, unit)
 
 
-def check_data_of_finished(configs: Sequence[RunConfig], place: Place, progress: Progress) -> None:
-    """Files of one's own may have changed since a run was finished: then its numbers are not those of this command.
-
-    Data that are no longer there say nothing.
-    """
-    reader = Reader(place)
-    for config in configs:
-        try:
-            dataset = reader(config.data, progress)
-        except InputError:
-            continue
-        _check_same_data(place.store, config, prepare(config, dataset, torch.device("cpu")))
-
-
-def _check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
-    """A record, finished or not, belongs to the data it was made from, whatever stands under their name now."""
+def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
+    """Refuses a run that was begun on other data than those that have this name now."""
     record = store.record(config)
     if record is not None and not same_data(record.data_sha256, problem.fingerprint):
         raise InputError(
             f"expected the data that run {record.id} was made from, but {config.data.name} has changed since; "
             f"remove that run (rcad runs prune) or use another folder of runs"
         )
-
-
-def _finished(store: Store, config: RunConfig) -> RunRecord | None:
-    record = store.record(config)
-    return record if record is not None and record.is_final else None

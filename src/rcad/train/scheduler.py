@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from rcad.data.dataset import parse_spec
-from rcad.errors import InputError, cores, whole
-from rcad.loss.method_rows import check_named
+from rcad.errors import InputError, cores
+from rcad.loss.method_rows import check_named, without_defaults
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.words import plural, said, said_held_out, title
+from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
@@ -34,9 +33,7 @@ log = logging.getLogger("rcad")
 LEFT = 2
 """The exit code where runs are left: to other processes, or for want of time."""
 SHOW_S = 0.05
-Told = Callable[[RunRecord, bool], str]
-"""A run's end in one line; the flag says that it had been finished before."""
-short: Told = partial(said, most=2)
+"""Seconds between two changes of what is shown."""
 
 
 class Backend(Protocol):
@@ -52,7 +49,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class Work:
-    """Runs to be made, and who wants to know of them: all that a backend is given.
+    """Runs to be made: all that a backend is given.
 
     Args:
         configs: without a final record, each once.
@@ -63,15 +60,15 @@ class Work:
     configs: Sequence[RunConfig]
     place: Place
     stop: Stop
-    listener: Hearing
+    listener: Listener
 
     def in_time(self, config: RunConfig) -> bool:
         """Whether a run can end before the time is up, at the pace of the last one that ended; else do not begin it."""
         return self.stop.lets_begin(self.listener.pace * cost(config))
 
 
-class Hearing(Protocol):
-    """Is told of runs by whoever makes them.
+class Listener(Protocol):
+    """Is told of runs by the backend that makes them.
 
     Attributes:
         pace: seconds for a unit of `cost`, of the last run that ended; 0.0 before one has.
@@ -80,10 +77,10 @@ class Hearing(Protocol):
     pace: float
 
     def progress(self, config: RunConfig) -> Progress:
-        """What is told how far a run is."""
+        """Where a run says how far it is."""
 
     def ended(self, record: RunRecord) -> None:
-        """A run was taken up, and this became of it."""
+        """A run has ended with this record, final or saved."""
 
     def busy(self, config: RunConfig, error: BusyError) -> None:
         """Another process works on a run."""
@@ -125,11 +122,11 @@ class Outcome:
 
     def words(self) -> str:
         """Why it is not complete and what is left, in one line; empty where it is."""
-        again = "run the same command to continue"
         if self.signal is not None or self.out_of_time:
-            why = "stopped" if self.signal is not None else "the time is up"
-            kept = f"{plural(self.unfinished, 'run')} left" if self.unfinished else "every run is done"
-            return f"{why}: {kept}; {again}" if self.unfinished else f"{why}: {kept}"
+            reason = "stopped" if self.signal is not None else "the time is up"
+            if not self.unfinished:
+                return f"{reason}: every run is done"
+            return f"{reason}: {plural(self.unfinished, 'run')} left; run the same command to continue"
         if self.left:
             return f"left {_owners(self.left)}; the same command shows them when they are done"
         return ""
@@ -144,7 +141,8 @@ def schedule(
     at_once: int | None = None,
     processes: int | None = 1,
     minutes: float | None = None,
-    told: Told | None = short,
+    held_out: bool = False,
+    notes: bool = True,
 ) -> Outcome:
     """Makes every run that has no final record yet; stopped by a signal or by the clock, it goes on next time.
 
@@ -156,58 +154,84 @@ def schedule(
         at_once: how many share a GPU; None chooses by the size of the work.
         processes: worker processes on the CPU; None chooses by the size of the work. Each has one thread.
         minutes: the time limit. A run that cannot end in time, by the pace of those before it, is not begun.
-        told: how a run's end is said; None to say nothing.
+        held_out: show and track the numbers of the held-out split alone, for a search must not see those of the test.
+        notes: a line for the end of each run.
     """
     for config in configs:
         check_named(config.method)
-    every = {config_id(config): config for config in map(canonical, configs)}
+    by_id = {config_id(config): config for config in map(canonical_config, configs)}
     with stopping(minutes) as stop:
-        listener = Listener(every, place, progress, told)
+        books = _Bookkeeper(by_id, place, progress, held_out=held_out, notes=notes)
         with suppress(NotBegun):
             stop.at_once = True  # until a run has something to save
-            listener.look()
-            fresh = [config for run, config in every.items() if run not in listener.already]
+            books.look()
+            fresh = [config for run, config in by_id.items() if run not in books.already]
             if fresh:
-                work = Work(fresh, place, stop, listener)
-                chosen = backend or suitable(fresh, place, at_once, processes)
-                stop.at_once = chosen is one_by_one
-                chosen(work)
+                work = Work(fresh, place, stop, books)
+                backend = backend or choose_backend(fresh, place, at_once, processes)
+                stop.at_once = backend is one_by_one
+                backend(work)
                 # By now the other process may have finished a run that was left to it, or have been stopped.
-                if listener.left and not stop.is_set():
-                    listener.look_again()
-                    one_by_one(replace(work, configs=[one for one in fresh if config_id(one) in listener.left]))
+                if books.left and not stop.is_set():
+                    books.look_again()
+                    one_by_one(replace(work, configs=[by_id[run] for run in by_id if run in books.left]))
         stop.at_once = False
-        return listener.outcome(stop)
+        return books.outcome(stop)
 
 
-def canonical(config: RunConfig) -> RunConfig:
-    """The config under which the run is kept: without parameters that are the method's defaults."""
+def canonical_config(config: RunConfig) -> RunConfig:
+    """The config under which a run is kept: without what the method takes by default, written out or not."""
     if not any(values for _, values in config.method):
         return config  # nothing to leave out, and no need to wait for torch
-    from rcad.train.run import canonical_config
+    from rcad.loss.methods import method_defaults
 
-    return canonical_config(config)
+    return replace(config, method=without_defaults(config.method, method_defaults()))
 
 
-class Listener:
-    """What has become of the runs so far, told on as one Progress.
+def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) -> None:
+    """Refuses runs whose data have changed since they were finished. Data that are no longer there say nothing."""
+    from rcad.data.registry import READERS
+
+    # The sets that rcad knows by name do not change, and to say so needs no torch.
+    own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
+    if not own:
+        return
+    import torch
+
+    from rcad.train.run import check_same_data
+    from rcad.train.task import Reader, prepare
+
+    reader = Reader(place)
+    for config in own:
+        try:
+            dataset = reader(config.data, progress)
+        except InputError:
+            continue
+        check_same_data(place.store, config, prepare(config, dataset, torch.device("cpu")))
+
+
+class _Bookkeeper:
+    """What has become of the runs so far; shows all of them as one Progress.
 
     Attributes:
         already: the ids of those that had been finished before.
         records, left: by id, of those that were begun, and of those that another process works on.
     """
 
-    def __init__(self, configs: Mapping[str, RunConfig], place: Place, progress: Progress, told: Told | None) -> None:
-        self.configs, self.place, self.shown, self._told = configs, place, progress, told
+    def __init__(
+        self, configs: Mapping[str, RunConfig], place: Place, progress: Progress, *, held_out: bool, notes: bool
+    ) -> None:
+        self.configs, self.place, self.whole = configs, place, progress
+        self._held_out, self._notes = held_out, notes
         self.already: set[str] = set()
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
-        self._notes: set[str] = set()
+        self._noted: set[str] = set()
         self._observer: Observer | None = None
         if place.track:
             from rcad.train.trackers import Observer
 
-            self._observer = Observer(place.track, place.store, held_out=told is said_held_out)
+            self._observer = Observer(place.track, place.store, held_out=held_out)
         self._costs = {run: cost(config) for run, config in configs.items()}
         self._shares: dict[str, float] = {}
         self._done, self._total = 0.0, sum(self._costs.values())
@@ -215,26 +239,25 @@ class Listener:
         self.pace = 0.0
 
     def look(self) -> None:
-        """Which runs are done; that they were done on the data that are there now."""
+        """Which runs are done, on the data that are there now."""
         for run, config in self.configs.items():
-            if (record := self.place.store.record(config)) is not None and record.is_final:
+            if (record := self.place.final_record(config)) is not None:
                 self.records[run] = record
         self.already = set(self.records)
-        _check_data([self.configs[run] for run in self.records], self.place, self.shown)
+        check_data([self.configs[run] for run in self.records], self.place, self.whole)
         for run, record in self.records.items():
             self._total -= self._costs[run]
-            self._say_end(record, already=True)
+            self._report_end(record)
 
     def look_again(self) -> None:
-        """Which of the runs that were left to others are done by now."""
+        """Which of the runs that were left to other processes are done by now."""
         for run in tuple(self.left):
-            if (record := self.place.store.record(self.configs[run])) is not None and record.is_final:
+            if (record := self.place.final_record(self.configs[run])) is not None:
                 self.already.add(run)
                 self.ended(record)
 
     def progress(self, config: RunConfig) -> Progress:
-        """Of one run: told its share by `overall`."""
-        return _OfRun(self, config_id(config))
+        return _RunProgress(self, config_id(config))
 
     def moved(self, run: str, share: float, text: str) -> None:
         """So much of a run is done. Called at every step."""
@@ -250,7 +273,7 @@ class Listener:
         if now - self._shown_at >= SHOW_S or share == 1:
             self._shown_at = now
             done, total = round(self._done, 3), round(self._total, 3)
-            self.shown.overall(done, total, self._words(self.configs[run], text))
+            self.whole.overall(done, total, self._words(self.configs[run], text))
 
     def ended(self, record: RunRecord) -> None:
         self.left.pop(record.id, None)
@@ -260,20 +283,20 @@ class Listener:
         if record.is_final and (len(self.configs) > 1 or self._shares.get(record.id) != 1):
             self._shares.setdefault(record.id, 0.0)
             self.moved(record.id, 1.0, "done")
-        self._say_end(record, already=record.id in self.already)
+        self._report_end(record)
 
     def busy(self, config: RunConfig, error: BusyError) -> None:
         if len(self.configs) == 1:
             raise error
         self.left[config_id(config)] = error
-        if self._told is not None:
-            self.shown.note(f"{title(config)}  left to {error.owner}")
+        if self._notes:
+            self.whole.note(f"{title(config)}  left to {error.owner}")
 
     def note(self, text: str) -> None:
-        """What ten runs say, once."""
-        if self._told is not None and text not in self._notes:
-            self._notes.add(text)
-            self.shown.note(text)
+        """A line that many runs may say, shown once."""
+        if self._notes and text not in self._noted:
+            self._noted.add(text)
+            self.whole.note(text)
 
     def outcome(self, stop: Stop) -> Outcome:
         if self.left and not self.records:
@@ -281,14 +304,14 @@ class Listener:
                 f"expected one of {len(self.configs)} runs to be free, but {next(iter(self.left.values())).owner} is "
                 "working on them; wait for it or stop it"
             )
-        found = [self.records[run] for run in self.configs if run in self.records]
-        unfinished = len(self.configs) - sum(record.is_final for record in found)
+        records = tuple(self.records[run] for run in self.configs if run in self.records)
+        unfinished = len(self.configs) - sum(record.is_final for record in records)
         # A record that says "interrupted" was stopped by a signal, though it may have come to another process.
         number = stop.signal
-        if number is None and not stop.out_of_time and any(not record.is_final for record in found):
+        if number is None and not stop.out_of_time and any(not record.is_final for record in records):
             number = 2
         return Outcome(
-            records=tuple(found),
+            records=records,
             already=frozenset(self.already),
             left=tuple((self.configs[run], error.owner) for run, error in self.left.items()),
             unfinished=unfinished,
@@ -302,37 +325,26 @@ class Listener:
             return f"{title(config)}: {text}"
         done = sum(record.is_final for record in self.records.values())
         at_work = sum(share < 1 for share in self._shares.values())
-        beside = f", {at_work} at work" if at_work > 1 else ""
-        return f"{done} of {total} runs done{beside}; {title(config)}: {text}"
+        several = f", {at_work} at work" if at_work > 1 else ""
+        return f"{done} of {total} runs done{several}; {title(config)}: {text}"
 
-    def _say_end(self, record: RunRecord, *, already: bool) -> None:
-        if self._told is not None:
-            self.shown.note(self._told(record, already))
+    def _report_end(self, record: RunRecord) -> None:
+        already = record.id in self.already
+        if self._notes:
+            self.whole.note(held_out_words(record, already) if self._held_out else said(record, already, most=2))
         if self._observer is not None:
             self._observer.ended(record)
 
 
-class _OfRun:
+class _RunProgress:
     """The Progress of one run among several."""
 
-    def __init__(self, listener: Listener, run: str) -> None:
-        self._listener, self._run = listener, run
-        self.detail, self.note = listener.shown.detail, listener.note
+    def __init__(self, books: _Bookkeeper, run: str) -> None:
+        self._books, self._run = books, run
+        self.detail, self.note = books.whole.detail, books.note
 
     def overall(self, done: float, total: float, text: str) -> None:
-        self._listener.moved(self._run, done / total if total else 0.0, text)
-
-
-def _check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) -> None:
-    """That what is done already was done on the data that are there now."""
-    from rcad.data.registry import READERS
-
-    # The sets that rcad knows by name do not change, and to say so needs no torch.
-    own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
-    if own:
-        from rcad.train.run import check_data_of_finished
-
-        check_data_of_finished(own, place, progress)
+        self._books.moved(self._run, done / total if total else 0.0, text)
 
 
 def _owners(left: Sequence[tuple[RunConfig, str]]) -> str:
@@ -375,13 +387,13 @@ LEAST_WORK = 50_000
 """Starting processes takes seconds; for less work (see `cost`), half a minute of tiny runs, it does not pay."""
 
 
-def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, processes: int | None) -> Backend:
-    """The backend for these runs.
+def choose_backend(configs: Sequence[RunConfig], place: Place, at_once: int | None, processes: int | None) -> Backend:
+    """The backend that suits these runs and the device.
 
     Args:
         at_once, processes: as in `schedule`.
     """
-    given = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
+    sharing = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
     if place.executor is not None:
         from rcad.train.cluster.on_ray import OnRay
 
@@ -399,20 +411,18 @@ def suitable(configs: Sequence[RunConfig], place: Place, at_once: int | None, pr
 
             if at_once == 1:
                 return one_by_one
-            if given and sum(map(can_share, configs)) < 2:
-                log.warning("%s: not for dropout, timm or train.deterministic", " and ".join(given))
+            if sharing and sum(map(can_share, configs)) < 2:
+                log.warning("%s: not for dropout, timm or train.deterministic", " and ".join(sharing))
             return OneGPU(at_once)
-    if given and len(configs) > 1 and processes == 1:
-        log.warning("%s: only for runs that share a GPU; on the CPU they go one after the other", " and ".join(given))
-    wanted = processes
-    if wanted is None:
-        wanted = min(MOST_PROCESSES, cores()) if sum(map(cost, configs)) >= LEAST_WORK else 1
-    whole("the number of processes", wanted, minimum=1)
-    if min(wanted, len(configs)) == 1:
+    if sharing and len(configs) > 1 and processes == 1:
+        log.warning("%s: only for runs that share a GPU; on the CPU they go one after the other", " and ".join(sharing))
+    if processes is None:
+        processes = min(MOST_PROCESSES, cores()) if sum(map(cost, configs)) >= LEAST_WORK else 1
+    if min(processes, len(configs)) == 1:
         return one_by_one
     from rcad.train.processes import Processes
 
-    return Processes(wanted)
+    return Processes(processes)
 
 
 COST: Mapping[str, float] = {

@@ -5,7 +5,6 @@ And who takes it: one process, or several (`Ranks`, with `rcad.train.cluster.ran
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -51,57 +50,50 @@ class Ranks:
 
     @property
     def words(self) -> str:
-        """What a record's `resolved` says of them."""
+        """The processes as a record's `resolved` names them; empty for one."""
         if self.size == 1:
             return ""
         return f", {self.size} processes" + ("" if self.sync_batch_norm else ", BatchNorm by process")
 
     def part(self, count: int) -> slice:
-        """This one's part of so many examples; all of them where there are fewer than processes."""
+        """This process's part of so many examples; all of them where there are fewer than processes."""
         if count < self.size:
             return slice(0, count)
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def together(self, make: Callable[[], T]) -> T:
-        """What each process makes; where one cannot, none goes on, and its reason is the error of all."""
+        """What `make` gives in each process. An InputError in one of them is raised in all."""
         if self.size == 1:
             return make()
-        made: Any = None
-        problem: InputError | None = None
+        result: T | InputError
         try:
-            made = make()
+            result = make()
         except InputError as error:
-            problem = error
-        said: list[str | None] = [None] * self.size
-        torch.distributed.all_gather_object(said, None if problem is None else str(problem))
-        if problem is not None:
-            raise problem
-        for rank, words in enumerate(said):
-            if words is not None:
-                raise InputError(f"process {rank}: {words}")
-        return made  # type: ignore[no-any-return]
+            result = error
+        messages: list[str | None] = [None] * self.size
+        torch.distributed.all_gather_object(messages, str(result) if isinstance(result, InputError) else None)
+        if isinstance(result, InputError):
+            raise result
+        for rank, message in enumerate(messages):
+            if message is not None:
+                raise InputError(f"process {rank}: {message}")
+        return result
 
-    def told(self, make: Callable[[], T]) -> T:
+    def of_first(self, make: Callable[[], T]) -> T:
         """What the first process makes, in all of them."""
         if self.size == 1:
             return make()
-        data = pickle.dumps(make()) if self.leads else b""
-        length = torch.tensor([len(data)])
-        torch.distributed.broadcast(length, 0)
-        buffer = torch.empty(int(length), dtype=torch.uint8)
-        if self.leads:
-            buffer.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        torch.distributed.broadcast(buffer, 0)
-        value: T = pickle.loads(buffer.numpy().tobytes())
-        return value
+        values = [make() if self.leads else None]
+        torch.distributed.broadcast_object_list(values, 0, device=torch.device("cpu"))
+        return values[0]  # type: ignore[return-value]
 
     def any(self, answer: bool) -> bool:
-        """Whether one of them says so."""
+        """Whether the answer is yes in at least one process."""
         if self.size == 1:
             return answer
-        asked = torch.tensor([float(answer)])  # on the CPU: no GPU is waited for
-        torch.distributed.all_reduce(asked)
-        return bool(asked)
+        votes = torch.tensor([float(answer)])  # on the CPU: no GPU is waited for
+        torch.distributed.all_reduce(votes)
+        return bool(votes)
 
     def summed(self, tensor: Tensor) -> Tensor:
         """The sum over all of them; the tensor itself stays."""
@@ -110,8 +102,8 @@ class Ranks:
             torch.distributed.all_reduce(tensor)
         return tensor
 
-    def alike(self, model: nn.Module) -> None:
-        """Gives every process the first one's buffers."""
+    def share_buffers(self, model: nn.Module) -> None:
+        """Gives every process the first one's buffers, where each has statistics of its own."""
         if self.size > 1 and not self.sync_batch_norm:
             for buffer in model.buffers():
                 torch.distributed.broadcast(buffer, 0)
@@ -119,23 +111,23 @@ class Ranks:
     def rows(self, count: int, batch: int) -> slice:
         """Which examples this one evaluates: whole batches; all of them where there are fewer than processes."""
         batches = -(-count // batch)
-        mine = self.part(batches)
-        return slice(mine.start * batch, min(mine.stop * batch, count))
+        part = self.part(batches)
+        return slice(part.start * batch, min(part.stop * batch, count))
 
-    def gathered(self, output: Tensor, count: int, batch: int) -> Tensor:
+    def gather(self, output: Tensor, count: int, batch: int) -> Tensor:
         """The outputs for all examples, from those for `rows` in each process."""
         if len(output) == count:
             return output
-        every = [Ranks(rank, self.size).rows(count, batch) for rank in range(self.size)]
-        sizes = [one.stop - one.start for one in every]
+        parts = [Ranks(rank, self.size).rows(count, batch) for rank in range(self.size)]
+        sizes = [part.stop - part.start for part in parts]
         padded = output.new_zeros(max(sizes), *output.shape[1:])
         padded[: len(output)] = output
-        found = [torch.empty_like(padded) for _ in sizes]
-        torch.distributed.all_gather(found, padded)
-        return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
+        outputs = [torch.empty_like(padded) for _ in sizes]
+        torch.distributed.all_gather(outputs, padded)
+        return torch.cat([rows[:size] for rows, size in zip(outputs, sizes, strict=True)])
 
-    def prepared(self, model: nn.Module) -> nn.Module:
-        """The model with BatchNorm over whole batches, under the same names."""
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model, whose BatchNorm takes the statistics of whole batches; the layers keep their names."""
         if self.size > 1 and self.sync_batch_norm:
             from rcad.train.cluster.ranks import WholeBatchNorm
 
@@ -167,8 +159,8 @@ class Streamed:
 
     def expect(self, batches: Iterable[Tensor]) -> None:
         """The next batches will be the examples with these indices."""
-        wanted: Sequence[Index] = [part.numpy() for part in batches]
-        self._expected, self._coming = iter(wanted), self._sent(wanted)
+        indices: Sequence[Index] = [part.numpy() for part in batches]
+        self._expected, self._coming = iter(indices), self._sent(indices)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         rows: Index = index.cpu().numpy()
@@ -179,14 +171,14 @@ class Streamed:
         return next(self._coming)
 
     def part(self, rows: slice) -> Streamed:
-        """These of them."""
+        """The images of these rows."""
         return Streamed(self.stream[rows], self.device)
 
     def split(self, size: int) -> Iterator[Tensor]:
         """All of them in order, in parts."""
         return self._sent(part.numpy() for part in torch.split(torch.arange(len(self)), size))
 
-    def _sent(self, wanted: Iterable[Index]) -> Iterator[Tensor]:
+    def _sent(self, indices: Iterable[Index]) -> Iterator[Tensor]:
         """Batches on the device: a GPU takes them from where they were decoded, without a copy and without waiting."""
         on_gpu = self.device.type == "cuda"
         ahead: deque[Tensor] = deque()
@@ -196,7 +188,7 @@ class Streamed:
             pixels: Pixels = ahead[-1].numpy()
             return pixels
 
-        for _ in self.stream.batches(wanted, empty):
+        for _ in self.stream.batches(indices, empty):
             yield ahead.popleft().to(self.device, non_blocking=on_gpu)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
@@ -335,7 +327,7 @@ class Update:
         """The training examples with these indices."""
         return self.x[index], self.y[index]
 
-    def taken(self, index: Tensor) -> Batch:
+    def load_batch(self, index: Tensor) -> Batch:
         """The examples with these indices, augmented."""
         stored, y = self.examples(index)
         raw = self._ordered(as_unit_float(stored))
@@ -347,7 +339,7 @@ class Update:
         self, model: nn.Module, index: Tensor, accumulate: int, number: int, after_pass: AfterPass | None = None
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
-        x, target, raw, y, source, share = self.taken(index)
+        x, target, raw, y, source, share = self.load_batch(index)
         with self._precision(), _several_numbers(len(y)):
             losses = self.criterion.backward(
                 model,
@@ -370,8 +362,8 @@ class Update:
 
     def _ordered(self, x: Tensor) -> Tensor:
         """Images in the memory format that was asked for; a table has but one."""
-        wanted = self.config.train.channels_last and x.ndim == 4
-        return x.contiguous(memory_format=torch.channels_last) if wanted else x
+        channels_last = self.config.train.channels_last and x.ndim == 4
+        return x.contiguous(memory_format=torch.channels_last) if channels_last else x
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.config.train.precision == "fp32":
@@ -438,5 +430,5 @@ def stepper_for(update: Update, engine: Engine) -> Stepper:
 def update_average(average: nn.Module, model: nn.Module, decay: float) -> None:
     """average <- decay * average + (1 - decay) * model; buffers are copied."""
     torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 1 - decay)
-    for kept, now in zip(average.buffers(), model.buffers(), strict=True):
-        kept.copy_(now)
+    for target, source in zip(average.buffers(), model.buffers(), strict=True):
+        target.copy_(source)

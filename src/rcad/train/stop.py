@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -88,13 +88,23 @@ def stopping(minutes: float | None = None) -> Iterator[Stop]:
             raise NotBegun(number)
 
     # Under nohup a closed terminal is ignored, and stays so.
-    heard = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, ask) for number in heard}
-    try:
+    signals = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    with kept_handlers(signals):
+        for number in signals:
+            signal.signal(number, ask)
         yield stop
+
+
+@contextmanager
+def kept_handlers(signals: Iterable[int] = SIGNALS) -> Iterator[None]:
+    """Whatever handlers are set inside, afterwards they are those from before."""
+    before = {number: signal.getsignal(number) for number in signals}
+    try:
+        yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            with suppress(ValueError):  # only the main thread may set them
+                signal.signal(number, handler)
 
 
 def exit_code(number: int) -> int:

@@ -26,7 +26,7 @@ from rcad.loss.methods import (
     compose,
     gaussian,  # also fills METHODS
 )
-from rcad.loss.model_calls import logits_of
+from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
 from rcad.loss.suggest_alpha import REAL_STEP, among_reals
 from rcad.loss.terms import weight_for
@@ -104,14 +104,14 @@ def read(
     """The data set that a config names; `stream` as `load` takes it."""
     name, _ = parse_spec(config.name)
     own = ("target", "size", "drop", "skip_bad", "labels", "file_column", "label_column")
-    options = {name: getattr(config, name) or None for name in own}
-    options |= {"task": None if config.task == "auto" else config.task}
-    given = {key: value for key, value in options.items() if value is not None}
+    options = {name: value for name in own if (value := getattr(config, name))}
+    if config.task != AUTO:
+        options["task"] = config.task
 
-    def told(done: int, total: int) -> None:
+    def on_progress(done: int, total: int) -> None:
         progress.detail("reading the data", done, total)
 
-    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=told, stream=stream, **given)
+    dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=on_progress, stream=stream, **options)
     for sentence in dataset.omissions:
         progress.note(sentence)
     return dataset
@@ -175,16 +175,16 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
 
 
 FILES = "files:"
-"""Begins a fingerprint that was told from the files: of images that stay on disk."""
+"""Begins a fingerprint that was computed from the files: of images that stay on disk."""
 
 
-def same_data(one: str, other: str) -> bool:
+def same_data(before: str, now: str) -> bool:
     """Whether two fingerprints may be of the same examples; those that were taken in different ways say nothing."""
-    return not one or one == other or one.startswith(FILES) != other.startswith(FILES)
+    return not before or before == now or before.startswith(FILES) != now.startswith(FILES)
 
 
 def content_hash(parts: tuple[Split, ...]) -> str:
-    """What the examples are, not where they lie: two files of one name with other contents differ."""
+    """A sha256 of the examples themselves; of images that stay on disk, of their files."""
     digest = hashlib.sha256()
     if not isinstance(parts[0].x, np.ndarray):
         for part in parts:
@@ -204,8 +204,8 @@ def channel_statistics(x: np.ndarray[Any, Any] | Stream) -> tuple[tuple[float, .
         total, squares = x.moments()
     else:
         images, values = torch.from_numpy(x), np.arange(256)
-        found = [torch.bincount(images[:, channel].reshape(-1), minlength=256).numpy() for channel in range(x.shape[1])]
-        total, squares = np.stack(found) @ values, np.stack(found) @ values**2
+        counts = np.stack([torch.bincount(c.reshape(-1), minlength=256).numpy() for c in images.unbind(1)])
+        total, squares = counts @ values, counts @ values**2
     count = math.prod(x.shape) / x.shape[1]
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - mean**2, 1.0))
@@ -220,14 +220,14 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
 
         x, y = problem.train
         if isinstance(x, Streamed):
-            some = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
-            x, y = x[some], y[some.to(y.device)]
+            sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
+            x, y = x[sample], y[sample.to(y.device)]
         if not problem.classes:
             return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
         return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
 
-    rows = [measured(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
-    method = suited(Method.from_dict({"methods": rows}), problem.classes)
+    rows = [resolve_auto(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
+    method = match_targets(Method.from_dict({"methods": rows}), problem.classes)
     if method.growth is not None and isinstance(problem.train[0], Streamed):
         raise InputError(
             f"expected a method that leaves the training set as it is, for its images are streamed from disk, but got "
@@ -242,25 +242,29 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     return method
 
 
-def measured(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
+def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
     """A method's row with numbers for alpha="auto" and lam="auto".
 
     Args:
         labels: class labels; else regression targets.
-        measure: the distance, asked only where it is needed.
+        measure: gives alpha, a distance; called only where it is needed.
     """
-    given = dict(row)
-    if given.get("lam") == AUTO:
-        given["lam"] = weight_for(AUTO, real=not labels)
-    if given.get("alpha") == AUTO:
+    row = dict(row)
+    if row.get("lam") == AUTO:
+        row["lam"] = weight_for(AUTO, real=not labels)
+    if row.get("alpha") == AUTO:
         if row["name"] not in MEASURABLE:
             raise InputError(f"expected alpha=auto for one of {', '.join(MEASURABLE)}, but got {row['name']!r}")
-        given["alpha"] = measure()
-    return given
+        row["alpha"] = measure()
+    return row
 
 
-def suited(method: Method, classes: int) -> Method:
-    """The method for so many classes or, if there are 0, for regression: these need a Gaussian, which joins it."""
+def match_targets(method: Method, classes: int) -> Method:
+    """The method for so many classes; for 0, regression, with a Gaussian where it has no likelihood of its own.
+
+    Raises:
+        InputError: its likelihood is for other targets.
+    """
     if not classes and method.likelihood is None:
         return compose(gaussian(), method)
     check_cap(method)
@@ -271,8 +275,8 @@ def suited(method: Method, classes: int) -> Method:
         )
     regression = isinstance(method.likelihood, Gaussian)
     if bool(classes) == regression:
-        wanted, found = ("class labels", "regression targets")[:: 1 if regression else -1]
-        raise InputError(f"expected {found} for the method {method.name!r}, but got {wanted}; choose another method")
+        got, expected = ("class labels", "regression targets")[:: 1 if regression else -1]
+        raise InputError(f"expected {expected} for the method {method.name!r}, but got {got}; choose another method")
     return method
 
 
@@ -321,9 +325,9 @@ def model_for(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> nn.Module:
-    """The same for examples of this shape, of which the data need not be there; 0 classes are a regression target."""
+    """The config's model for examples of this shape, without the data; classes=0 is regression."""
     name = config.model.name
-    if name == "auto":
+    if name == AUTO:
         name = "mlp" if len(shape) == 1 else "small_cnn" if max(shape[1:]) <= SMALL_IMAGE else "resnet18"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived(config.seed, "weights"))
@@ -338,7 +342,6 @@ def model_for(
             width=config.model.width,
             hidden=config.model.hidden,
             weights=config.model.weights,
-            skip_head=None,
         )
 
 
@@ -349,26 +352,25 @@ def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.ascontiguousarray(part.x)).to(device), y
 
 
-Told = Callable[[int, int], None]
 TOP = 5
 AT_ONCE = 1024
 """Examples of a batch in an evaluation."""
 
 
 def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, **options: Any) -> dict[str, float]:
-    """What `measuring` gives, waited for."""
-    return fetched(measuring(model, problem, x, y, **options))
+    """The metrics of `launch_metrics` as numbers: waits for the device."""
+    return fetch(launch_metrics(model, problem, x, y, **options))
 
 
 @torch.no_grad()
-def measuring(
+def launch_metrics(
     model: nn.Module,
     problem: Problem,
     x: Tensor,
     y: Tensor,
     *,
     calibration: bool = False,
-    progress: Told = lambda done, total: None,
+    on_batch: Callable[[int, int], None] = lambda done, total: None,
     ranks: Ranks = ALONE,
 ) -> dict[str, Tensor]:
     """Metrics of a model on examples, in eval mode, launched but not waited for; the model's mode is restored.
@@ -378,33 +380,28 @@ def measuring(
     Args:
         calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
             classes top5, how often the right one is among the five most probable, in percent.
-        progress: told after each batch how many examples of how many are behind.
+        on_batch: takes after each batch how many examples of how many are done.
         ranks: the processes that share the examples; each has the numbers of all of them.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    ranks.alike(model)
-    model.eval()
+    ranks.share_buffers(model)
     outputs: list[Tensor] = []
     rows = ranks.rows(len(x), AT_ONCE)
-    try:
+    with evaluating(model):
         for part in in_parts(x, AT_ONCE, rows):
             outputs.append(logits_of(model(as_unit_float(part.to(problem.device)))).float())
-            progress(min(len(outputs) * AT_ONCE, rows.stop - rows.start), rows.stop - rows.start)
-    finally:
-        for module, training in modes:
-            module.training = training
-    output, y = ranks.gathered(torch.cat(outputs), len(x), AT_ONCE), y.to(problem.device)
-    found = scores(output, y, problem.target_scale)
+            on_batch(min(len(outputs) * AT_ONCE, rows.stop - rows.start), rows.stop - rows.start)
+    output, y = ranks.gather(torch.cat(outputs), len(x), AT_ONCE), y.to(problem.device)
+    metrics = scores(output, y, problem.target_scale)
     if calibration and problem.target_scale is None:
-        seen = Labelled.of(output, y)
-        found["ece"] = top_label_error(seen, BINS, "width").float()
+        labelled = Labelled.of(output, y)
+        metrics["ece"] = top_label_error(labelled, BINS, "width").float()
         if output.shape[1] > TOP:
-            found["top5"] = 100 * seen.within_top(TOP).mean().float()
-    return found
+            metrics["top5"] = 100 * labelled.within_top(TOP).mean().float()
+    return metrics
 
 
-def fetched(values: dict[str, Tensor]) -> dict[str, float]:
-    """Numbers of a device, fetched in one go."""
+def fetch(values: dict[str, Tensor]) -> dict[str, float]:
+    """Numbers from a device, in one copy."""
     return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
 
 

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,11 +110,11 @@ class MLflow:
     def __init__(self, subject: Subject) -> None:
         client = _mlflow().MlflowClient()
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
-        known = client.get_experiment_by_name(name)
-        experiment = client.create_experiment(name) if known is None else known.experiment_id
-        found = client.search_runs([experiment], f"tags.`rcad.id` = '{subject.id}'", max_results=1)
-        if found:
-            self._id = found[0].info.run_id
+        existing = client.get_experiment_by_name(name)
+        experiment = client.create_experiment(name) if existing is None else existing.experiment_id
+        runs = client.search_runs([experiment], f"tags.`rcad.id` = '{subject.id}'", max_results=1)
+        if runs:
+            self._id = runs[0].info.run_id
             client.update_run(self._id, status="RUNNING")
         else:
             tags = {"rcad.id": subject.id, "rcad.kind": subject.kind}
@@ -145,10 +145,10 @@ def _mlflow() -> Any:
     # folder means it, though new ones are advised to take a database.
     for key, value in (("HTTP_REQUEST_MAX_RETRIES", "2"), ("HTTP_REQUEST_TIMEOUT", "20"), ("ALLOW_FILE_STORE", "true")):
         os.environ.setdefault(f"MLFLOW_{key}", value)
-    found = need("mlflow", "mlflow-skinny", "mlflow")
+    mlflow = need("mlflow", "mlflow-skinny", "mlflow")
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    return found
+    return mlflow
 
 
 class TensorBoard:
@@ -198,15 +198,15 @@ def parse_trackers(text: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def flat(plain: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested sections as "section.key"."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for key, value in plain.items():
         name = f"{above}{key}"
-        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
-    return found
+        flattened |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return flattened
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """What of a row is a number."""
+    """The numbers of a row."""
     return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
 
 
@@ -226,9 +226,10 @@ class Tracked:
         """Send what has not been sent of an epoch's, or a trial's, numbers."""
         for name in self._names:
             state = self._state(name)
-            for row in (one for one in rows if (numbers(one).get(step) or 0) > state["step"]):
-                if self._do(name, lambda one, row=row: one.log(int(row[step]), numbers(row))):  # type: ignore[misc]
-                    state["step"] = int(row[step])
+            for row in map(numbers, rows):
+                number = int(row.get(step, 0))
+                if number > state["step"] and self._send(name, "log", number, row):
+                    state["step"] = number
         self._remember()
 
     def look(self, path: Path) -> None:
@@ -244,19 +245,19 @@ class Tracked:
         mark = _short(dumps({"status": status, **numbers(row)}))
         for name in self._names:
             state = self._state(name)
-            if state["end"] != mark and self._do(name, lambda one: one.finish(status, numbers(row), files)):
+            if state["end"] != mark and self._send(name, "finish", status, numbers(row), files):
                 state["end"] = mark
             self._open.pop(name, None)
         self._remember()
 
-    def _do(self, name: str, act: Callable[[Tracker], None]) -> bool:
-        """Whether it went well."""
+    def _send(self, name: str, method: str, *values: Any) -> bool:
+        """Calls a method of a tracker; whether it went well."""
         if name in self.failed:
             return False
         try:
             if name not in self._open:
                 self._open[name] = TRACKERS[name](self._subject)
-            act(self._open[name])
+            getattr(self._open[name], method)(*values)
         except Exception as error:  # whatever it is, it is not worth a run
             self.failed.add(name)
             why = " ".join(str(error).split())[:200] or type(error).__name__
@@ -271,8 +272,8 @@ class Tracked:
     def _remembered(self) -> dict[str, Any]:
         path = self._subject.folder / SENT
         try:
-            found = loads(read_text(path), str(path)) if path.is_file() else {}
-            return dict(shaped("what was sent", found, {str: {"step": int, "end": str}}))
+            sent = loads(read_text(path), str(path)) if path.is_file() else {}
+            return dict(shaped("what was sent", sent, {str: {"step": int, "end": str}}))
         except InputError:
             return {}
 
@@ -308,10 +309,10 @@ class Observer:
             tracked = self._of(record.id, record.config)
             tracked.rows(record.epochs)
             # The epochs have curves of these names; here they are of the selected one.
-            found = {re.sub("^val_", "selected_val_", name): value for name, value in record.metrics.items()}
+            metrics = {re.sub("^val_", "selected_val_", name): value for name, value in record.metrics.items()}
             if self._held_out:
-                found = {name: value for name, value in found.items() if not name.startswith(("test_", "last_"))}
-            tracked.finish(record.status, {**found, **record.timings}, [folder / name for name in (RECORD, CONFIG)])
+                metrics = {name: value for name, value in metrics.items() if not name.startswith(("test_", "last_"))}
+            tracked.finish(record.status, {**metrics, **record.timings}, [folder / name for name in (RECORD, CONFIG)])
             self._runs.pop(record.id, None)
 
     def _of(self, run: str, config: RunConfig) -> Tracked:
@@ -327,13 +328,13 @@ def track_study(
     title: str,
     out: Path,
     config: Mapping[str, Any],
-    found: Row,
+    results: Row,
     files: Sequence[Path],
     *,
     rows: Sequence[Row] = (),
     status: str = "done",
 ) -> None:
-    """Tell of a study. It is the same one, and goes on, while its config is the same.
+    """Sends a study to the trackers; while its config is the same, it continues the same tracked run.
 
     Args:
         out: its folder; what was sent is kept in `tracking` there.
@@ -345,7 +346,7 @@ def track_study(
         make_folder(folder)
         tracked = Tracked(names, Subject(study, title, command, config, folder))
         tracked.rows(rows, "trial")
-        tracked.finish(status, found, files)
+        tracked.finish(status, results, files)
 
 
 def _short(text: str) -> str:

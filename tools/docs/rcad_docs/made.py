@@ -16,20 +16,21 @@ _PLACE = re.compile(
     r"^<!-- made: (?P<name>[a-z0-9 -]+?)(?: \((?P<argument>[^)]+)\))? -->$(?:\n[^\n]+\n<!-- end -->$)?", re.MULTILINE
 )
 MAKERS: dict[str, Callable[[Path, str, str], str]] = {
-    "geometry": lambda root, folder, argument: figures.geometry(),
-    "window of alpha": lambda root, folder, argument: figures.window(root),
-    "does it help": lambda root, folder, argument: summary.does_it_help(root),
-    "count of verdicts": lambda root, folder, argument: summary.verdicts(root),
-    "cost of a step": lambda root, folder, argument: summary.cost(root),
-    "all step times": lambda root, folder, argument: "All step times: [cost of a step](evidence/cost-of-a-step.md).",
-    "memory": lambda root, folder, argument: summary.memory(root),
-    "scaling": lambda root, folder, argument: evidence.scaling(root, folder),
-    "attack": lambda root, folder, argument: summary.attack(root),
-    "damages": lambda root, folder, argument: summary.damages(root),
-    "headline claims": lambda root, folder, argument: summary.headlines(root),
-    "picture": lambda root, folder, argument: evidence.picture(root, argument, folder),
-    "table": lambda root, folder, argument: evidence.table(root, argument),
+    "geometry": lambda root, *_: figures.geometry(),
+    "window of alpha": lambda root, *_: figures.window(root),
+    "does it help": lambda root, *_: summary.does_it_help(root),
+    "count of verdicts": lambda root, *_: summary.verdicts(root),
+    "cost of a step": lambda root, *_: summary.cost(root),
+    "all step times": lambda *_: "All step times: [cost of a step](evidence/cost-of-a-step.md).",
+    "memory": lambda root, *_: summary.memory(root),
+    "scaling": lambda root, folder, _: evidence.scaling(root, folder),
+    "attack": lambda root, *_: summary.attack(root),
+    "damages": lambda root, *_: summary.damages(root),
+    "headline claims": lambda root, *_: summary.headlines(root),
+    "picture": lambda root, folder, name: evidence.picture(root, name, folder),
+    "table": lambda root, _, title: evidence.table(root, title),
 }
+"""By name: what makes a part, from the repository, the folder of pictures and the argument."""
 
 
 def fill(text: str, page: str, root: Path) -> str:
@@ -42,7 +43,7 @@ def fill(text: str, page: str, root: Path) -> str:
     """
     folder = posixpath.relpath(f"{evidence.FOLDER}/figures", posixpath.dirname(page) or ".")
 
-    def make(found: re.Match[str]) -> str:
-        return MAKERS[found["name"]](root, folder, found["argument"] or "")
+    def make(place: re.Match[str]) -> str:
+        return MAKERS[place["name"]](root, folder, place["argument"] or "")
 
     return _PLACE.sub(make, text)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import socket
 import tempfile
 import time
@@ -30,9 +29,9 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import RECORD, WEIGHTS, Store
 from rcad.runs.words import plural, title
 from rcad.train.place import Executor, Place
-from rcad.train.processes import Telling, answer
+from rcad.train.processes import Sender, make_share
 from rcad.train.scheduler import Work
-from rcad.train.stop import SIGNALS
+from rcad.train.stop import kept_handlers
 
 RETRIES = 8
 """How often Ray starts a task again whose process or node was lost."""
@@ -48,7 +47,6 @@ def connect(executor: Executor) -> Any:
     ray = need("ray", "ray", "ray")
     if ray.is_initialized():
         return ray
-    before = {number: signal.getsignal(number) for number in SIGNALS}
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     address = executor.address or os.environ.get("RAY_ADDRESS")
     if address:
@@ -57,25 +55,22 @@ def connect(executor: Executor) -> Any:
         options["num_cpus"] = cores()
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        ray.init(**options)
+        with kept_handlers():  # Ray's would end the command before anything is saved
+            ray.init(**options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         words = " ".join(str(error).split())[:200]
         raise InputError(
             f"expected a Ray cluster at {address or 'this machine'}, but got: {words}; see: ray status"
         ) from None
-    finally:
-        for number, handler in before.items():  # Ray's would end the command before anything is saved
-            with suppress(ValueError):
-                signal.signal(number, handler)
     return ray
 
 
 def slots(executor: Executor, on_gpu: bool) -> int:
     """How many runs the cluster takes at once."""
-    there = connect(executor).cluster_resources()
-    fits = there.get("CPU", 1.0) / executor.cpus_per_run
-    if on_gpu and there.get("GPU"):
-        fits = min(fits, there["GPU"] / (executor.gpus_per_run or 1.0))
+    resources = connect(executor).cluster_resources()
+    fits = resources.get("CPU", 1.0) / executor.cpus_per_run
+    if on_gpu and resources.get("GPU"):
+        fits = min(fits, resources["GPU"] / (executor.gpus_per_run or 1.0))
     return max(1, int(fits))
 
 
@@ -98,10 +93,10 @@ class OnRay:
     def _on_gpu(self, ray: Any, place: Place) -> bool:
         if place.device == "cpu" or self.executor.gpus_per_run == 0:
             return False
-        there = bool(ray.cluster_resources().get("GPU"))
-        if not there and (self.executor.gpus_per_run or place.device.startswith("cuda")):
+        has_gpus = bool(ray.cluster_resources().get("GPU"))
+        if not has_gpus and (self.executor.gpus_per_run or place.device.startswith("cuda")):
             raise InputError("expected GPUs in the Ray cluster, but it has none; use --device cpu")
-        return there
+        return has_gpus
 
     def _shares(self, ray: Any, work: Work, on_gpu: bool) -> list[list[RunConfig]]:
         if not on_gpu:
@@ -124,7 +119,7 @@ class _Crew:
     on_gpu: bool
     tasks: dict[Any, list[RunConfig]] = field(default_factory=dict)
     problem: Exception | None = None
-    asked: Counter[str] = field(default_factory=Counter)
+    attempts: Counter[str] = field(default_factory=Counter)
     busy: set[str] = field(default_factory=set)
     nodes: int = 0
     looked: float = float("-inf")
@@ -137,8 +132,8 @@ class _Crew:
         store = Store(place.store.path.absolute(), tuple(pack.absolute() for pack in place.store.packs))
         data_dir, cache_dir = (None if path is None else path.absolute() for path in (place.data_dir, place.cache_dir))
         device = place.device.partition(":")[0] if self.on_gpu else "cpu"
-        there = replace(place, store=store, data_dir=data_dir, cache_dir=cache_dir, device=device, executor=None)
-        self.given = there, at_once, self.mail, os.getcwd(), self.executor.store_mode == "return"
+        place = replace(place, store=store, data_dir=data_dir, cache_dir=cache_dir, device=device, executor=None)
+        self.arguments = place, at_once, self.mail, os.getcwd(), self.executor.store_mode == "return"
         self.remote = self.ray.remote(num_cpus=1, max_retries=RETRIES)(take)
         for share in shares:
             self._submit(share)
@@ -154,12 +149,10 @@ class _Crew:
         if self.on_gpu:
             each = self.executor.gpus_per_run
             options["num_gpus"] = 1.0 if each is None else min(1.0, each * len(share))
-        self.tasks[self.remote.options(**options).remote(share, *self.given)] = share
+        self.tasks[self.remote.options(**options).remote(share, *self.arguments)] = share
 
     def _listen(self) -> None:
-        while self.tasks:
-            if self.work.stop.is_set() or self.problem is not None:
-                return
+        while self.tasks and not self._ending():
             self._look()
             done, _ = self.ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=_POLL_S)
             self._hear()
@@ -205,58 +198,57 @@ class _Crew:
 
     def _ended(self, reference: Any) -> None:
         share = self.tasks.pop(reference)
-        names = ", ".join(map(title, share[:2]))
+        problem: Exception | None = None
+        returned: Sequence[Mapping[str, Any]] = ()
         try:
-            (kind, *words), found = self.ray.get(reference)
+            problem, returned = self.ray.get(reference)
         except Exception as error:
             cancelled = type(error).__name__ in ("TaskCancelledError", "WorkerCrashedError") and self._ending()
             if not cancelled and self.problem is None:
-                text = " ".join(str(error).split())[:200]
+                names, text = ", ".join(map(title, share[:2])), " ".join(str(error).split())[:200]
                 self.problem = InputError(
                     f"expected Ray to make {names}, but got {type(error).__name__}: {text}; the same command goes on "
                     "from here, and ray list tasks says more"
                 )
-            kind, words, found = "stopped", [], []
-        for files in found:
+        for files in returned:
             self._keep(files)
         again: list[RunConfig] = []
         for config in share:
             record = self.work.place.store.record(config)
             if record is None or (not record.is_final and not self._ending()):
-                again += [config] if kind in ("over", "stopped") and self._may_retry(config) else []
+                again += [config] if problem is None and self._may_retry(config) else []
             else:
                 self.work.listener.ended(record)
         if again and not self._ending():
             self._submit(again)
-        if kind == "refused" and self.problem is None:
-            self.problem = InputError(*words)
-        elif kind == "failed" and self.problem is None:
-            self.problem = RuntimeError(f"{words[0]}; {self._report(share, words[1])}")
+        if self.problem is None and isinstance(problem, RuntimeError):
+            log = self._report(share, "\n".join(problem.__notes__))
+            problem = RuntimeError(f"{problem}; its log is {log}")
+        self.problem = self.problem or problem
 
     def _may_retry(self, config: RunConfig) -> bool:
         """A node that is taken away asks its runs to save themselves: they go on elsewhere."""
         run = config_id(config)
-        self.asked[run] += 1
-        return run not in self.busy and self.asked[run] < RETRIES
+        self.attempts[run] += 1
+        return run not in self.busy and self.attempts[run] < RETRIES
 
     def _ending(self) -> bool:
         return self.work.stop.is_set() or self.problem is not None
 
-    def _report(self, share: Sequence[RunConfig], text: str) -> str:
-        """Where the log of a run that failed is kept: beside its config."""
+    def _report(self, share: Sequence[RunConfig], text: str) -> Path:
+        """Keeps the log of a run that failed beside its config; returns where."""
         path = self.work.place.store.folder(config_id(share[0])) / ERROR
         make_folder(path.parent)
         write_text(path, text)
-        return f"its log is {path}"
+        return path
 
     def _keep(self, files: Mapping[str, Any]) -> None:
         """Files of a run that came back with its task: whole, or not at all."""
         store, record = self.work.place.store, RunRecord.from_json(files["files"][RECORD].decode())
-        digest = hashed(files["files"])
-        if digest != files["sha256"]:
+        if sums(files["files"]) != files["sha256"]:
             raise InputError(f"expected run {record.id} as its node sent it, but its files differ; run it again")
         with store.lock(record.config):
-            if (there := store.record(record.config)) is not None and there.is_final:
+            if self.work.place.final_record(record.config) is not None:
                 return
             for name, data in files["files"].items():
                 if name != RECORD:
@@ -264,61 +256,58 @@ class _Crew:
             store.write(record)
 
 
-def hashed(files: Mapping[str, bytes]) -> str:
-    """One sha256 of all of them."""
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(f"{name} {len(files[name])}\n".encode())
-        digest.update(files[name])
-    return digest.hexdigest()
+def sums(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The sha256 of each file."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def take(
     share: Sequence[RunConfig], place: Place, at_once: int | None, mail: Any, folder: str, returns: bool
-) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
-    """A task: makes its runs, and says how that went; with `returns`, the files of those that are done come along."""
+) -> tuple[Exception | None, list[dict[str, Any]]]:
+    """A task: makes its runs. Returns what went wrong, and with `returns` the files of those that are done."""
     with suppress(OSError):
         os.chdir(folder)  # data may be named as seen from there
 
-    def tell(*message: Any) -> None:
+    def send(*message: Any) -> None:
         mail.actor.put_nowait.remote(message)  # nobody waits for it
 
     with tempfile.TemporaryDirectory() as own:
         if returns:
             place = replace(place, store=Store.open(Path(own) / "runs"))
-        said = _made(share, place, at_once, tell)
-        done = [config for config in share if returns and (one := place.store.record(config)) and one.is_final]
-        return said, [_sent(place.store, config) for config in done]
+        problem = _make(share, place, at_once, send)
+        done = [config for config in share if returns and place.final_record(config)]
+        return problem, [_files(place.store, config) for config in done]
 
 
-def _made(share: Sequence[RunConfig], place: Place, at_once: int | None, tell: Any) -> tuple[str, ...]:
+def _make(share: Sequence[RunConfig], place: Place, at_once: int | None, send: Any) -> Exception | None:
     """Makes the runs; those that seem busy once more, for the process of a lost node needs a moment to die."""
     deadline = time.monotonic() + BUSY_S
     left: dict[str, str] = {}
 
-    def heard(kind: str, run: str, *words: Any) -> None:
+    def pass_on(kind: str, run: str, *words: Any) -> None:
         if kind == "busy":
             left[run] = words[0]
         elif kind != "ended":
-            tell(kind, run, *words)
+            send(kind, run, *words)
 
     while True:
         left.clear()
-        said = answer(share, place, at_once, Telling(heard))
+        problem = make_share(share, place, at_once, Sender(pass_on))
         if not left or time.monotonic() > deadline:
             break
         time.sleep(1.0)
         share = [config for config in share if config_id(config) in left]
     for run, owner in left.items():
-        tell("busy", run, owner)
-    if said[0] == "failed":
-        return (said[0], said[1], f"on {socket.gethostname()}, process {os.getpid()}\n{said[2]}")
-    return said
+        send("busy", run, owner)
+    if isinstance(problem, RuntimeError):
+        problem.__notes__.insert(0, f"on {socket.gethostname()}, process {os.getpid()}")
+    return problem
 
 
-def _sent(store: Store, config: RunConfig) -> dict[str, Any]:
+def _files(store: Store, config: RunConfig) -> dict[str, Any]:
+    """The files of a run that is done, and their sums."""
     folder = store.folder(config_id(config))
     names = [path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".json", ".jsonl", ".toml")]
     names += [WEIGHTS] if (folder / WEIGHTS).exists() else []
     files = {name: (folder / name).read_bytes() for name in names}
-    return {"files": files, "sha256": hashed(files)}
+    return {"files": files, "sha256": sums(files)}

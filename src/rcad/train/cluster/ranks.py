@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError
 from rcad.loss.augmentations import Part, Source
 from rcad.train import processes
 from rcad.train.place import Place, world
 from rcad.train.step import Batch, Plan, Ranks, Stepper, Streamed, Update
-from rcad.train.stop import SIGNALS, Interrupted
+from rcad.train.stop import SIGNALS, Interrupted, kept_handlers
 
 if TYPE_CHECKING:
     from rcad.runs.config import RunConfig
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rcad.train.scheduler import Outcome, Work
 
 T = TypeVar("T")
-LOST = "expected all {} processes to go on, but one has ended; the same command goes on from the last checkpoint"
+GOES_ON = "the same command goes on from the last checkpoint"
 
 
 class _Sum(torch.autograd.Function):
@@ -128,31 +128,29 @@ class PartedUpdate(Update):
             return order
         return super().arrange(order, first)
 
-    def taken(self, index: Tensor) -> Batch:
-        count = len(index)
-        mine = self._ranks.part(count)
-        size = mine.stop - mine.start
-        part = Part(self.generator, mine, count)
+    def load_batch(self, index: Tensor) -> Batch:
+        count, rows = len(index), self._ranks.part(len(index))
+        part = Part(self.generator, rows, count)
         if self._mixes:
-            x, target, raw, y, _, _ = super().taken(index)
-            x, target, raw, y = x[mine], target[mine], raw[mine], y[mine]
+            whole = super().load_batch(index)
+            batch = Batch(whole.x[rows], whole.target[rows], whole.raw[rows], whole.y[rows], part)
         else:
             self._part = part
             try:
-                x, target, raw, y, _, _ = super().taken(index[mine])
+                batch = super().load_batch(index[rows])
             finally:
                 self._part = None
-        share = 1.0 if size == count else size * self._ranks.size / count
-        return Batch(x, target, raw, y, part, share)
+        size = rows.stop - rows.start
+        return batch._replace(share=1.0 if size == count else size * self._ranks.size / count)
 
-    def batch(self, model: nn.Module, index: Tensor, *others: Any, **options: Any) -> None:
+    def batch(self, model: nn.Module, index: Tensor, *arguments: Any, **options: Any) -> None:
         has_all = len(index) < self._ranks.size
         before = self.sums.clone()
         for layer in self._norms:
             layer.has_all = has_all
         with warnings.catch_warnings():  # of gradients that lie in memory otherwise than DDP's copies
             warnings.filterwarnings("ignore", "Grad strides do not match", UserWarning)
-            super().batch(model, index, *others, **options)
+            super().batch(model, index, *arguments, **options)
         if has_all and not self._ranks.leads:
             self.sums.copy_(before)  # counted once
 
@@ -171,9 +169,9 @@ class RankStepper(Stepper):
 @contextmanager
 def connected(device: torch.device, *, sync_batch_norm: bool = True) -> Iterator[Ranks]:
     """The processes that torchrun started, connected; that one of them has ended is an InputError in the others."""
-    found = world()
-    assert found is not None
-    rank, size, _ = found
+    process = world()
+    assert process is not None
+    rank, size, _ = process
     if device.type == "cuda":
         torch.cuda.set_device(device)
     torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
@@ -181,32 +179,28 @@ def connected(device: torch.device, *, sync_batch_norm: bool = True) -> Iterator
         yield Ranks(rank, size, sync_batch_norm)
     except RuntimeError as error:
         if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
-            raise InputError(LOST.format(size)) from None
+            raise _lost(size) from None
         raise
     finally:
         torch.distributed.destroy_process_group()
 
 
-def device_of_rank(place: Place) -> str:
-    """The device of this process: its number on this machine says which."""
-    from rcad.train.machine import pick_device
-
-    found = world()
-    assert found is not None
-    if place.devices:
-        if found[2] >= len(place.devices):
-            raise InputError(f"expected a device for every process, but --devices names {len(place.devices)}")
-        return place.devices[found[2]]
-    return f"cuda:{found[2]}" if pick_device(place.device).type == "cuda" else "cpu"
+def _lost(count: int, which: str = "") -> InputError:
+    return InputError(f"expected all {count} processes to go on, but one has ended{which}; {GOES_ON}")
 
 
 def as_rank(config: RunConfig, place: Place, progress: Progress, *, minutes: float | None) -> Outcome:
     """Makes a run as one of the processes that torchrun started; each is given the outcome."""
     from rcad.train.machine import pick_device
 
-    place = replace(place, device=device_of_rank(place), devices=())
-    with connected(pick_device(place.device), sync_batch_norm=place.sync_batch_norm) as ranks:
-        return make_together(ranks, config, place, progress, minutes=minutes)
+    process = world()
+    assert process is not None
+    local, devices = process[2], place.devices
+    if devices and local >= len(devices):
+        raise InputError(f"expected a device for every process, but --devices names {len(devices)}")
+    name = devices[local] if devices else f"cuda:{local}" if pick_device(place.device).type == "cuda" else "cpu"
+    with connected(pick_device(name), sync_batch_norm=place.sync_batch_norm) as ranks:
+        return make_together(ranks, config, replace(place, device=name, devices=()), progress, minutes=minutes)
 
 
 def make_together(
@@ -217,19 +211,17 @@ def make_together(
     from rcad.train.scheduler import schedule
 
     def lead(work: Work) -> None:
-        ranks.told(lambda: True)
-        for one in work.configs:
-            heard = work.listener.progress(one)
-            record = run(one, place, heard, stop=work.stop, ranks=ranks)
-            work.listener.ended(record)
+        ranks.of_first(lambda: True)
+        (config,) = work.configs
+        work.listener.ended(run(config, place, work.listener.progress(config), stop=work.stop, ranks=ranks))
 
     if ranks.leads:
         outcome = schedule([config], place, progress, backend=lead, minutes=minutes)
         if outcome.already:
-            ranks.told(lambda: False)
-    elif ranks.told(bool):
+            ranks.of_first(lambda: False)
+    elif ranks.of_first(bool):
         run(config, place, ranks=ranks)
-    return ranks.told(lambda: outcome)
+    return ranks.of_first(lambda: outcome)
 
 
 SHUTDOWN_S = 60.0
@@ -264,21 +256,14 @@ def launch(
         start_method=processes.START,
         shutdown_timeout=int(SHUTDOWN_S),
     )
-    given = (config, place, minutes, quiet, as_json)
-    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGQUIT)}
     try:
-        answers = elastic_launch(settings, launched)(*given)
+        with kept_handlers((*SIGNALS, signal.SIGQUIT)):  # the launcher leaves its own
+            answers = elastic_launch(settings, launched)(config, place, minutes, quiet, as_json)
     except SignalException as stop:
-        raise Interrupted(stop.sigval, "stopped; the same command goes on from the last checkpoint") from None
+        raise Interrupted(stop.sigval, f"stopped; {GOES_ON}") from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        raise InputError(
-            f"{LOST.format(count).split(';')[0]} (process {rank}, with {failure.exitcode}); "
-            "the same command goes on from the last checkpoint"
-        ) from None
-    finally:
-        for number, handler in before.items():  # the launcher leaves its own
-            signal.signal(number, handler)
+        raise _lost(count, f" (process {rank}, with {failure.exitcode})") from None
     for _, answer in sorted(answers.items()):
         if isinstance(answer, Exception):
             raise answer
@@ -289,15 +274,13 @@ def launch(
 def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool, as_json: bool) -> Outcome | Exception:
     """One process of `launch`; an error is an answer as well."""
     from rcad.loss.own import imported
-    from rcad.train.progress import shown
+    from rcad.train.progress import show_progress
 
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once
     follows = os.environ["RANK"] != "0"
     try:
         imported(config.method)
-        with shown(quiet=quiet or follows, as_json=as_json) as progress:
+        with show_progress(quiet=quiet or follows, as_json=as_json) as progress:
             return as_rank(config, place, progress, minutes=minutes)
-    except (InputError, MissingExtraError) as error:
-        return InputError(str(error))
     except Exception as error:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return processes.portable(error)
