@@ -87,7 +87,9 @@ def test_the_table_marks_ratios_and_keeps_errors() -> None:
 def test_the_report_shows_it_with_the_cost_of_a_step(tmp_path: Path) -> None:
     folder = tmp_path / "results/benchmarks"
     folder.mkdir(parents=True)
-    (folder / "scaling_h200.json").write_text(json.dumps(grown()))
+    record = grown()
+    record["rows"].append({k: v for k, v in pair(["batch"], 30, 2, batch=64)[0].items() if "floor" not in k})
+    (folder / "scaling_h200.json").write_text(json.dumps(record))
     (folder / "broken.json").write_text(json.dumps({"kind": costs.GROWTH, "rows": [{"axes": ["batch"]}]}))
     found = gather(tmp_path / "results", tmp_path)
     (section,) = [one for one in found.document.sections if one.title == costs.TITLE]

@@ -163,7 +163,18 @@ AXES = {
     "runs": ("runs", "runs at once"),
 }
 """Which field of a row an axis goes along, and its name."""
-GROWTH_FORM = {"rows": [{"axes": [str], **dict.fromkeys(("method", "model"), str), **dict.fromkeys(COUNTED, int)}]}
+MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
+"""The numbers of a row; a row whose model did not fit has an error instead."""
+GROWTH_FORM = {
+    "rows": [
+        {
+            "axes": [str],
+            **dict.fromkeys(("method", "model"), str),
+            **dict.fromkeys(COUNTED, int),
+            **dict.fromkeys(MEASURED, (float, None)),
+        }
+    ]
+}
 COLOURS = {"erm": BLACK, "rcad": BLUE}
 NAMES = {"erm": "ERM", "rcad": "RCAD"}
 
@@ -176,7 +187,7 @@ def outside(row: JSON) -> bool:
 
 def growth_figure(path: Path, record: JSON) -> Figure | None:
     """A column for each axis: time per example with its floor, the ratio to ERM, memory."""
-    rows = [row for row in record["rows"] if row.get("us_per_example")]
+    rows = [row for row in record["rows"] if all(row.get(name) for name in MEASURED)]
     axes = [axis for axis in AXES if len({_at(row, axis) for row in rows if axis in row["axes"]}) > 1]
     if not axes:
         return None
