@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rcad.paper.claims import Claim
 from rcad.paper.moons import at_printed_size
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import gain_over, mean_of, place_mean, tally
+from rcad.paper.report.numbers import mean_of, place_mean, tally
+from rcad.study.judge import VERDICTS
 from rcad.study.statistics import Summary
 from rcad_docs import table
 from rcad_docs.evidence import report
+from rcad_docs.few_labels import signed
 
 RANDOM = "random direction"
 ROWS = ("ERM", "RCAD", RANDOM)
@@ -78,27 +80,26 @@ def _verdict(study: Study, column: str, endings: tuple[str, ...]) -> str:
     return f'<span class="{mark}">{word}</span>'
 
 
+SUBJECTS = {
+    "images (T1, T2, T4, T6, F1 to F4)": ("T1", "T2", "T4", "T6", "F1", "F2", "F3", "F4"),
+    "moons (T8, F7)": ("T8", "F7"),
+    "linear theory (F5)": ("F5",),
+    "UCI regression (T7)": ("T7",),
+    "cost": ("costs",),
+}
+
+
 def verdicts(root: Path) -> str:
-    """How many claims got each verdict: what the paper prints, what it says, and what we added."""
+    """How many claims of the paper got each verdict, by subject; our own checks apart."""
     judged = [(study, claim) for study in report(root).records.studies for claim in study.tested if study.as_published]
-    printed = [(s, c) for s, c in judged if not s.added(c) and c.published is not None]
-    said = [(s, c) for s, c in judged if not s.added(c) and c.published is None]
-    added = [(s, c) for s, c in judged if s.added(c)]
-    rivals = [(s, c) for s, c in printed if "RCAD" not in c.statement]
-    return (
-        f"{len(judged)} claims were judged at the paper's scale and by its protocol: {len(printed) + len(said)} of the "
-        f"paper and {len(added)} checks of ours.\n\n"
-        f"- **{len(printed)} differences between numbers that the paper prints** {_judged(printed)}. "
-        f"{len(rivals)} of these compare ERM with a rival, not RCAD {_judged(rivals)}.\n"
-        f"- **{len(said)} sentences of the paper** with no number to compare with {_judged(said)}.\n"
-        f"- **{len(added)} checks of ours**: RCAD against a random direction, moons with noise on the d\N{MINUS SIGN}2 "
-        f"others only, a whole figure in one draw {_judged(added)}."
-    )
-
-
-def _judged(claims: list[tuple[Study, Claim]]) -> str:
-    targets = ", ".join(dict.fromkeys(study.target for study, _ in claims))
-    return f"({targets}): {tally([claim for _, claim in claims])}"
+    groups = {
+        name: [c for s, c in judged if s.target in targets and not s.added(c)] for name, targets in SUBJECTS.items()
+    }
+    groups["**all claims of the paper**"] = [claim for claims in groups.values() for claim in claims]
+    groups["our checks, most against a random direction"] = [c for s, c in judged if s.added(c)]
+    by_verdict = {name: Counter(claim.verdict for claim in claims) for name, claims in groups.items()}
+    rows = [[name, str(count.total()), *(str(count[v]) for v in VERDICTS)] for name, count in by_verdict.items()]
+    return table(["", "claims", *VERDICTS], rows, numbers=True)
 
 
 def cost(root: Path) -> str:
@@ -150,69 +151,68 @@ def memory(root: Path) -> str:
     )
 
 
+IMAGES, ATTACKED = "n=2,000", "CIFAR-100-2k, attacked"
+LITTLE, MUCH = (f"d=625, sigma={sigma}, noise on all" for sigma in ("0.1", "0.75"))
+MORE = "is more accurate than"
+MAIN_CLAIMS = (
+    ("RCAD is more accurate than ERM on 2,000 CIFAR-100 images", "T4", IMAGES, f"RCAD {MORE} ERM"),
+    ("the same on 500 images", "T4", "n=500", f"RCAD {MORE} ERM"),
+    ("RCAD is more accurate than ME-ADA on 2,000 images", "T4", IMAGES, f"RCAD {MORE} ME-ADA"),
+    ("with label smoothing, RCAD adds accuracy on 2,000 images", "F2", "CIFAR-100-2k", f"LS + RCAD {MORE} LS"),
+    ("RCAD withstands an FGSM attack better than ERM", "T6", ATTACKED, "RCAD withstands the attack better than ERM"),
+    ("RCAD is more accurate than ERM on moons with little noise", "T8", LITTLE, f"RCAD {MORE} ERM"),
+    ("the same with much noise", "T8", MUCH, f"RCAD {MORE} ERM"),
+    ("FGSM training is worse than ERM on moons with little noise", "T8", LITTLE, f"ERM {MORE} FGSM linf"),
+    ("our check: RCAD beats a random direction on 2,000 images", "T4", IMAGES, f"RCAD {MORE} a random direction"),
+    ("our check: the same on moons with little noise", "T8", LITTLE, f"RCAD {MORE} a random direction"),
+)
+"""In words; the table or figure, its column, and the claim as it stands there."""
+
+
 def headlines(root: Path) -> str:
-    """The paper's main claims in plain words, with what the records say."""
-    studies, random = _by_target(root), "a random direction"
-    checks = {name: _claims(studies, target, end=random) for name, target in (("moons", "T8"), ("UCI", "T7"))}
-    direction = "; ".join(f"{name}: {tally(claims)}" for name, claims in checks.items() if claims)
-    rows = [
-        (
-            "RCAD is more accurate than ERM on small image sets (T1, T4: +1.9 points on CIFAR-100-2k)",
-            _images(root, studies),
-        ),
-        ("RCAD beats ERM and adversarial rivals on moons among noise (T8)", _own(studies, "T8", "RCAD is")),
-        ("RCAD lowers the test NLL of UCI regression, except on wine (T7)", _own(studies, "T7")),
-        ("A large step unlearns noise, a small one does not; lemmas and theorem (F5)", _own(studies, "F5")),
-        ("RCAD's boundary follows the moons (F7)", _own(studies, "F7")),
-        (
-            "FGSM training lowers accuracy (T1, T8)",
-            _linked(_claims(studies, "T8", "ERM is more accurate than FGSM"), "T8", " on the moons"),
-        ),
-        (
-            "The adversarial direction is what helps (the paper shows no random one)",
-            f"our checks against {random}: {direction}" if direction else "not run",
-        ),
-        ("A step costs at most 1.3 times ERM's", _steps(root)),
-    ]
-    if missing := report(root).records.missing:
-        rows.append((f"{', '.join(missing)}: the other tables and figures", "not run yet at any scale kept here"))
-    return table(["the paper says", "what was measured"], rows)
+    """The paper's main claims: the printed difference in points, ours, and the verdict."""
+    studies = {study.target: study for study in report(root).records.studies if study.as_published}
+    rows = []
+    for words, target, where, statement in MAIN_CLAIMS:
+        (claim,) = (c for c in studies[target].claims if c.where == where and c.statement == statement)
+        assert claim.gain is not None, claim
+        ours = f"{signed(claim.gain['mean'], 1)} [{signed(claim.gain['low'], 1)}, {signed(claim.gain['high'], 1)}]"
+        printed = "" if claim.published is None or studies[target].added(claim) else signed(claim.published, 1)
+        rows.append([words, printed, ours, claim.verdict, _page(studies[target])])
+    for words, target in (
+        ("RCAD lowers the NLL of UCI regression", "T7"),
+        ("linear theory: a large step unlearns noise; lemmas and theorem", "F5"),
+    ):
+        claims = [claim for claim in studies[target].tested if not studies[target].added(claim)]
+        rows.append([words, "", f"{len(claims)} claims", tally(claims), _page(studies[target])])
+    (cost,) = (claim for claim in studies["costs"].claims if "1.3" in claim.statement)
+    rows.append(
+        ["a step takes at most 1.3 times ERM's time", "1.3", _steps(root), cost.verdict, "[speed](../speed.md)"]
+    )
+    return table(["the paper says", "paper", "ours [95% CI]", "verdict", "page"], rows)
 
 
-def _claims(studies: dict[str, Study], target: str, start: str = "", end: str = "") -> list[Claim]:
-    """The claims of a table that begin and end so."""
-    claims = studies[target].claims if target in studies else []
-    return [claim for claim in claims if claim.statement.startswith(start) and claim.statement.endswith(end)]
+def _page(study: Study) -> str:
+    """The page of a study in the repository, seen from docs/evidence."""
+    assert study.path is not None
+    return f"[{study.target}](../../results/{study.path.parent.name}/{study.path.stem}.md)"
 
 
-def _own(studies: dict[str, Study], target: str, start: str = "") -> str:
-    """The verdicts on the paper's own claims of a table."""
-    return _linked([c for c in _claims(studies, target, start) if not studies[target].added(c)], target)
-
-
-def _linked(claims: list[Claim], target: str, where: str = "") -> str:
-    return f"{tally(claims)}{where} ([{target}]({target}.md))" if claims else "not run"
-
-
-def _images(root: Path, studies: dict[str, Study]) -> str:
-    """T4 at both epochs, and the earlier runs of the same seeds, which came out otherwise."""
-    parts = []
+def beside_the_paper(root: Path) -> str:
+    """Accuracies of T4, ours and printed."""
     study = _few_images(root)
-    claim = study and next(c for c in study.claims if c.where == FEW and c.statement.endswith("than ERM"))
-    if study and claim and claim.last:
-        for epoch, gain, metric in (("chosen", claim.gain, "nll"), ("last", claim.last.gain, "last_nll")):
-            if gain:
-                means = [mean_of(study.places[row, FEW].values(metric)) for row in ROWS[:2]]
-                nll = " and ".join(f"{mean.mean:.2f}" for mean in means if mean)
-                points = f"{gain['mean']:+.1f} points [{gain['low']:+.1f}, {gain['high']:+.1f}]"
-                parts.append(f"{points}, NLL {nll} at the {epoch} epoch ([T4](T4.md), {gain['df'] + 1:.0f} seeds)")
-    if earlier := studies.get("cifar100-2k-bf16"):
-        erm = next(row for row in earlier.rows if row.endswith("erm"))
-        rcad = next(row for row in earlier.rows if "rcad(" in row and "every" not in row)
-        if paired := gain_over(earlier, rcad, erm, earlier.columns[0]):
-            name = "[earlier runs](runs-cifar100-2k-bf16.md) of as many seeds, chosen epoch"
-            parts.append(f"{name}: {paired.mean:+.1f} [{paired.low:+.1f}, {paired.high:+.1f}]")
-    return f"on CIFAR-100-2k {'; '.join(parts)}" if parts else "not run"
+    assert study is not None
+    rows = []
+    for row in ("ERM", "LS", "ME-ADA", "RCAD"):
+        cells = []
+        for column in study.columns_run:
+            place = study.places[row, column]
+            mean = place_mean(study, place)
+            assert mean is not None
+            assert place.published is not None
+            cells.append(f"{mean.mean:.1f} / {place.published.mean:.1f}")
+        rows.append([row, *cells])
+    return table(["ours / paper, %", *(f"{column[2:]} images" for column in study.columns_run)], rows, numbers=True)
 
 
 def _steps(root: Path) -> str:
@@ -220,8 +220,7 @@ def _steps(root: Path) -> str:
         "on an H200": _ratios(root, "step_time_h200", "graph", 32),
         "on a CPU": _ratios(root, "step_time_cpu", "eager", 128),
     }
-    ratios = [f"{methods['rcad']:.2f} {where}" for where, methods in places.items() if "rcad" in methods]
-    return f"{', '.join(ratios)}; the arithmetic of the exact step is 2.0 ([speed](../speed.md))"
+    return ", ".join(f"{methods['rcad']:.2f} {where}" for where, methods in places.items())
 
 
 def damages(root: Path) -> str:

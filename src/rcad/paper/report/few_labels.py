@@ -13,14 +13,14 @@ from rcad.paper.report import numbers
 from rcad.paper.report.numbers import interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
-from rcad.report.drawing import BLUE, GREY
+from rcad.report.drawing import BLUE, GREY, VERMILION
 from rcad.study.statistics import Paired
 
 TITLE = "What to do with few labels"
 TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
 MEASURES = {metric: measure._replace(digits=measure.digits + 1) for metric, measure in numbers.MEASURES.items()}
 ERM = "ERM"
-DECAY = "weight decay: tuned ERM against the paper's"
+DECAY = "tuned ERM against the paper's weight decay"
 PAPER = "paper's setting"
 CHANCE, GUESSING = 1.5, 4.605
 """Accuracy in percent below which a model of 100 classes only guesses; the NLL of equal probabilities in nats."""
@@ -125,20 +125,20 @@ def figure(rows: Sequence[Gain]) -> Figure:
     for row in rows:
         groups.setdefault(row.group, []).append(row)
     heights = [len(group) for group in groups.values()]
-    height = 0.24 * sum(heights) + 0.7 * len(groups) + 0.4
+    height = 0.24 * sum(heights) + 0.9 * len(groups) + 0.2
     drawn, axes = drawing.grid(8.4, height, len(groups), 2, height_ratios=heights)
     for pair, (name, group) in zip(axes, groups.items(), strict=True):
-        for ax, metric in zip(pair, MEASURES, strict=True):
+        for ax, (metric, measure) in zip(pair, MEASURES.items(), strict=True):
             _panel(ax, group, metric)
+            ax.set_xlabel(f"{measure.name}: {measure.unit} better than ERM", fontsize=8)
         pair[0].set_title(name, fontsize=9, loc="left")
-        pair[0].set_yticks(range(len(group)), [drawing.label(row.name, 30, 1) for row in group], fontsize=8)
+        names = [drawing.label(row.name.replace("LS", "label smoothing", 1), 44, 1) for row in group]
+        pair[0].set_yticks(range(len(group)), names, fontsize=8)
         pair[1].set_yticks(range(len(group)), [""] * len(group))
-    for ax, (name, unit, *_) in zip(axes[-1], MEASURES.values(), strict=True):
-        ax.set_xlabel(f"{name}: {unit} better than ERM", fontsize=9)
     return Figure(
         drawn,
-        "Mean gain over ERM on the same seeds and its 95% interval, last epoch; right of the line is better. Blue: the "
-        "interval leaves out zero, on either side.",
+        "Mean gain over ERM on the same seeds and its 95% confidence interval, last epoch. Blue: significantly better; "
+        "red: significantly worse; grey: neither.",
         "Gains over ERM by number of images, setting and measure; the numbers are in the table below.",
         wide=True,
         name="few-labels",
@@ -149,7 +149,7 @@ def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:
     for y, row in enumerate(rows):
         gain = row.gains[metric]
         if gain is not None:
-            colour = GREY if gain.low <= 0 <= gain.high else BLUE
+            colour = BLUE if gain.low > 0 else VERMILION if gain.high < 0 else GREY
             ax.plot([gain.low, gain.high], [y, y], color=colour, lw=1.6)
             ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
     ax.axvline(0, color=GREY, lw=0.8)
