@@ -155,7 +155,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
             ax.add_patch(Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, facecolor=colour, edgecolor="none"))
             ax.text(x, y, sign, ha="center", va="center", fontsize=7, color="black")
     ax.set(xlim=(-0.6, widest - 0.4), ylim=(len(lines) - 0.4, -0.6), xticks=[])
-    ax.set_yticks(range(len(lines)), [drawing.label(name, 20, 1) for name, _ in lines])
+    ax.set_yticks(range(len(lines)), [drawing.label(name, 22, 1) for name, _ in lines])
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9)
     ax.set_aspect("equal")
@@ -164,13 +164,16 @@ def squares(studies: Sequence[Study]) -> Figure | None:
         drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=colour, ms=8)
         for verdict, (colour, sign) in VERDICTS_DRAWN.items()
     ]
-    caption = "A square is a claim. What is not at the paper's scale or by its protocol is named."
+    caption = "One square per claim, our checks included. Rows that are not by the paper's protocol or scale say so."
     alt = "Claims by target and verdict; the table of verdicts has the numbers."
     return drawing.finish(figure, keys, caption, alt, "verdicts", columns=2)
 
 
 def _protocol(study: Study) -> str:
-    return "tuned" if study.tuned else study.scale
+    """What differs from the paper: the scale, or that methods were tuned, with the network where it is another."""
+    if not study.tuned:
+        return study.scale
+    return "tuned" if "small CNN" not in study.title else "tuned, small CNN"
 
 
 def forest(studies: Sequence[Study]) -> Figure | None:
